@@ -64,7 +64,7 @@ Alike = (
     | Decided
     | Merged
 )
-"""Whatever a run waits for in line, these are decided alike."""
+"""These are decided in the same way, whatever the run queues for."""
 OF_LINES = (RunCreated, Admitted, Afforded, Woke, Recovered)
 """All others."""
 
@@ -179,7 +179,7 @@ def _enter_lanes(
 
 
 def _start(run: Run, ctx: StepContext) -> Run:
-    """The run is seated, and the clocks that count from the start begin here."""
+    """The run has its slots, and the clocks that count from the start begin here."""
     if run.started_at is not None:
         return seated(run, ctx.now)
     order = ctx.order
@@ -192,7 +192,7 @@ def _start(run: Run, ctx: StepContext) -> Run:
 
 
 def short(run: Run, state: Short, event: StateEvent, ctx: StepContext) -> Run:
-    """In line at an account: it goes on with the same call, or ends, when that is decided."""
+    """In line at an account: when that is decided, it continues with the same call or ends."""
     if not isinstance(event, OF_LINES):
         return _in_line(run, event, ctx)
     match event:
@@ -223,13 +223,13 @@ def _stand_again(run: Run, state: Short, ctx: StepContext) -> Run:
         return resume(run, ctx, state.purpose, progress=state.kept)
     ask = HoldRequest(state.need, state.last, state.purpose not in ("turn", "compact"), state.lack)
     ledger.wait(run.id, ask, state.kept.ticket, Verdict("short", state.account, state.lack))
-    ledger.ease(state.account)  # it may have been decided before anybody was taken up
+    ledger.ease(state.account)  # it may have been decided before any run was resumed
     return run
 
 
 def _unanswered(run: Run, state: Short, ctx: StepContext) -> Run | None:
-    """Nobody has answered for as long as anybody waits for anything: the limit asks no more, and
-    the work lands. Who stands in line behind whoever asked waits as long as that does."""
+    """No one has answered within the longest wait: the limit stops asking, and the run takes its
+    last turn. A run that queues after the one that asked waits as long as that one."""
     if run.wake_at is None or run.wake_at > ctx.now:
         return None
     askers = (

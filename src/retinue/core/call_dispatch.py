@@ -98,9 +98,9 @@ def _answer(run: Run, ctx: StepContext, call: ToolCall, reason: str, *, is_denie
 def _refusal(
     ctx: StepContext, words: NoticeTexts, chain: list[tuple[str, Permissions]], tool: str, why: str
 ) -> str:
-    """A call that a run may not make, in the words of the tool that started the run. Why it did not
-    lend a tool is told only if it could have: what was taken from somebody above, nobody could
-    lend."""
+    """A call that a run may not make, in the words of the tool that started the run. The reason why
+    the parent did not give a tool is shown only if the parent could have given it: a tool that was
+    taken from a run above cannot be given by any parent."""
     is_withheld = tool in words.refused and gate(chain[1:], tool, ctx.now) is None
     text = words.refused[tool] if is_withheld else words.denied or words.refused.get("", "")
     return (
@@ -146,7 +146,7 @@ def _permission(
 
 
 def announce(run: Run, ctx: StepContext, question: Question) -> None:
-    """The channel that asked for the work hears of the question too."""
+    """The question is also sent to the channel that asked for the work."""
     if ctx.order.questions != "deny":
         ctx.say(f"{ctx.order.name} asks: {question.text}", run.turn, "question", question.id)
 
@@ -174,8 +174,8 @@ def _refusals(ctx: StepContext, calls: tuple[ToolCall, ...], *, cut: bool) -> di
 
 
 def _submitted(ctx: StepContext, calls: tuple[ToolCall, ...]) -> str:
-    """The tool by which a run hands in its result among other calls; "" when there is none, or it
-    stands alone."""
+    """The submit tool that a run calls next to other tools; "" if there is none, or if it is the
+    only call."""
     submits = ctx.definition.submit_tools
     return (
         next((c.name for c in calls if c.name in submits), "") if len(calls) > 1 and submits else ""

@@ -1,7 +1,7 @@
 """The calls of a turn: which are run, which are refused, and what closes each.
 
 A call is open until it has a result. Results of joined children may come early; each is counted
-once; the turn goes on when the last open call is closed.
+once; the turn continues when the last open call is closed.
 
 Theory of operation. The calls of a reply are numbered; sets of them are integers, one bit a call
 (`state.OpenCalls`). `open` has no result yet. Of the open ones, `tools` are being run, `asks` wait
@@ -135,7 +135,8 @@ def _is_over(watch: CallWait, ctx: StepContext) -> bool:
 
 
 def remember(run: Run, outcome: ChildOutcome) -> Run:
-    """A child that is about to be deleted has ended: whoever waits for it keeps how."""
+    """A child that is about to be deleted has ended: the calls that wait for it keep its
+    outcome."""
     match run.state:
         case Working(calls=calls) | Asking(calls=calls) | Waiting(calls=OpenCalls() as calls):
             waits = tuple(
@@ -160,8 +161,8 @@ def stir(run: Run, ctx: StepContext) -> Run:
 def close_call(
     run: Run, ctx: StepContext, calls: OpenCalls, index: int, result: ToolMessage
 ) -> Run:
-    """One call has its result. Behind the last one of a turn comes the next turn, at once if no
-    slot has to be waited for and nothing else belongs to this one."""
+    """One call has its result. After the last call of a turn comes the next turn: immediately, if
+    no slot has to be waited for and nothing else belongs to this turn."""
     bit = ~(1 << index)
     is_last = not (calls.open & bit or calls.pause or run.id in ctx.tree.fans)
     if is_last and (not ctx.order.lanes or is_seated(run)):
@@ -248,7 +249,7 @@ def queue(
 def child_joined(
     run: Run, ctx: StepContext, calls: OpenCalls, index: int, outcome: ChildOutcome
 ) -> Run:
-    """A joined child is back. The caller has checked that it was still out."""
+    """A joined child is back. The calling function has checked that the child was still pending."""
     fan_in = ctx.tree.fans[run.id]
     fan = fan_in.fans[index]
     del fan.pending[outcome.id]
@@ -298,8 +299,8 @@ def close_merged(run: Run, ctx: StepContext, calls: OpenCalls, event: Merged) ->
 
 
 def detach(run: Run, ctx: StepContext, calls: OpenCalls) -> Run:
-    """A steering message cuts the turn short: tools are stopped, joined children go on and report
-    as news."""
+    """A steering message cuts the turn short: tools are stopped, joined children continue and
+    report by mail."""
     fan_in = ctx.tree.fans.pop(run.id, None)
     ctx.perform(AbortRun(run=run.id))
     for watch in calls.waits:

@@ -1,5 +1,5 @@
-"""The end of a run: children are told or kept, holds go back, slots are freed, whoever waits is
-told, once."""
+"""The end of a run: children are notified or kept, reserved amounts are released, slots are freed,
+and every waiting run is notified once."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def finish(
 
 def _so_far(run: Run, ctx: StepContext) -> str:
     """What there is to show of a run that was cut short. Results of joined children that it had no
-    turn to read are part of it, for nobody else is told of them."""
+    turn to read are part of it, because no other run gets them."""
     fan_in = ctx.tree.fans.get(run.id)
     back = (
         tuple(o for fan in fan_in.in_order() for o in fan.in_order()) if fan_in is not None else ()
@@ -112,15 +112,14 @@ def _so_far(run: Run, ctx: StepContext) -> str:
 
 
 def take_along(run: Run, ending: Ending) -> CancelAsked:
-    """Whoever is below a run that ends, and may not outlive it, ends by the hand of whoever ended
-    that."""
+    """Runs below a run that ends, and that may not outlive it, are ended with the same cause."""
     return CancelAsked(
         by=run.id, reason=f"the parent ended: {ending.stop}", who=ending.by or "parent", along=True
     )
 
 
 def let_go(run: Run, ctx: StepContext) -> Run:
-    """Stop what is under way, book what it may have cost, free the slots."""
+    """Stop what is under way, charge what it may have cost, free the slots."""
     match run.state:
         case Thinking():
             run = break_off(run, run.state, ctx)
@@ -135,8 +134,8 @@ def let_go(run: Run, ctx: StepContext) -> Run:
 
 
 def break_off(run: Run, state: Thinking, ctx: StepContext) -> Run:
-    """Stop a model call. What was never begun is not paid for; else it is heard what it has
-    cost."""
+    """Stop a model call. A call that was never sent costs nothing; otherwise its cost is reported
+    later."""
     if state.retry_at is not None:
         ctx.tree.ledger.release(run.id, state.hold)
         return run
@@ -151,7 +150,7 @@ def break_off(run: Run, state: Thinking, ctx: StepContext) -> Run:
 
 
 def pay_for_broken_off(run: Run, ctx: StepContext, event: Aborted) -> Run:
-    """It is heard what a stopped call has cost. The run may end only after that."""
+    """The cost of a stopped call is known. The run may end only after that."""
     call = next((b for b in run.broken_off if b.attempt == event.attempt), None)
     if call is None:
         raise InvalidTransition(
@@ -184,8 +183,8 @@ def pay(run: Run, ctx: StepContext, call: BrokenOff, usage: Usage | None) -> Run
 
 
 def charged(model: ModelInfo, usage: Usage) -> Usage:
-    """What was counted with its cost, where that is not told with it. What was estimated is told
-    apart."""
+    """Usage with its cost, where the provider does not report the cost. Estimated amounts are kept
+    separately."""
     nanos = usage.nanos
     if nanos <= 0:
         nanos = model.cost(usage.input + usage.estimated, usage.output)
@@ -211,8 +210,8 @@ def guess(usage: Usage, ctx: StepContext) -> Guess:
 
 
 def book_estimate(run: Run, ctx: StepContext, hold: tuple[int, int, int, int]) -> Run:
-    """A call that was sent and never answered: nobody knows what it cost, so the bound is
-    booked."""
+    """A call that was sent and never answered has an unknown cost, so its upper bound is
+    charged."""
     bound = ByDimension(*hold)
     used = Usage(
         estimated=bound.tokens,
@@ -254,7 +253,7 @@ def conclude(run: Run, ctx: StepContext, ending: Ending) -> Run:
     run = replace(
         run,
         state=Ended(ending=ending),
-        defect="",  # it may end before it was taken up again
+        defect="",  # it may end before it was resumed
         wake_at=None,
         deadline=None,
         last_text="",
@@ -275,9 +274,8 @@ def conclude(run: Run, ctx: StepContext, ending: Ending) -> Run:
 
 
 def pass_on(run: Run, ctx: StepContext, ending: Ending) -> None:
-    """Whoever started the run has ended. Its result goes to the nearest run above that is live, to
-    the one that goes on in the conversation of its root, or to the channel that asked for the
-    work."""
+    """Whoever started the run has ended. Its result goes to the nearest open run above, to the run
+    that continues the conversation of its root, or to the channel that asked for the work."""
     order = ctx.order
     if (
         is_known(ending)
@@ -293,9 +291,9 @@ def pass_on(run: Run, ctx: StepContext, ending: Ending) -> None:
 
 
 def send_on(ctx: StepContext, mail: Mail, *, is_quiet: bool = False) -> None:
-    """News of this run, or that it will not read any more: the nearest run above that is live reads
-    it, or the one that goes on in the conversation of the root; else the channel that asked is
-    told, unless the work was called off."""
+    """A notice about this run, or one that it will no longer read, goes to the nearest open run
+    above, or to the run that continues the conversation of the root; otherwise to the channel that
+    asked for the work, unless the work was cancelled."""
     above = ctx.tree.nearest(ctx.spec.parent)
     if above:
         ctx.tell(above, MailReceived(mail=mail))
@@ -306,7 +304,7 @@ def send_on(ctx: StepContext, mail: Mail, *, is_quiet: bool = False) -> None:
 
 
 def _is_called_off(ctx: StepContext) -> bool:
-    """Whether somebody above the run is being cancelled."""
+    """Whether a run above this one is being cancelled."""
     above = ctx.tree.specs.get(ctx.spec.parent)
     while above is not None:
         run = ctx.tree.runs.get(above.id)

@@ -63,10 +63,10 @@ class ModelRegistered(OfStore, tag="Described"):
 
 
 class Requested(OfTree, rename={"request": "order", "permissions": "capabilities"}):
-    """Somebody outside asked for a root run. With a `conversation` it goes on where `resumes`
+    """Somebody outside asked for a root run. With a `conversation` it continues where `resumes`
     ended; `base` then says from which message on it is visible, and of how many. `tag` is what its
-    first prompt was expected to cost. `news` are the ends of those whom earlier runs of the
-    conversation have left, and of which nobody has heard."""
+    first prompt was expected to cost. `news` are the ends of children that earlier runs of the
+    conversation left behind and that no run has read."""
 
     id: str
     request: RunRequest
@@ -86,7 +86,7 @@ class Forgotten(OfStore):
 
 
 class Sent(OfTree):
-    """A delivery was handed to its channel, in these words if it had none before."""
+    """A delivery was given to its channel, with this text if it had none before."""
 
     key: str
     text: str = ""
@@ -178,8 +178,8 @@ class ModelFailed(Event):
 
 
 class Aborted(Event):
-    """A model call was stopped. It had left, or not; `usage` is what it has cost, None when nobody
-    knows."""
+    """A model call was stopped. It had left, or not; `usage` is what it has cost, None if
+    unknown."""
 
     attempt: int
     sent: bool = True
@@ -200,9 +200,9 @@ class ToolReturned(Event):
 
 
 class ActionsReturned(Event, tag="Ordered", rename={"actions": "orders"}):
-    """A tool finished by giving orders. `asked_at` is when the call was made: it is part of the
+    """A tool finished by returning actions. `asked_at` is when the call was made: it is part of the
     children's names. `place` is where the run really works, when that is not where it was sent.
-    `snapshot` is the commit that holds its files as they stood then, if children can have copies of
+    `snapshot` is the commit with its files as they were then, if children can have copies of
     them."""
 
     turn: int
@@ -241,7 +241,7 @@ class StepTaken(Event):
 
 
 class Submitted(Event):
-    """The run handed in its result through a submit tool, and the result was valid."""
+    """The run submitted its result through a submit tool, and the result was valid."""
 
     turn: int
     index: int
@@ -344,7 +344,7 @@ class PermissionsRestricted(Event, tag="Narrowed", rename={"permissions": "acces
 
 
 class Prolonged(Event):
-    """The deadline was moved: that of the run whose limit it is, and of everybody below it who has
+    """The deadline was moved: that of the run whose limit it is, and of all runs below it that have
     it from there."""
 
     deadline: int
@@ -369,8 +369,8 @@ class InterruptedCall(Value):
 class Recovered(Event):
     """A new process found the run open, at this turn and with this attempt as its last: news that
     reached it since then may have moved it on. `clean`: the process before it has not died.
-    `alone`: of all who are suspected of having killed it, only this run is taken up now. `unsent`
-    are attempts that are known never to have left."""
+    `alone`: of all runs suspected of having crashed the process, only this one is resumed now.
+    `unsent` are attempts that are known never to have left."""
 
     epoch: int
     turn: int = 0

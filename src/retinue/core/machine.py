@@ -1,9 +1,9 @@
-"""One door to a tree: an event goes in, the tree changes, and what must be written and done is left
-in `tree.changes`.
+"""The one entry to a tree: an event goes in, the tree changes, and what must be written and done is
+left in `tree.changes`.
 
 `take` takes one event; `settle` then takes the news that it caused, each as a step of its own in
-the same transaction, and as many at once as the caller allows. Folding a log is calling `fold` for
-each of its rows: the news is in the log, so it is not taken again."""
+the same transaction, and as many together as the calling function allows. Folding a log is calling
+`fold` for each of its rows: the news is in the log, so it is not taken again."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ from retinue.errors import InvalidTransition, Refused
 
 
 def settle(tree: Tree, at: int, most: int) -> int:
-    """Take the news for other runs until there is none: all of it belongs to this transaction. Who
-    waits for what others held in the ledger is told too, one at a time, for each takes from what
-    came back. Returns how many steps were taken; with `most` of them there may be more."""
+    """Take the news for other runs until there is none: all of it belongs to this transaction. Runs
+    that wait for amounts that others had reserved are notified too, one at a time, because each
+    takes from what came back. Returns how many steps were taken; with `most` of them there may be
+    more."""
     for n in range(most):
         if not tree.tells:
             due = tree.ledger.due()
@@ -70,7 +71,7 @@ def fold(tree: Tree, entry: LogEntry, event: TreeEvent | RunEvent) -> None:
     tree.tells.clear()
     tree.letters.clear()
     while tree.ledger.due() is not None:
-        pass  # who was told of it is in the log
+        pass  # the log says which runs were notified
 
 
 def take(tree: Tree, run: str, at: int, event: TreeEvent | RunEvent) -> str:
@@ -89,8 +90,8 @@ def take(tree: Tree, run: str, at: int, event: TreeEvent | RunEvent) -> str:
 
 
 def _come_too_late(tree: Tree, id: str, at: int, event: TreeEvent | RunEvent) -> None:
-    """A child whose parent ended first has nobody left to count it: it leaves by itself. Its end is
-    passed on. So is news for a run that has ended since it was sent."""
+    """A child whose parent ended first is no longer counted by any run: it leaves by itself. Its
+    end is passed on. So is news for a run that has ended since it was sent."""
     if isinstance(event, MailReceived) and event.mail.kind == "news" and id in tree.specs:
         send_on(StepContext(tree, tree.specs[id], at), event.mail)
     if (

@@ -1,5 +1,5 @@
-"""How an end is put into words: by the templates of the tool that started the run, or plainly. What
-stands in them is what the runtime saw, never what a model said of itself."""
+"""How an end is put into words: by the templates of the tool that started the run, or plainly. They
+contain what the runtime saw, never what a model claims about itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from retinue.formats.safe_text import one_line
 
 BRIEF = 200
 ERROR, LINE = 4_000, 500
-"""Of an error that much is told; and that much where it has to be one line."""
+"""The characters of an error that are shown; fewer where it must fit on one line."""
 ANY = 1 << 30
 NONE = NoticeTexts()
 
@@ -40,7 +40,7 @@ def skipped(order: RunRequest, ending: Ending) -> bool:
 
 
 def is_known(ending: Ending) -> bool:
-    """Whether whoever started a run has ended it, or ended with it: then nobody has to be told."""
+    """Whether the parent of a run has ended it, or ended with it: then no run needs a notice."""
     return bool(ending.along) or (ending.state == "cancelled" and ending.by == "parent")
 
 
@@ -70,8 +70,8 @@ def _where(ending: Ending) -> str:
 
 
 def _note(ending: Ending, text: str) -> Callable[[int, int, str], str]:
-    """The word at a cut of `text`, which ends with what the run said: it counts what that left out
-    too."""
+    """The note at a cut of `text`, which ends with the run's own text: the note also counts what
+    that text omitted."""
     return missing_in(text) if ending.is_cut else missing
 
 
@@ -163,5 +163,5 @@ def listed(outcomes: tuple[ChildOutcome, ...], room: int = ANY) -> str:
 
 
 def shown(label: str) -> str:
-    """A label as it may stand in a line of others' words."""
+    """A label that is safe inside a line of other text."""
     return one_line(label, 200)

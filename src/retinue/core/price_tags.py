@@ -2,7 +2,7 @@
 
 Siblings share a prefix: their instructions and tools, and what a fork has from another
 conversation. The first that sends it gives it to the provider's cache, the others read it there; so
-does whoever forks a run whose last prompt that cache still has. All of it is an estimate: of a
+does a fork of a run whose last prompt is still in that cache. All of it is an estimate: of a
 conversation that a provider has counted by its count, of anything else by its bytes."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from retinue.core.values import ModelInfo, Usage
 
 
 class PrefixSource(NamedTuple):
-    """Whose conversation a fork goes on from, and which part of it."""
+    """Which run's conversation a fork continues, and which part of it."""
 
     spec: RunSpec
     run: Run
@@ -37,7 +37,8 @@ class PrefixSource(NamedTuple):
 
 class Expected(NamedTuple):
     """A prompt that is to be sent to `info`. Siblings share `shared` tokens of it, by the name of
-    `prefix`; `warm` tokens are in the cache already, whoever is first; `own` are its own."""
+    `prefix`; `warm` tokens are in the cache already, whichever child is first; `own` are its
+    own."""
 
     info: ModelInfo
     prefix: Prefix
@@ -64,8 +65,8 @@ def expect(
     source: PrefixSource | None,
     shared_prefix: Prefix = (),
 ) -> Expected:
-    """The first prompt of a run. `lent` tells apart those of one agent that are not shown the same
-    tools."""
+    """The first prompt of a run. `lent` distinguishes children of one agent that do not see the
+    same tools."""
     head = _head(shared, order)
     tokens, warm = (
         (head, 0) if source is None else _inherited(shared, order, model, now, source, head)
@@ -98,8 +99,8 @@ def _head(shared: Shared, order: RunRequest) -> int:
 def _inherited(
     shared: Shared, order: RunRequest, model: str, now: int, source: PrefixSource, head: int
 ) -> tuple[int, int]:
-    """Tokens of the conversation that a fork goes on from, with the head, and how many of them are
-    in the cache: those of the last prompt of that run, if the fork sends it again as it was."""
+    """Tokens of the conversation that a fork continues, with the head, and how many of them are in
+    the cache: those of the last prompt of that run, if the fork sends it again as it was."""
     spec, run, base = source
     calls = calls_of(run)
     counted_to = run.length if calls is None else calls.message
@@ -136,7 +137,7 @@ def tagged(spec: RunSpec, parent: Run, ctx: StepContext) -> RunSpec:
         return replace(spec, tag=tag(info, known + size(order.task) // BYTES_PER_TOKEN, 0))
     if (
         spec.base is None and not ctx.shared.models[spec.model].shared_tokens
-    ):  # nobody waits for it, nothing is warm
+    ):  # no run waits for it, nothing is warm
         own = (size(order.task) + size(order.history.text)) // BYTES_PER_TOKEN
         return replace(
             spec, tag=tag(ctx.shared.models[spec.model], _head(ctx.shared, order) + own, 0)
@@ -161,11 +162,11 @@ def expected_of_cache(run: Run, ctx: StepContext) -> int:
 
 
 def reckon(run: Run, ctx: StepContext, used: Usage, expected: int) -> Run:
-    """A call is paid for: what its cache was to give and gave is counted, for the run and everybody
+    """A call is paid for: what its cache was to give and gave is counted, for the run and all runs
     above it."""
     first = ctx.spec.tag
     if expected and first is not None and not run.prompt:
-        # The tag went by bytes, where nobody had counted: now it is known how many tokens they are.
+        # The tag used bytes where no count was known; now the number of tokens is known.
         expected = used.input * first.cached // first.prompt
     cached = counted(ctx.model, used, expected)
     if cached is NO_CACHE:

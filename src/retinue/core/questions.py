@@ -81,7 +81,7 @@ def put(run: Run, calls: OpenCalls, event: Asked | StepTaken, ctx: StepContext) 
 
 
 def _is_waited_for(run: Run, ctx: StepContext) -> bool:
-    """Whether nobody above could read a question before this very run has ended."""
+    """Whether no run above could read a question before this run has ended."""
     parent = ctx.tree.runs.get(ctx.spec.parent)
     if parent is None or ctx.order.join != "none":
         return True

@@ -272,9 +272,9 @@ def _before_next_try(
     """When it is tried again, and whether it waits patiently by now; None when it is not tried
     again.
 
-    An account that is refused is not cured by asking: there the patience begins at once. It ends
+    Asking again does not help an account that is refused: the long wait begins immediately. It ends
     with the longest wait. A key that is refused stays so until another is brought, which wakes the
-    run; whoever has it from others (it comes with a time to wait) asks again itself. What was
+    run; a run that knows it from others (it comes with a time to wait) tries again itself. What was
     refused without a reason is not waited for."""
     retry = ctx.order.retry
     if tries < retry.attempts and event.kind not in REFUSALS:

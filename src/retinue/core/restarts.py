@@ -28,8 +28,8 @@ def again(run: Run, event: Recovered) -> Run:
 
 
 def stop_recovery(run: Run, event: Recovered, ctx: StepContext) -> Run | None:
-    """Why a run is not taken up again after a restart: it asked not to be, it is too old, or it
-    keeps killing us."""
+    """Why a run is not continued after a restart: it opted out, it is too old, or it keeps crashing
+    the process."""
     rules, order = ctx.rules, ctx.order
     if order.on_restart == "fail":
         return finish(

@@ -9,11 +9,11 @@ the end, which `Stopping` delays until children have ended and a stopped call is
 is final.
 
 *Seated* is a run that holds a slot in each of its lanes: `Thinking`, and `Working` but for one that
-gave its slots back while it waited for a permission. `step_context.seated` is the moment between
-two acts of such a run: an idle `Thinking` that holds nothing. An event carries what fences it off
-from older ones: the attempt for model calls, turn and index for tools, a ticket for slots.
+gave its slots back while it waited for a permission. `step_context.idle` is the moment between two
+acts of such a run: an idle `Thinking` that holds nothing. An event carries what fences it off from
+older ones: the attempt for model calls, turn and index for tools, a ticket for slots.
 
-Rules of this file: it decides and never acts; a check that can refuse stands before the first
+Rules of this file: it decides and never acts; a check that can refuse comes before the first
 change; an event that a state does not take raises `InvalidTransition`, which the engine records as
 stale. There are no wildcard arms: a new event does not type-check until every state has decided
 about it."""
@@ -124,8 +124,8 @@ def step(run: Run, event: RunEvent, ctx: StepContext) -> Run:
 
 
 def _pay_after_restart(run: Run, event: Recovered, ctx: StepContext) -> Run:
-    """Nobody will say any more what calls have cost that were stopped before the process died. A
-    later attempt than the one found was made and stopped by this process, which will say it."""
+    """The cost of calls that were stopped before the process crashed stays unknown. A later attempt
+    than the one found was made and stopped by this process, which will say it."""
     for lost in run.broken_off:
         if lost.attempt in event.unsent:
             ctx.tree.ledger.release(run.id, lost.hold)

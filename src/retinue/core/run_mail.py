@@ -83,8 +83,8 @@ def speak(run: Run, ctx: StepContext, event: Orders) -> None:
 def cannot_reach(
     tree: Tree, other: Tree, to: str, event: MailReceived | CancelAsked, sender: str
 ) -> str | None:
-    """Why a run may not write to a run of another tree, or end it: it must have been permitted
-    to, or go on for the one that has started it."""
+    """Why a run may not write to a run of another tree, or end it: it must have the permission, or
+    continue the conversation of the run that started the other."""
     spec = other.specs[to]
     parent, writer = other.specs.get(spec.parent), tree.specs.get(sender)
     is_heir = (

@@ -68,8 +68,8 @@ def plan(run: Run, ctx: StepContext, event: Orders) -> list[tuple[RunSpec, Limit
 
 
 def _is_limited_in_dollars(run: Run, ctx: StepContext, order: RunRequest) -> bool:
-    """Whether the child or somebody above it has a limit that would not bind it on a model without
-    a price."""
+    """Whether the child or a run above it has a limit that would not bind it on a model without a
+    price."""
     return order.budget.usd is not None or any(
         a.limit[1] is not None for a in ctx.tree.ledger.chain(run.id)
     )
@@ -271,8 +271,8 @@ def _child_spec(
 
 
 def _settled(order: RunRequest, parent: RunRequest, place: str) -> RunRequest:
-    """The order as it is kept: what it left to its parent is decided. Who is waited for is also
-    heard; who belongs to a group that will be summed up is kept for it."""
+    """The order as it is kept: what it left to its parent is decided. The results of children that
+    are waited for are also read; children of a group that will be summarized are kept for it."""
     bond = order.on_parent_end or parent.children_on_end
     news = order.tell_parent or bond == "wait"
     retention = "keep" if order.group_size else order.retention
@@ -297,9 +297,9 @@ def _settled(order: RunRequest, parent: RunRequest, place: str) -> RunRequest:
 
 
 def in_lane_order(order: RunRequest) -> RunRequest:
-    """Everybody takes lanes in one order and each once, so that no two runs wait for each other:
-    those of the tree first, so that nobody holds up other trees while it waits for its own, and
-    narrow ones before wide ones."""
+    """Every run takes its lanes in the same sequence and each once, so that no two runs wait for
+    each other: those of the tree first, so that no run holds up other trees while it waits for its
+    own, and narrow ones before wide ones."""
     if len(order.lanes) < 2:
         return order
     by_name = {lane.name: lane for lane in reversed(order.lanes)}
@@ -321,7 +321,7 @@ def check_rules(permissions: Permissions) -> None:
 
 
 def grant_tools(order: RunRequest, definition: Definition, limit: Permissions) -> Permissions:
-    """The child's set: what the parent may lend, its agent can reach, and the order asks for."""
+    """The child's set: what the parent may give, its agent can reach, and the request asks for."""
     request, reach = order.permissions, definition.reachable_tools
     check_rules(request)
     if request.tools is not None and order.on_unknown_tool == "error":
@@ -364,7 +364,7 @@ def _base(run: Run, ctx: StepContext, order: RunRequest) -> ForkPoint | None:
 
 
 def fork_point(run: Run) -> int:
-    """How many messages of a conversation stand before its open calls."""
+    """How many messages of a conversation come before its open calls."""
     match run.state:
         case Working(calls=calls) | Asking(calls=calls):
             return calls.message

@@ -53,7 +53,7 @@ class StepContext:
         )
 
     def access(self, run: Run) -> Permissions:
-        """What the run holds itself; `tree.held` also asks everybody above it."""
+        """The run's own permissions; `tree.held` also asks all runs above it."""
         return run.permissions if run.permissions is not None else self.spec.permissions
 
     def append(self, run: Run, message: Message) -> Run:
@@ -62,7 +62,7 @@ class StepContext:
         return replace(run, length=run.length + 1, new_bytes=run.new_bytes + weight(message))
 
     def write(self, run: Run, message: Message) -> None:
-        """The same, for whoever counts it in the run's row himself."""
+        """The same, for code that counts the message in the run's row itself."""
         self.tree.changes.messages.append((self.spec.conversation, run.length, message))
 
     def perform(self, effect: Effect) -> None:

@@ -52,7 +52,7 @@ MANY = 1 << 30
 
 
 class Trees:
-    """The open trees by their roots. One that has nothing open any more is not kept."""
+    """The open trees by their roots. A tree with no open run is not kept."""
 
     def __init__(self, rules: Limits) -> None:
         self.shared = Shared(rules)
@@ -60,8 +60,8 @@ class Trees:
         self.index = Index()
         self.lanes = SharedLanes()
         self.failed: list[tuple[str, Exception]] = []
-        """Trees in which a step has failed by a defect of ours. They are not to be used any more:
-        see `set_aside`."""
+        """Trees in which a step has failed by a defect of ours. They must no longer be used: see
+        `set_aside`."""
         self._writing: dict[str, dict[str, None]] = {}
         self._touched: dict[str, Tree] = {}
         self._letters: dict[str, set[str]] = {}
@@ -72,7 +72,7 @@ class Trees:
     # finding
 
     def of(self, run: str) -> Tree | None:
-        """The tree that a run is in, live or ended with somebody live below it."""
+        """The tree that a run is in, open, or ended with an open run below it."""
         return self.index.runs.get(run)
 
     def run(self, id: str) -> Run | None:
@@ -84,8 +84,8 @@ class Trees:
         return None if tree is None else tree.specs.get(id)
 
     def first_open(self, id: str) -> list[str]:
-        """The run itself while it is live, else whoever is live nearest below it; of a root also
-        those whom the roots before it in its conversation have left."""
+        """The run itself while it is open, otherwise the nearest open runs below it; for a root
+        also those that earlier roots of its conversation left open."""
         tree = self.index.runs.get(id)
         if tree is None:
             return []
@@ -110,7 +110,7 @@ class Trees:
         return any(tree.runs for tree in self.by_root.values())
 
     def open(self, root: str, conversation: str = "") -> Tree:
-        """The tree of this root, made if there is none. Roots that go on in one conversation are
+        """The tree of this root, made if there is none. Roots that continue one conversation are
         kept together."""
         tree = self.by_root.get(root)
         if tree is None:
@@ -124,8 +124,8 @@ class Trees:
         return tree
 
     def _follow(self, conversation: str) -> None:
-        """The last root of a conversation hears of those whom the ones before it have started,
-        while it is live."""
+        """The last root of a conversation gets the notices about runs that earlier roots started,
+        while it is open."""
         *earlier, last = self._writing[conversation]
         heir = last if last in self.by_root[last].runs else ""
         self.by_root[last].successor = ""
@@ -138,8 +138,7 @@ class Trees:
             self._follow(conversation)
 
     def is_open(self, root: str) -> bool:
-        """Whether a run is open in this tree, or goes on in the conversation that its root
-        began."""
+        """Whether a run is open in this tree, or continues the conversation that its root began."""
         tree = self.by_root.get(root)
         return (tree is not None and bool(tree.specs)) or root in self._writing
 
@@ -188,7 +187,7 @@ class Trees:
         return stale
 
     def _after(self, tree: Tree) -> None:
-        """A tree with nothing open is not kept; a root that has ended hears nothing any more."""
+        """A tree with nothing open is not kept; a root that has ended receives no more mail."""
         if tree.root in tree.runs:
             return
         if tree.is_empty:
@@ -231,7 +230,7 @@ class Trees:
             return self._break(tree, error)
 
     def _break(self, tree: Tree, error: Exception) -> str:
-        """A defect in one tree is no reason for another to stop."""
+        """A defect in one tree does not stop another."""
         tree.letters.clear()
         for root in self._entangled(tree.root):
             self.unsettled = [other for other in self.unsettled if other.root != root]
@@ -359,8 +358,8 @@ class Trees:
     # between trees
 
     def reseat(self) -> None:
-        """After a restart: who is at work holds its slots; who waited for one asks again when it is
-        told."""
+        """After a restart: a run at work holds its slots; a run that waited for one asks again when
+        it is notified."""
         self.lanes = SharedLanes()
         for tree in self.by_root.values():
             tree.reseat()
@@ -380,7 +379,7 @@ class Trees:
 
     def _carry(self, tree: Tree, to: str, event: MailReceived | CancelAsked, sender: str) -> None:
         """A letter is taken by the tree that it is for, in the same transaction; or its sender
-        hears why not."""
+        reads why not."""
         other = self.index.runs.get(to)
         why = (
             f"{to!r} is not an open run"
@@ -409,7 +408,8 @@ class Trees:
         return "" if tree is None else tree.root
 
     def take_changes(self) -> Changes:
-        """Everything since the last call, of all trees. It is the caller's: nobody changes it."""
+        """Everything since the last call, of all trees. It belongs to the calling function and is
+        not changed here."""
         assert not self.unsettled, "half a transaction is not written"
         batch, touched = self._own, self._touched
         self._own, self._touched, self._letters = Changes(), {}, {}
@@ -425,8 +425,8 @@ class Trees:
 
     def set_aside(self, root: str, at: int, error: str, row: Run | None) -> list[str]:
         """A step of this tree has failed by a defect of ours. What it has changed since its changes
-        were taken last is dropped, and it is not held any more: what is on record stays as it is,
-        and so does what is being written. Its root's row (`row`, as that leaves it) says why.
+        were taken last is dropped, and the tree is no longer kept: what is recorded does not
+        change, nor does what is being written. Its root's row (`row`, as that leaves it) says why.
         Returns the runs that were live in it."""
         tree, touched = self.by_root.get(root), self._touched.pop(root, None)
         self.unsettled = [other for other in self.unsettled if other.root != root]

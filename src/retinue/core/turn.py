@@ -62,7 +62,7 @@ def next_turn(run: Run, ctx: StepContext, *, progress: Kept = NEW_CALL) -> Run:
     order = ctx.order
     has_no_turn = run.turn >= (ctx.rules.max_turns if order.max_turns is None else order.max_turns)
     if has_no_turn and run.grace_turns_used >= order.grace_turns:
-        # Its mail stays unread, so that somebody above it reads the news in it.
+        # Its mail stays unread, so that a run above it reads the news in it.
         return finish(run, ctx, "incomplete", "turn_limit")
     run = read_mail(run, ctx)
     if _likely_prompt(run) > ctx.model.window * ctx.rules.compact_at and run.length - run.start > 4:
@@ -84,7 +84,7 @@ def think(run: Run, ctx: StepContext, purpose: Purpose, *, progress: Kept = NEW_
     """Hold what the call may cost at most, then ask for it; or wait until others have given back
     enough."""
     bound, ledger = prompt_bound(run, ctx), ctx.tree.ledger
-    if not ledger.draws(run.id):  # nobody limits it: there is nothing to ask
+    if not ledger.draws(run.id):  # no account limits it: there is nothing to ask
         return _make_call(
             run,
             ctx,
@@ -203,8 +203,8 @@ def _wait_for_budget(
 
 
 def try_again(run: Run, ctx: StepContext, state: Thinking) -> Run:
-    """The same call once more. What an attempt before it has cost is not held any more: then all of
-    it is held anew."""
+    """The same call once more. The amount reserved for an earlier attempt was released: all of it
+    is reserved again."""
     need = ByDimension(*amounts(ctx, prompt_bound(run, ctx), state.max_output))
     if state.hold[0] >= need.tokens and state.hold[1] >= need.nanos:
         again = replace(
@@ -290,7 +290,7 @@ def amounts(ctx: StepContext, prompt: int, output: int) -> Amounts:
 
 
 def longest_reply(run: Run, ctx: StepContext, bound: int, *, is_last: bool) -> tuple[int, Verdict]:
-    """The longest reply that every account would cover if nobody held anything; or the first that
+    """The longest reply that every account would cover if nothing were reserved; or the first that
     is short, with the reply that it would have to cover.
 
     Whoever owns a limit must be able to pay a last turn after this one: it reads the prompt and the
@@ -327,16 +327,17 @@ def longest_reply(run: Run, ctx: StepContext, bound: int, *, is_last: bool) -> t
 
 
 def post(run: Run, mail: Mail, ctx: StepContext) -> Run:
-    """Into the mailbox. The number is the receiver's: it orders everything that reaches it."""
+    """Into the mailbox. The number is the receiver's: everything that reaches it is in this
+    order."""
     run = replace(run, mail_seq=run.mail_seq + 1)
     ctx.tree.post(run.id, replace(mail, seq=run.mail_seq, text=clip(mail.text, ctx.rules.mail_cap)))
     return run
 
 
 def read_mail(run: Run, ctx: StepContext) -> Run:
-    """Mail becomes messages, once, in this transaction. News `by_age` stands in the order in which
-    those were started whom it is about (their ids are in that order); everything else as it
-    came."""
+    """Mail becomes messages, once, in this transaction. News `by_age` is in the order in which the
+    runs it is about were started (their ids are in that order); everything else is in order of
+    arrival."""
     if not ctx.tree.has_mail(run.id):
         return run
     messages = ctx.tree.take_mail(run.id)
@@ -349,8 +350,8 @@ def read_mail(run: Run, ctx: StepContext) -> Run:
 
 
 def quote(mail: Mail, run: Run, ctx: StepContext) -> str:
-    """What another wrote is data: it stands between fences that its author could not know. What the
-    runtime itself says of it stands behind them."""
+    """Text of another run is data: it is put between fences that its author could not know. What
+    the runtime itself says about it comes after them."""
     if not mail.sender:
         return mail.text
     fence = digest(ctx.rules.salt, run.id, mail.seq)[:12]
@@ -362,15 +363,15 @@ def quote(mail: Mail, run: Run, ctx: StepContext) -> str:
 
 
 def await_mail(run: Run, ctx: StepContext, *, all: bool = False) -> Run:
-    """Nothing to do until somebody writes, or until all children have reported."""
+    """Nothing to do until a message arrives, or until all children have reported."""
     return replace(
         run, state=Waiting(all=all), wake_at=sooner(run.deadline, ctx.now + ctx.rules.wait_ms)
     )
 
 
 def relist_children(run: Run, ctx: StepContext, summary: str) -> Run:
-    """After compaction the conversation goes on from the summary; those still at work are named
-    again."""
+    """After compaction the conversation continues from the summary; children still at work are
+    named again."""
     lines = []
     for child in ctx.children(run):
         order = ctx.tree.specs[child].request

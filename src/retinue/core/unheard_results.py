@@ -1,6 +1,6 @@
-"""Results that nobody has heard of: of children that ended when their parent had ended, nobody went
-on in its conversation, and there was no channel to tell. Whoever goes on there later hears of them
-first."""
+"""Results that no run has read: of children that ended after their parent, when no run continued
+its conversation and there was no channel to send them to. A run that continues the conversation
+later reads them first."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def unheard(
     senders: Collection[str],
     shared: Shared,
 ) -> tuple[Mail, ...]:
-    """News of the children of a run that has ended; `told` are those whose ends its conversation
-    knows."""
+    """News of the children of a run that has ended; `told` are the children whose ends are in its
+    conversation."""
     endings = [
         (run.state.ending, spec, run) for spec, run in children if isinstance(run.state, Ended)
     ]

@@ -1,14 +1,14 @@
 """Children that change files while others do. One that is alone works in its parent's directory.
-Several work side by side in copies of it, or one after the other: in copies if its parent waits for
+Several work in parallel in copies of it, or one after the other: in copies if its parent waits for
 them, so that there is a moment at which their changes can be merged, and if copies can be made
 there at all.
 
-Theory of operation. Before the step that takes orders, whoever performs effects asks
-`wants_copies` and makes a commit of the parent's files as they stand
-(`ActionsReturned.snapshot`, "" where there can be none). `placed` then decides for each child.
-One that edits in the directory itself takes turns (`RunRequest.writers` of a spec is `turns`):
-it stands in one of the `writer_lines`, before its first lane, until it has its turn, which it
-keeps to its end; then the next one is let in. What is done with copies is in `copy_merges`."""
+Theory of operation. Before the step that takes actions, the performer of effects asks
+`wants_copies` and makes a commit of the parent's files as they are (`ActionsReturned.snapshot`, ""
+where there can be none). `placed` then decides for each child. One that edits in the directory
+itself takes turns (`RunRequest.writers` of a spec is `turns`): it queues in one of the
+`writer_lines`, before its first lane, until it has its turn, which it keeps to its end; then the
+next one is let in. What is done with copies is in `copy_merges`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _is_edit(guard: ToolRisk) -> bool:
 
 def wants_copies(tree: Tree, run: str, index: int, orders: Actions) -> bool:
     """Whether one of these children should work in a copy, if one can be made. `index` is the call
-    that orders them."""
+    that starts them."""
     parent, permissions = tree.runs.get(run), tree.held(run)
     if parent is None:
         return False
