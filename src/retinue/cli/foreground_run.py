@@ -1,4 +1,4 @@
-"""Carrying out a run: start it with a host, let somebody watch, and hand over the answer."""
+"""Carrying out a run: start it with a host, show it, and print the answer."""
 
 from __future__ import annotations
 
@@ -99,12 +99,11 @@ def _introduce(
 
 @contextlib.contextmanager
 def in_sight(run: str, wish: RunDisplay) -> Iterator[None]:
-    """While a run is going on: whatever happens to this command, its user learns which run it
-    was."""
+    """While a run is open: whatever happens to this command, its user learns which run it was."""
     try:
         yield
     except BrokenPipeError:
-        raise  # nobody reads any more
+        raise  # no one reads the output
     except (Exception, KeyboardInterrupt, SystemExit):
         if not wish.is_memory:
             id = words.short_id(run)
@@ -127,7 +126,7 @@ def server_lines(
     for server in (*left_out, *started):
         name, source = (one_line(server[key], 300) for key in ("name", "source"))
         if server["status"] == "untrusted":
-            continue  # told together with everything else of the project
+            continue  # shown together with everything else of the project
         if server["status"] == "changed":
             lines.append(
                 f"MCP server {name} was not started: {one_line(server['error'], 300)}. "

@@ -23,7 +23,8 @@ from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 
 @dataclass
 class RunDisplay:
-    """How a run is to be shown and handed over. `files` are real paths, from before the run."""
+    """How a run is shown, and where its answer goes. `files` are real paths, from before the
+    run."""
 
     format: str = "text"
     deltas: bool = False

@@ -56,7 +56,7 @@ def _guarded(arguments: list[str]) -> int:
     except click.ClickException as error:
         return _complain(error.format_message(), exits.FAILED)
     except BrokenPipeError:
-        # Nobody reads any more; what is still in the buffer must not raise again when the program
+        # No one reads the output; what is still in the buffer must not raise again when the program
         # ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return exits.FAILED

@@ -71,8 +71,7 @@ def configured(
 
 
 def prompt(arguments: Sequence[str]) -> str:
-    """The words of the command; `-` stands for what is on stdin, which is also taken when there are
-    no words."""
+    """The words of the command; `-` means stdin, which is also read when there are no words."""
     if not arguments:
         if sys.stdin is None or sys.stdin.isatty():
             raise click.UsageError("No prompt given. Pass it as an argument, or pipe it to stdin.")

@@ -59,11 +59,12 @@ LOOK_EVERY = 16
 MAX_UNWRITTEN = 4_000
 """So many steps are taken ahead of the store, no more."""
 FEW_EFFECTS = 64
-"""If a batch asks for no more than that, they are begun before the next batch is handed over: it
-takes less time than a commit, and what they answer at once need not wait for another."""
+"""If a batch asks for no more than that, they are started before the next batch is given to the
+store: this takes less time than a commit, and immediate answers need not wait for another
+commit."""
 TURNS = 2
-"""So many turns of the event loop those have who answer at once, before the next batch is handed
-over."""
+"""The turns of the event loop that effects get to answer immediately, before the next batch is
+given to the store."""
 
 
 class Engine:
@@ -132,7 +133,8 @@ class Engine:
                 self.performer.deliver_at(delivery.key, delivery.next_at)
 
     async def stop(self) -> None:
-        """Stop at once: what is recorded stays, what is under way is taken up by the next start."""
+        """Stop immediately: what is recorded stays, and the next start resumes what is under
+        way."""
         tasks = [t for t in (self._task, *self.performer.tasks()) if t is not None]
         for task in tasks:
             task.cancel()
@@ -149,9 +151,9 @@ class Engine:
         await self.store.close()
 
     async def _say_goodbye(self) -> None:
-        """The last commit. What was stepped and not handed over is in it, if everything before it
-        is on record; after a failure it stands by itself: something is lost then, but no run has
-        killed this process."""
+        """The last commit. Steps that were not yet given to the store are in it, if everything
+        before them is recorded; after a failure it is written alone: something is lost then, but no
+        run has crashed this process."""
         last = CommitBatch(Changes(), [])
         if await self.commits.finish() and self._failure is None:
             while not self.trees.is_settled:
@@ -169,10 +171,10 @@ class Engine:
         return self.commits.trouble if self._failure is None else str(self._failure)
 
     async def with_space(self, write: Callable[[], Awaitable[T]]) -> T:
-        """A full disk parks whoever writes until there is space again."""
+        """A full disk pauses all writers until there is space again."""
         return await self.commits.with_space(write)
 
-    # what the doors use
+    # what the API uses
 
     def post(self, run: str, event: AnyEvent) -> None:
         """Put an event on the queue. Safe to call from the loop's thread only."""
@@ -199,8 +201,7 @@ class Engine:
         return await self.post_and_tell(run, event)
 
     def check(self, run: str = "") -> None:
-        """Raise when nothing happens here any more, and `Defect` when the run's tree was set
-        aside."""
+        """Raise if the engine has stopped, and `Defect` if the run's tree was set aside."""
         if self._failure is not None:
             raise StoreError(f"The runtime has stopped: {self._failure}") from self._failure
         if not self._open:
@@ -236,7 +237,7 @@ class Engine:
         return [id for tree in trees if tree is not None for id in waiting_for_provider(tree)]
 
     def register(self, definition: Definition, model: ModelInfo | None) -> None:
-        """Make an agent known. Runs that waited for it since the last start are taken up."""
+        """Make an agent known. Runs that waited for it since the last start are resumed."""
         if model is not None:
             self.describe(model)
         definition = self.without_secrets(AgentRegistered(definition=definition)).definition
@@ -277,8 +278,8 @@ class Engine:
             self._fail(error)
 
     async def _go_on(self) -> bool:
-        """What is on record is performed, what has come is stepped, and what was stepped is handed
-        to the store as soon as that is free. Returns whether there is anything more to do."""
+        """Recorded effects are performed, arrived events are stepped, and steps are given to the
+        store as soon as it is free. Returns whether there is anything more to do."""
         written = self.commits.take()
         if written is not None:
             if len(written.changes.effects) > FEW_EFFECTS:
@@ -428,7 +429,7 @@ class Engine:
         return None if run is None else run.wake_at
 
     def _fail(self, error: BaseException) -> None:
-        """The store is gone, or we have a bug: stop as if killed. The next start goes on from the
+        """The store is gone, or we have a bug: stop as if killed. The next start continues from the
         log."""
         log.critical("the runtime stops: %s", error, exc_info=error)
         self._failure = error

@@ -1,5 +1,5 @@
-"""Texts that are too long to be shown whole: kept under their hash before anybody is told of them,
-then cut."""
+"""Texts that are too long to be shown whole: stored under their hash before any run or watcher sees
+them, then cut."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Texts:
         return len(text) <= most and (keep is None or 4 * len(text) <= keep)
 
     def whole(self, text: str) -> str:
-        """Without secrets, if it will be cut: half a secret would not be found any more."""
+        """Without secrets, if it will be cut: half a secret would no longer be found."""
         return text if len(text) <= self.most else self._engine.redactor.clean(text)
 
     async def cut(self, text: str | Laid) -> str:
@@ -45,8 +45,8 @@ class Texts:
         return text if spilled is None else clip(text, self.most, spilled[0])
 
     def longest(self, spec: RunSpec) -> int | None:
-        """The bytes of a reply that whoever started the run can be told without a cut: a longer one
-        is kept."""
+        """The bytes of a reply that the parent or user can get without a cut: a longer one is
+        kept."""
         if not spec.parent:
             return spec.request.artifact_above_bytes
         cap = self._engine.trees.shared.rules.mail_cap

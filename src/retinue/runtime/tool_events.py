@@ -33,8 +33,8 @@ log = logging.getLogger("retinue")
 
 
 class ToolEvents:
-    """Texts that are too long are put away, and paths are told without links, before the core sees
-    either."""
+    """Texts that are too long are stored as artifacts, and links in paths are resolved, before the
+    core sees either."""
 
     def __init__(
         self,
@@ -122,8 +122,8 @@ class ToolEvents:
         self._shown.pop(run, None)
 
     async def _placed(self, run: str, orders: Actions) -> tuple[Actions, str]:
-        """Where children are sent is told without links, so that the core can compare it; and where
-        their parent is."""
+        """The directories of children and of their parent are given without links, so that the core
+        can compare them."""
         spec = self._engine.trees.spec(run)
         place = (
             await self._tools.place(spec, self._home)
@@ -139,8 +139,8 @@ class ToolEvents:
         return replace(orders, spawns=tuple(_without_links(o, root) for o in orders.spawns)), place
 
     async def _snapshot(self, effect: CallTool, orders: Actions, place: str) -> str:
-        """A commit of the caller's files, if children are to have copies of them; "" where there
-        can be none."""
+        """A commit of the calling run's files, if children are to have copies of them; "" where
+        there can be none."""
         tree, spec = self._engine.trees.of(effect.run), self._engine.trees.spec(effect.run)
         if tree is None or spec is None:
             return ""
@@ -149,8 +149,7 @@ class ToolEvents:
         return await self._tools.snapshot(place or spec.request.cwd or self._home)
 
     async def work(self, spec: RunSpec) -> BranchWork | None:
-        """What an isolated run has done until now; its diff is kept before anybody is told of
-        it."""
+        """What an isolated run has done until now; its diff is stored before the run sees it."""
         if not spec.request.isolation:
             return None
         try:

@@ -1,4 +1,4 @@
-"""How a child hands in its result: `submit_result`, checked against the agent's output type, and
+"""How a run submits its result: `submit_result`, checked against the agent's output type, and
 `submit_error`."""
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Toolbox:
     def add(
         self, agent: str, tools: Iterable[Tool], defaults: dict[str, Any] | None = None
     ) -> None:
-        """Make an agent's tools known, and the fields that orders for it start from."""
+        """Register an agent's tools, and the default fields of requests for it."""
         mine: dict[str, Tool] = {}
         for tool in tools:
             if tool.schema.name in mine:
@@ -94,7 +94,7 @@ class Toolbox:
         return ready if isinstance(ready, ToolResult) else await ready[0].tool.run(caller, ready[1])
 
     def run_now(self, agent: str, caller: Callable[[], Context], call: ToolCall) -> Returned:
-        """The same for a tool that `is_quick`. Whoever needs the caller makes it."""
+        """The same for a tool that `is_quick`. The context is made only if it is needed."""
         ready = self._ready(agent, call, caller)
         if isinstance(ready, ToolResult):
             return ready
@@ -150,8 +150,7 @@ class Toolbox:
         return await self._kit.worktrees.open(spec.id, source, label, spec.request.copy_of)
 
     async def snapshot(self, place: str) -> str:
-        """The commit that holds the files of a directory as they stand; "" where there can be
-        none."""
+        """The commit with the files of a directory as they are; "" where there can be none."""
         return "" if self._kit is None else await self._kit.snapshot(place)
 
     async def merge(self, key: str, copies: Sequence[WriterCopy]) -> tuple[BranchMerge, ...]:
@@ -165,13 +164,13 @@ class Toolbox:
         return await self._kit.worktrees.changes(spec.id, spec.request.task)
 
     def over(self, run: str, is_used: Callable[[str], bool]) -> Awaitable[None] | None:
-        """A run has ended: what its tools still hold is given back, at once or by what is returned.
-        `is_used` says whether somebody still works in a directory."""
+        """A run has ended: what its tools still hold is released, immediately or by the returned
+        awaitable. `is_used` says whether a run still works in a directory."""
         return None if self._kit is None else self._kit.over(run, is_used)
 
     def is_quick(self, agent: str, name: str) -> bool:
-        """Whether a tool returns without ever waiting. (One that is not there is answered for at
-        once.)"""
+        """Whether a tool returns without ever waiting. (An unknown tool is answered
+        immediately.)"""
         tool = self._known.get(agent, {}).get(name)
         return tool is None or tool.is_quick
 

@@ -1,4 +1,4 @@
-"""`retinue attach`: watch a run that goes on, from any terminal."""
+"""`retinue attach`: watch an open run from any terminal."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def command(door: CommandContext, /, **flags: Any) -> int:
         door.places.cwd, "ask" if can_answer or setup.permission_prompts == "wait" else "deny"
     )
     if not run:
-        plan()  # what is wrong with it is told before the first message, not after
+        plan()  # problems are reported before the first message, not after it
     chat = ChatLoop(
         door, plan, terms, run, can_answer=can_answer, families=families_of(value, setup.families)
     )

@@ -313,7 +313,7 @@ def _value(path: tuple[str, ...], text: str) -> Any:
 
 
 def _check_model(door: CommandContext, name: str) -> None:
-    """A name that means nothing is refused; a key that is missing is told."""
+    """An unknown name is refused; a missing key is reported."""
     from retinue.config.model_config import model_environment, resolved
     from retinue.host import model_choice as provider
     from retinue.host.project_config import load

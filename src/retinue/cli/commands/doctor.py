@@ -1,4 +1,4 @@
-"""`retinue doctor`: checks everything that runs depend on, and says how to mend what is wrong."""
+"""`retinue doctor`: checks everything that runs depend on, and says how to fix problems."""
 
 from __future__ import annotations
 

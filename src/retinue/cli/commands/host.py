@@ -106,8 +106,8 @@ def stop(door: CommandContext, all_projects: bool) -> int:
 
 
 def _end(pid: int, number: signal.Signals) -> None:
-    """By its own number, which the system told of the other end of the line; what it runs ends with
-    it."""
+    """By its process id, which the system reports for the other end of the socket; its child
+    processes end with it."""
     if pid > 1 and pid != os.getpid():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)

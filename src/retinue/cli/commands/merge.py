@@ -33,8 +33,8 @@ retinue merge 7f3a plugins --yes   # one of them, without"""
 def command(
     door: CommandContext, run: str, agents: tuple[str, ...], yes: bool, as_json: bool
 ) -> int:
-    """Merge what a run's copies of the files changed into the files of its directory. A branch
-    that conflicts is left as it is and named; your own branch and what you have staged are not
+    """Merge what a run's copies of the files changed into the files of its directory. A branch that
+    conflicts is not changed, and is named; your own branch and what you have staged are not
     touched."""
     with RunListing(door.places) as shelf:
         line = shelf.resolve(run)

@@ -128,8 +128,8 @@ def _nothing(door: CommandContext, everything: bool) -> str:
 
 
 def _asking(state: str) -> str:
-    """A run about whose limit somebody has to decide needs a person, whoever of its tree waits for
-    it."""
+    """A run with an open question about its limit needs a person, whichever run of its tree waits
+    for it."""
     return state if state in words.ENDS or state == "paused" else "needs_input"
 
 
@@ -139,7 +139,7 @@ def _as_json(lines: Sequence[ListedRun], form: str) -> str:
 
 
 def _waits(lines: Sequence[ListedRun], waiting: Mapping[str, ListedRun]) -> str:
-    """For each run that waits for its provider, or has somebody who does: what for, and what to do
+    """For each run that waits for its provider, itself or in its tree: what for, and what to do
     next."""
     roots = dict.fromkeys(line.root for line in lines if line.root in waiting)
     sentences = []
@@ -154,7 +154,7 @@ def _waits(lines: Sequence[ListedRun], waiting: Mapping[str, ListedRun]) -> str:
 
 
 def _asking_roots(open_runs: Sequence[ListedRun]) -> frozenset[str]:
-    """The runs in whose tree somebody needs a person."""
+    """The runs in whose tree a run needs a person."""
     return frozenset(line.root for line in open_runs if line.state == "needs_input")
 
 
@@ -170,7 +170,7 @@ def _needs_you(lines: Sequence[ListedRun], asking: frozenset[str]) -> str:
 
 def _shown(line: ListedRun, asking: frozenset[str] = frozenset()) -> str:
     """What screens tell apart beyond the state of a run: of a tree that is listed by its first run
-    alone, that somebody in it needs a person."""
+    alone, whether any run in it needs a person."""
     if line.id in asking and line.state not in ("paused", *words.ENDS):
         return "needs_input"
     is_waiting = line.state == "waiting" and line.provider_wait is not None

@@ -60,7 +60,7 @@ def command(door: CommandContext, run: str, speed: float, output_format: str) ->
 
 
 def describe(row: RunRecord) -> str:
-    """One line about how a run stands."""
+    """One line about the state of a run."""
     order, state, end = row.spec.request, word(row), ending(row)
     label = one_line(words.agent_label(order.label or order.agent), 60)
     about = one_line((end.error or end.text) if end is not None else order.task, 80)

@@ -1,4 +1,4 @@
-"""`retinue resume`: go on with a run."""
+"""`retinue resume`: continue a run."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def command(
 
 
 def _retry(door: CommandContext, client: HostClient, line: ListedRun, text: str) -> str:
-    """Let the failed sub-agents go on, and put what they report into words for their parent."""
+    """Continue the failed sub-agents, and format what they report for their parent."""
     with RecordReader(door.places) as book:
         failed = [
             r

@@ -78,13 +78,13 @@ def _for_explorer(flags: dict[str, Any]) -> str:
 
 
 def asks_map(flags: dict[str, Any]) -> bool:
-    """Whether somebody gets to know a project: then a question comes next."""
+    """Whether the user explores a project: then a question comes next."""
     return flags["job"] == "map" or (" ".join(flags["prompt"]).lower().startswith("map "))
 
 
 def _kept(flags: dict[str, Any], is_again: bool) -> set[str]:
-    """Flags that the configuration does not fill in: other words have said it, or a run goes on
-    with its own."""
+    """Flags that the configuration does not fill in: other flags have set them, or a continued run
+    keeps its own."""
     names = {"permission_mode"} if flags["sandbox"] or flags["yolo"] else set()
     return names | ({"agent"} if is_again else set())
 
@@ -178,7 +178,7 @@ def _background(door: CommandContext, run: str, wish: RunDisplay) -> int:
 def _converse(
     door: CommandContext, planned: PlannedRun, terms: requests.RunTerms, wish: RunDisplay
 ) -> int:
-    """One prompt after the other from stdin, each going on where the last one ended."""
+    """One prompt after the other from stdin, each continuing where the last one ended."""
     code, run = exits.OK, ""
     with line_to(door, wish) as client:
         for text in asking.stream_prompts():

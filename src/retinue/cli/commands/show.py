@@ -131,7 +131,7 @@ def _shown(row: RunRecord, state: str) -> str:
 
 
 def _loaded(final: TreeRecord) -> list[str]:
-    """The files that are part of somebody's instructions, each once, and what they cost in every
+    """The files that are part of an agent's instructions, each once, and what they cost in every
     turn."""
     files = {f.sha256 + f.path: f for row in final.rows for f in row.spec.request.instruction_files}
     if not files:

@@ -1,4 +1,4 @@
-"""`retinue top`: watch everything that goes on."""
+"""`retinue top`: watch all runs on a full screen."""
 
 from __future__ import annotations
 

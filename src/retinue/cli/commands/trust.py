@@ -170,7 +170,7 @@ def _servers(review: ProjectTrust) -> Iterator[str]:
     from retinue.tools.mcp_client.server_config import ServerConfigSource
 
     for name in sorted(review.files):
-        is_ours = os.path.basename(os.path.dirname(name)) == ".retinue"  # told among the settings
+        is_ours = os.path.basename(os.path.dirname(name)) == ".retinue"  # shown among the settings
         text = _text(review, name) if os.path.basename(name) in SERVERS and not is_ours else None
         if text is None:
             continue

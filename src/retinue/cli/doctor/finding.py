@@ -1,4 +1,4 @@
-"""What works on this machine and in this project, what does not, and how to mend it. Each check
+"""What works on this machine and in this project, what does not, and how to fix it. Each check
 looks and changes nothing; what one of them stumbles over is its own finding, never the end of the
 others."""
 

@@ -85,7 +85,7 @@ def store(door: CommandContext) -> Iterator[Finding]:
 
 
 def _other(path: str, health: StoreHealth) -> Finding:
-    """A file that is no store of this version."""
+    """A file that is not a store of this version."""
     if health.kind == "empty":
         return Finding(name="store", state="ok", text=f"{path} is empty")
     if health.kind == "foreign":
@@ -199,7 +199,7 @@ def loose(door: CommandContext) -> Iterator[tuple[str, int, int]]:
     for folder in (places.plans,):
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
             yield from _loose(os.path.join(folder, name), 0o077)
-    # Your own settings are no secret, but nobody else may write them: they can turn the sandbox
+    # Your own settings are not secret, but no other user may write them: they can turn the sandbox
     # off.
     for path in (config_home(door.environ), os.path.join(config_home(door.environ), "config.toml")):
         yield from _loose(path, 0o022)

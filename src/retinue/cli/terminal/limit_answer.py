@@ -34,7 +34,7 @@ def answer(q: dict[str, Any], key: str) -> requests.HostRequest:
 
 
 def added(q: dict[str, Any], text: str) -> requests.BudgetRequest | None:
-    """`2`, `$0.50` or `5,000` of what is short; None for what is no amount above zero."""
+    """`2`, `$0.50` or `5,000` of what is short; None for anything but an amount above zero."""
     word = text.strip().lstrip("$").replace(",", "").replace("_", "")
     try:
         much = float(word)
@@ -47,7 +47,7 @@ def added(q: dict[str, Any], text: str) -> requests.BudgetRequest | None:
 
 
 def said(q: dict[str, Any], text: str) -> requests.HostRequest | None:
-    """A line that somebody typed: yes, land, end, or how much. Anything else is none of these."""
+    """A typed line: yes, land, end, or how much. Anything else is none of these."""
     word = text.strip().lower().rstrip(".!")
     for key, known in (("y", ("y", "yes")), ("n", ("n", "no", "land")), ("e", ("e", "end"))):
         if word in known:

@@ -321,7 +321,7 @@ class LiveView:
         )
 
     def _asked(self, id: str, questions: list[dict[str, Any]]) -> None:
-        """Open the oldest request of a run; by now somebody else may have answered it."""
+        """Open the oldest request of a run; by now another user may have answered it."""
         mine = [q for q in questions if q["run"] == id] or questions
         if not mine:
             self._note(f"{self._label(id)} no longer needs this.")

@@ -44,7 +44,7 @@ def watch(watching: WatchedRun, door: CommandContext, *, can_answer: bool = Fals
 
 
 class PlainView:
-    """Tells of each run what it was not told to be before."""
+    """Prints each change of each run."""
 
     def __init__(self, watching: WatchedRun, door: CommandContext, can_answer: bool) -> None:
         self._watching, self._door = watching, door
@@ -116,7 +116,7 @@ class PlainView:
             self._say(line, line)
 
     def _tell_open(self) -> None:
-        """Who is still open, when nothing has been told for a while."""
+        """Which runs are still open, if nothing was printed for a while."""
         rows = [row for row in self._view.rows(now_ms()) if not row.is_over]
         counts = Counter(row.word for row in rows)
         open_ones = ", ".join(f"{n} {word}" for word, n in counts.most_common())
@@ -146,13 +146,13 @@ class PlainView:
             )
 
     def _is_news(self, row: RunRow, key: object, before: object) -> bool:
-        """Whether a change deserves a line. How the run itself ends is said when its answer is
-        handed over."""
+        """Whether a change deserves a line. The end of the run itself is printed with its
+        answer."""
         is_top = row.id == self._watching.run
         return not is_top and before is None if key == ("open",) else not (is_top and row.is_over)
 
     def _back(self, row: RunRow, tries: int) -> None:
-        """A provider that answers again, after what was told of it."""
+        """A provider that answers again, after a problem was printed."""
         if row.wait is not None:
             self._waits.setdefault(row.id, (row.wait.provider or "the provider", now_ms()))
         elif not tries and row.id in self._waits:
@@ -162,7 +162,7 @@ class PlainView:
                 self._say(f"{row.label}: {again}", again)
 
     def line(self, row: RunRow) -> str:
-        """One line about how a run stands."""
+        """One line about the state of a run."""
         about = one_line(row.now, 160)
         if row.wait is not None:
             about = row.wait.sentence(now_ms())
@@ -177,7 +177,7 @@ class PlainView:
         return f"{row.glyph} {row.label}: {word}"
 
     def sentence(self, row: RunRow) -> str:
-        """The same as a sentence that stands alone; "" for what need not be said aloud."""
+        """The same as a complete sentence; "" if it need not be read aloud."""
         about = one_line(row.now, 160)
         if row.wait is not None:
             return f"{row.label} waits: {row.wait.sentence(now_ms())}."

@@ -122,7 +122,7 @@ class Screen:
         budget = self._view.tops[0].spec.request.budget
         more = f"  ·  limit {words.money(budget.usd)}" if budget.usd is not None else ""
         marks = dict(self._view.marks)
-        marks[top.mark if top.mark in marks else "waiting"] -= 1  # the header itself is no row
+        marks[top.mark if top.mark in marks else "waiting"] -= 1  # the header itself is not a row
         note = KEPT if marks.get("cancelling") or top.mark == "cancelling" else ""
         lead = header(top, width, more, has_prices=self._has_prices(now))
         counts = counts_line({k: n for k, n in marks.items() if n > 0}, width, note)

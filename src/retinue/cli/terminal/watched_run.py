@@ -1,5 +1,5 @@
-"""A run that somebody looks at: what comes from the host, what the person does meanwhile, and how
-it ends.
+"""A run that the user watches: what comes from the host, what the user does meanwhile, and how it
+ends.
 
 A view asks for the `next` thing and shows it. Signals are dealt with here: the first Ctrl-C cancels
 the run and waits for it, the second leaves."""
@@ -28,13 +28,13 @@ from retinue.view import parked_runs as parked
 from retinue.view.totals import limit_of, more_of, provider_wait, waits_for, waits_kind
 
 LOOK_SECONDS = 1.0
-"""So often the host is asked whether something keeps everybody, or a provider some of them: neither
-is a step of a run."""
+"""How often the host is asked whether all runs are blocked, or some wait for a provider: neither is
+a step of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that the person should be told."""
+    """A note for the user."""
 
     text: str
 
@@ -93,8 +93,8 @@ Thing = TreeItem | TreeRecord | Notice
 @dataclass
 class WatchedRun:
     """One run that is watched through a connection. `is_ours`: Ctrl-C cancels it, instead of only
-    leaving it. `waits`: somebody will answer what is asked about a limit; else it is left when
-    nothing but that could go on."""
+    leaving it. `waits`: the user will answer questions about limits; otherwise watching ends when
+    nothing else could continue."""
 
     client: HostClient
     run: str
@@ -234,14 +234,14 @@ class WatchedRun:
         return notice
 
     def cancel(self, reason: str = "") -> None:
-        """Ask for the end of the run; it is told as everything else is."""
+        """Ask for the end of the run; it is shown like everything else."""
         self.client.begin(requests.CancelRequest(runs=(self.run,), reason=reason))
 
     def send(self, run: str, text: str, *, steer: bool = False) -> None:
         self.client.begin(requests.SendRequest(run=run, text=text, steer=steer))
 
     def ask(self, want: requests.HostRequest, then: Callable[[Any], None]) -> None:
-        """Ask the host for something, and go on with what it says while the run is watched."""
+        """Ask the host for something, and use its reply while the run is watched."""
         self._replies[self.client.begin(want)] = then
 
     def answer(self, run: str, **fields: Any) -> None:

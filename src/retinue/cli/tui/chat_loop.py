@@ -1,5 +1,5 @@
-"""A conversation with an agent: each message goes on where the last one ended, and what ends in the
-background is told between two of them."""
+"""A conversation with an agent: each message continues where the last one ended, and runs that end
+in the background are shown between two messages."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class RequestScreen(ModalScreen[None]):
         self.call_after_refresh(lambda: self.decision.drawn(time.monotonic()))
 
     def _list(self, width: int) -> list[Line]:
-        """Who needs somebody, and what for."""
+        """Which runs need a person, and what for."""
         hint = "tab next  esc back to the list"
         lead = f" Needs you: {len(self._questions)} requests, oldest first"
         out: list[Line] = [

@@ -1,5 +1,5 @@
-"""`retinue top`: everything that goes on in a project, on a full screen. What is drawn is made in
-`view.top_frame`; here are the keys, and a board behind them."""
+"""`retinue top`: all runs of a project on a full screen. What is drawn is made in `view.top_frame`;
+here are the keys, and a board behind them."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class TopApp(App[None]):
     # keys
 
     def on_key(self, event: Key) -> None:
-        """While somebody decides or writes, a key that was pressed before, or is a letter, does
+        """While the user decides or writes, a key that was pressed before, or is a letter, does
         nothing else."""
         if isinstance(self.screen, ModalScreen | RunScreen):
             return
@@ -210,14 +210,14 @@ class TopApp(App[None]):
         self.push_screen(Say(Text(f"Message to {self.board.view.row(id, 0).label}")), go)
 
     def answer(self) -> None:
-        """What needs somebody, oldest first; the request of the selected run, if it has one."""
+        """What needs a person, oldest first; the request of the selected run, if it has one."""
         if not any(node.state == "needs_input" for node in self.board.view.nodes.values()):
             self.list.said = "Nothing needs you."
             return
         self.board.ask(requests.QuestionsRequest(run=self.board.only), self._asked)
 
     def _asked(self, reply: dict[str, Any]) -> None:
-        """By now somebody else may have answered."""
+        """By now another user may have answered."""
         waits = {row.id: row.idle_ms for row in self.board.rows()}
         questions = sorted(reply["questions"], key=lambda q: -waits.get(q["run"], 0))
         selection = self.chosen

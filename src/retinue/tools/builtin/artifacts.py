@@ -15,7 +15,7 @@ PAGE = 32_768
 
 
 class ArtifactTool:
-    """Reads by the name that stands behind a cut text, at most `page` bytes at once, never half a
+    """Reads by the name given after a cut text, at most `page` bytes at a time, never half a
     character."""
 
     restart: Restart = "pure"

@@ -1,5 +1,5 @@
-"""`ask`: a question to whoever can answer it, the user or the parent. Who that is, is decided
-elsewhere; here it is made fit to be shown to a person."""
+"""`ask`: a question to the user or the parent. Who that is, is decided elsewhere; here it is made
+fit to be shown to a person."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ FINISH_SECONDS = 20.0
 
 
 class BuiltinTools:
-    """Makes each tool once. `folder` is private to the runtime; without one it lasts as long as the
-    kit. `cache` is where facts about source trees are kept, None for nowhere."""
+    """Makes each tool once. `folder` is private to the runtime; without one it lasts as long as
+    these tools. `cache` is where facts about source trees are kept, None for nowhere."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class BuiltinTools:
         return WriterMerges(self.worktrees)
 
     async def snapshot(self, place: str) -> str:
-        """A commit of the files in a directory as they stand, for copies of them; "" where there
-        can be none: then writers take turns."""
+        """A commit of the files in a directory as they are, for copies of them; "" where there can
+        be none: then writers take turns."""
         try:
             return await snapshot(place)
         except (RetinueError, OSError) as error:

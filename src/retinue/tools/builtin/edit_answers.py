@@ -1,4 +1,4 @@
-"""What the tools that change files check and answer alike."""
+"""Checks and answers that the tools that change files share."""
 
 from __future__ import annotations
 

@@ -60,9 +60,7 @@ def guarded(words: list[str], caller: Context) -> list[str]:
     if not left_out:
         return words
     name, *rest = words
-    if (
-        "--" not in rest
-    ):  # git would guess which words are paths; with ours behind it, it has to be told
+    if "--" not in rest:  # git would guess which words are paths: `--` separates them from ours
         paths = [
             w
             for w in rest
@@ -101,15 +99,15 @@ def guarded(words: list[str], caller: Context) -> list[str]:
 
 
 def _of_commit(word: str) -> str:
-    """The file of a commit: what stands before the colon could be a directory without its name."""
+    """The file of a commit: the part before the colon could be a directory without its name."""
     match = None if word.startswith("-") else FILE.fullmatch(word)
     return f"{match[1]}^{{commit}}:{match[3]}" if match and match[1] else word
 
 
 def _commits(words: list[str]) -> list[str]:
     """The words of `diff`, each of which is a commit or an option: a directory or a file that is
-    named by a hash, or by what stands behind a colon, would be shown without its place, and so
-    without any rule on it."""
+    named by a hash, or by the part after a colon, would be shown without its path, and so without
+    any rule on it."""
     commits: list[str] = []
     waiting = iter(words)
     for word in waiting:

@@ -93,7 +93,7 @@ def page_from(
             notes.append("the page was too long to show in full")
     text = clean(text.replace("\0", "")) if format == "raw" else several_lines(text)
     steps = tuple(step.url for step in response.steps)
-    # Once more: what stood between tags is one text now.
+    # Once more: the parts between tags are one text now.
     return WebPage(
         response.target.url, response.status, kind, redactor.clean(text), tuple(notes), steps
     )

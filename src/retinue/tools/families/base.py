@@ -1,8 +1,7 @@
 """What the families share: how a family is put together, how its tools read their arguments and
 complain.
 
-A family is settings and tools; it adds no rule to the machine. What its tools want is said in
-orders."""
+A family is settings and tools; it adds no rule to the machine. Its tools return actions."""
 
 from __future__ import annotations
 
@@ -49,8 +48,8 @@ class FamilySettings(Value, forbid_unknown_fields=True):
 
     `enabled` is what a run gets that says nothing; a request can turn a family on or off. `guide`:
     whether the system prompt says when to delegate and when not to. `lend_ask`: whether children
-    may ask whoever answers questions. `writers`: whether children that change files at the same
-    time get copies of the directory, where that is possible, or take turns."""
+    may ask questions of a person. `writers`: whether children that change files at the same time
+    get copies of the directory, where that is possible, or take turns."""
 
     enabled: bool = True
     guide: bool = True
@@ -95,8 +94,8 @@ class Family:
 
 
 def helper_name(agent: str, family: str) -> str:
-    """The agent whose runs a family starts for `agent`. A helper that may nest starts others of its
-    own kind."""
+    """The agent whose runs a family starts for `agent`. A sub-agent that may nest starts others of
+    its own kind."""
     return agent if agent.endswith(f".{family}") else f"{agent}.{family}"
 
 
@@ -114,7 +113,7 @@ class FamilyTool:
     notices: NoticeTexts = NoticeTexts()
     invalid_prefix: str = "Invalid parameters"
     starts: str = ""
-    """The family whose helpers it starts; "" for a tool that starts nobody."""
+    """The family whose sub-agents it starts; "" for a tool that starts none."""
     dialect: str = ""
     """The family that it belongs to."""
     settings: Any = FamilySettings()
@@ -123,8 +122,8 @@ class FamilyTool:
     """Whether those it starts know all that was said."""
 
     def preview(self, agent: str, args: dict[str, Any]) -> tuple[RunRequest, ...]:
-        """About which children a call of this agent would start, for whoever is asked to permit it:
-        as far as the arguments tell. Nothing is checked."""
+        """About which children a call of this agent would start, for the person who decides: as far
+        as the arguments say. Nothing is checked."""
         if not self.starts:
             return ()
         tasks = args.get("tasks", [args])
@@ -158,7 +157,7 @@ class FamilyTool:
         )
 
     def _marked(self, caller: Context, orders: Actions) -> Actions:
-        """Every child knows how far down it is, and asks nobody unless that was lent to it."""
+        """Every child knows its depth, and cannot ask questions unless it was given the tool."""
         level, lends = level_of(caller, self) + 1, self.settings.lend_ask
         spawns = []
         for order in orders.spawns:
@@ -219,8 +218,8 @@ class FamilyTool:
 
 
 def level_of(caller: Context, tool: FamilyTool) -> int:
-    """How deep a caller is, counted from the run to which the family of `tool` was given: that one
-    is at 0."""
+    """The depth of the calling run, counted from the run to which the family of `tool` was given,
+    which is at 0."""
     order = caller.spec.request
     return order.level if order.dialect == tool.dialect else 0
 
@@ -233,14 +232,14 @@ async def _said(caller: Context, complaint: str) -> str:
 
 
 def dialect_tools(caller: Context) -> set[str]:
-    """The tools of all families of the caller's agent: what a fork of it must not hold, unless it
+    """The tools of all families of the calling agent: a fork of it must not have them, unless it
     may nest."""
     mine = looking(caller).tools(caller.spec.request.agent)
     return {name for name, tool in mine.items() if isinstance(tool, FamilyTool)}
 
 
 def looking(caller: Context) -> RuntimeReader:
-    """The window of a caller. Families need one; a caller made by hand may have none."""
+    """The reader of the calling run. Families need one; a context made by hand may have none."""
     if caller.reader is None:
         raise ConfigError("this caller has no view of the runtime")
     return caller.reader

@@ -12,8 +12,8 @@ from retinue.tools.families.base import CallComplaint
 
 
 def directory(caller: Context, request: str | None, where: str = "") -> str:
-    """The directory of a child, without links: the caller's own, or one that exists inside it or
-    inside a root that the caller may read. Touches the disk."""
+    """The directory of a child, without links: the parent's own, or one that exists inside it or
+    inside a root that the parent may read. Touches the disk."""
     if not request:
         return caller.cwd
     roots = [r for r in (caller.cwd, *(caller.permissions.read or ())) if r]

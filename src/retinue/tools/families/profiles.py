@@ -77,7 +77,7 @@ PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def settings_of(name: str) -> tuple[str, dict[str, Any]]:
-    """The family that a name stands for, and the settings in which it differs."""
+    """The family of a name, and the settings in which it differs."""
     return PROFILES.get(name, (name, {}))
 
 

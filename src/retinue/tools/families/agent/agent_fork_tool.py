@@ -98,7 +98,7 @@ class ForkTool(Starter):
         `proportional`.
 
         With `remaining` the fork draws on its parent's own account: nothing is set aside for it, so
-        that the parent can go on as well. A parent without a budget has no remainder."""
+        that the parent can continue as well. A parent without a budget has no remainder."""
         kind, _, n = (policy or "equal").strip().partition(":")
         if kind == "fixed" and n.isascii() and n.isdecimal():
             n = n.lstrip("0") or "0"

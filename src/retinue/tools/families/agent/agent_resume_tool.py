@@ -1,4 +1,4 @@
-"""`agent_resume`: a child that has ended goes on."""
+"""`agent_resume`: continue a child that has ended."""
 
 from __future__ import annotations
 

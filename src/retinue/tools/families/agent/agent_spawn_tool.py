@@ -145,9 +145,9 @@ class AgentSpawnTool(Starter):
         )
 
     def _inherited(self, caller: Context) -> str | None:
-        """Helpers are defined with the instructions of their parent's agent. What its run was told
-        instead counts more, but not what it was told about tools that helpers do not have. ""
-        stands for none."""
+        """Helpers are defined with the instructions of their parent's agent. The run's own
+        instructions take precedence, but not what they say about tools that sub-agents do not have.
+        "" means none."""
         if not self.settings.inherit_system_prompt:
             return ""
         instructions = caller.spec.request.instructions

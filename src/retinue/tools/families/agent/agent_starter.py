@@ -29,8 +29,8 @@ class ToolAccess(Value, forbid_unknown_fields=True):
 def access_of(
     request: ToolAccess | None, settings: AgentSettings, caller: Context, level: int
 ) -> Permissions:
-    """What the model asked for. Tools to start children are lent only where nesting is wired, and
-    an allow list has to name them like any other; with comms the tool to write to the parent is
+    """What the model asked for. Tools that start children are given only where nesting is wired,
+    and an allow list has to name them like any other; with comms the tool to write to the parent is
     always there."""
     nests = settings.grant_spawn_tools and settings.allow_nested_spawn
     nests = nests and level + 1 < settings.concurrency_limits.max_depth
@@ -50,12 +50,12 @@ NOT_NESTED = {
     SPAWN: "Nested spawning is not allowed at this depth",
     FORK: "Nested forking is not allowed at this depth",
 }
-"""Where nesting is wired, who may not nest is told so. Elsewhere the tools look as if they were not
-there."""
+"""Where nesting is wired, a run that may not nest gets an error. Elsewhere the tools look as if
+they were not there."""
 
 
 class Starter(AgentTool):
-    """What starts children: the limits, and what all of their orders have in common."""
+    """Starts children: the limits, and the fields that all their requests share."""
 
     risk = "execute"
     notices = WORDS
@@ -82,7 +82,7 @@ class Starter(AgentTool):
         return request
 
     async def check_limits(self, caller: Context, verb: str, noun: str) -> None:
-        """First what is full, then whether the caller may nest at all."""
+        """First which limit is reached, then whether the calling run may nest at all."""
         limits = self.settings.concurrency_limits
         running = sum(agent_state(run) == "running" for _, run in await caller.children())
         most = min(limits.max_concurrent_agents, self.room(caller), limits.max_children_per_agent)
@@ -94,7 +94,7 @@ class Starter(AgentTool):
 
     def room(self, caller: Context) -> int:
         """How many runs there may be below the root: operations of all kinds share one number, and
-        calls of tools that start nobody are operations too."""
+        calls of tools that start no run are operations too."""
         most: int = self.settings.concurrency_limits.max_concurrent_ops
         return max(0, most - looking(caller).n_calls(caller.spec.root))
 

@@ -1,7 +1,7 @@
 """What is running and what it may cost: the background groups of an agent, and the tokens that
-sub-agents took in the last hour, over all trees of a runtime. What a call was granted counts from
-the moment at which it is granted: a claim stands for it until its runs are on record, so that two
-calls never get the same rest."""
+sub-agents took in the last hour, over all trees of a runtime. A grant counts from the moment it is
+given: a claim represents it until its runs are recorded, so that two calls never get the same
+rest."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from retinue.tools.families.base import looking
 NAME = "delegate"
 HOUR_MS = 3_600_000
 CLAIM_SECONDS = 60.0
-"""Far longer than an order takes from its tool to the log; what the machine refused is free again
-after it."""
+"""Far longer than a request takes from its tool to the log; a claim that the machine refused is
+free again after it."""
 
 
 @dataclass(frozen=True, slots=True)

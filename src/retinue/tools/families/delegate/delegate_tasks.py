@@ -1,4 +1,4 @@
-"""`delegate_tasks`: tasks to helpers, side by side or in the background."""
+"""`delegate_tasks`: tasks to sub-agents, in parallel or in the background."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class DelegateTasks(FamilyTool):
     # what each task gets
 
     def _shared(self, caller: Context, group: str, tokens: int | None, n: int) -> dict[str, Any]:
-        """The fields that all orders of a call have in common."""
+        """The fields that all requests of a call share."""
         s = self._settings
         seconds = s.background_timeout_secs if group else s.parallel_timeout_secs
         fields: dict[str, Any] = {
@@ -168,7 +168,7 @@ class DelegateTasks(FamilyTool):
     async def _reserve(
         self, caller: Context, helper: str, mode: str, n: int
     ) -> tuple[str, int | None]:
-        """The id of a background group and the tokens of each task, claimed at once."""
+        """The id of a background group and the tokens of each task, claimed together."""
         s, background = self._settings, mode == "background"
         budgeted = s.hourly_token_budget is not None and not is_task(caller.spec)
         if not background and not budgeted:
@@ -187,7 +187,7 @@ class DelegateTasks(FamilyTool):
 
     def _grant(self, caller: Context, children: Sequence[RunRecord], known: Tally, n: int) -> int:
         """What one task may use: what it would get if the call were as large as it may be, so that
-        others get theirs. Never more than the caller's own budget can give."""
+        others get theirs. Never more than the calling run's own budget can give."""
         s = self._settings
         most = s.hourly_token_budget or 0
         rest = max(0, most - known.n_tokens())
@@ -240,7 +240,7 @@ def _check_models(caller: Context, tasks: Sequence[DelegateTask]) -> None:
 
 
 def _own_rest(caller: Context, children: Sequence[RunRecord]) -> int | None:
-    """What the caller's own budget has left, or None when it has none."""
+    """What the calling run's own budget has left, or None if it has none."""
     limit = caller.spec.request.budget.tokens
     if limit is None:
         return None

@@ -1,4 +1,4 @@
-"""`spawn_agents`: several tasks at once, each to an agent of its own."""
+"""`spawn_agents`: several tasks in parallel, each to an agent of its own."""
 
 from __future__ import annotations
 

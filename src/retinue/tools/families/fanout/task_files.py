@@ -1,6 +1,6 @@
-"""Which files a sub-agent is handed before it starts. A model names them, so they are confined to
-what whoever started its run has set: the run's working directory, the roots that it may read, and
-its rules."""
+"""Which files a sub-agent gets before it starts. A model names them, so they are confined to what
+was set when its run was started: the run's working directory, the roots that it may read, and its
+rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sessions a caller may see, and their messages as text."""
+"""Which sessions a run may see, and their messages as text."""
 
 from __future__ import annotations
 

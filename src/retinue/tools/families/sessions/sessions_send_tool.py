@@ -104,7 +104,7 @@ class SessionsSendTool(SessionReader):
         return False
 
     def _go_on(self, caller: Context, kin: RunRecord, key: str, message: str) -> Returned:
-        """An ended session is taken up by a new run with the same conversation. One that is to be
+        """An ended session is continued by a new run with the same conversation. One that is to be
         deleted is not: it may be gone before the run starts."""
         spec, run = kin
         old = spec.request

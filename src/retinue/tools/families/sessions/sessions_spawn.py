@@ -1,4 +1,4 @@
-"""`sessions_spawn`: start a run in a session of its own, and go on, or wait a while for its
+"""`sessions_spawn`: start a run in a session of its own, and continue, or wait a while for its
 reply."""
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ class SessionsSpawnTool(SessionTool):
         return Actions(spawns=(order,), answer=as_json({**reply, "note": NOTE}), refusals=refusals)
 
     async def _after_wait(self, caller: Context, reply: dict[str, Any]) -> Laid:
-        """The wait is over: the reply, or word that it goes on. It is announced all the same."""
+        """The wait is over: the reply, or a note that the session continues. It is announced all
+        the same."""
         id = reply["runId"]
         runs = {spec.id: run for spec, run in await caller.children()}
         ended = {o.id: o.ending for o in caller.ended_children}
@@ -184,7 +185,7 @@ class SessionsSpawnTool(SessionTool):
     def _order(
         self, caller: Context, request: SessionsSpawnArgs, key: str, model: str
     ) -> RunRequest:
-        """A fork is the caller again, with nothing of its agent's own defaults; others start from
+        """A fork is the calling run again, without its agent's own defaults; others start from
         their agent's."""
         s, mine = self.settings, caller.spec.request
         own = request.agent_id in ("", lead_of(mine.agent))
@@ -218,12 +219,12 @@ class SessionsSpawnTool(SessionTool):
         return caller.request(agent, task, **options)
 
     def common(self, caller: Context, key: str) -> dict[str, Any]:
-        """What the orders of all runs in a session have: their lane and limits, and where the
+        """What the requests of all runs in a session have: their lane and limits, and where the
         result goes.
 
-        The chat of the one who asked is told by an announce turn. A session that asked and has no
-        chat, or was spawned itself, is told instead, and stays for it: so nothing is lost, and
-        nobody is done whose children are not."""
+        The chat of the requester gets the message of an announce turn. A session that asked and has
+        no chat, or was spawned itself, gets the notice instead, and stays open for it: so nothing
+        is lost, and no session ends before its children."""
         s = self.settings
         chat = s.announce == "chat"
         is_announced = chat and bool(caller.spec.origin.channel) and not caller.spec.parent
@@ -249,7 +250,7 @@ class SessionsSpawnTool(SessionTool):
         }
 
     def refusals(self, caller: Context, agent: str = "") -> dict[str, str]:
-        """What the machine counts again when it takes the order."""
+        """What the machine counts again when it takes the request."""
         most, depth = self.settings.max_children_per_agent, level_of(caller, self)
         staff = ", ".join(a for a in caller.spec.permissions.agents or () if "." not in a) or "none"
         full = (
@@ -278,7 +279,7 @@ class SessionsSpawnTool(SessionTool):
         }
 
     def _run_limit(self, request: SessionsSpawnArgs) -> dict[str, Any]:
-        """0 is no limit; where nobody says anything, the agent's own limit stays."""
+        """0 means no limit; if nothing is set, the agent's own limit stays."""
         seconds = request.run_timeout_seconds
         if seconds is None and self.settings.timeout_means == "run":
             seconds = request.timeout_seconds
@@ -288,7 +289,7 @@ class SessionsSpawnTool(SessionTool):
 
     def _access(self, caller: Context, agent: str, lists: ToolLists) -> Permissions:
         """All tools but those that start others; one that may spawn itself keeps those for
-        sessions. An allow list has to name them like any other. Deny wins, whoever says it."""
+        sessions. An allow list has to name them like any other. Deny wins, wherever it is set."""
         s = self.settings
         leaf = level_of(caller, self) + 1 >= s.max_spawn_depth
         theirs = {
@@ -311,7 +312,7 @@ class SessionsSpawnTool(SessionTool):
 
 
 def _thread(caller: Context, key: str) -> dict[str, Any]:
-    """A session with a thread of its own tells that what comes of it, whoever else is told."""
+    """A session with a thread of its own sends its result there, wherever else the result goes."""
     return {"origin": replace(caller.spec.origin, thread=key), "announce": True}
 
 

@@ -41,7 +41,7 @@ class ControlArgs(Value, forbid_unknown_fields=True, rename="camel"):
 
 
 class ControlTool(SessionsSendTool):
-    """Only over sessions of one's own; whoever may not spawn does not have it."""
+    """Only for the run's own sessions; a run that may not spawn does not have it."""
 
     schema = ToolSchema(
         name=CONTROL,

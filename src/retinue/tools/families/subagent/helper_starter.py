@@ -1,4 +1,4 @@
-"""What both tools that start helpers check and order."""
+"""What both tools that start sub-agents check and request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 from retinue.tools.families.subagent.subagent_args import MANY, ONE
 
 READER = "artifact"
-"""Reads on where an output was cut; whoever has it can lend it beside any list."""
+"""Reads on where an output was cut; a run that has it can give it in addition to any list."""
 SUMMARY = "Summarize your findings concisely: results first, then open points."
 ROOM = 40_000
 """Bytes for the outputs of one batch: the results of many tasks fit into one answer together."""
@@ -64,14 +64,14 @@ class HelperStarter(FamilyTool):
         raise NotImplementedError
 
     def wanted(self, args: dict[str, Any]) -> int:
-        """How many helpers a call asks for, as far as that can be seen before it is read."""
+        """How many sub-agents a call asks for, as far as that can be seen before it is parsed."""
         tasks = args.get("tasks")
         return max(1, len(tasks)) if isinstance(tasks, list) else 1
 
     def asked(
         self, caller: Context, args: dict[str, Any]
     ) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
-        """The tasks, checked, and what the orders of all of them say."""
+        """The tasks, checked, and the fields that all their requests share."""
         raise NotImplementedError
 
     def _no_model(self, caller: Context) -> str:
@@ -96,7 +96,7 @@ class HelperStarter(FamilyTool):
                 raise CallComplaint(f"Unknown tool in allowed_tools: {name}")
 
     def known_tools(self, caller: Context) -> list[str]:
-        """What the caller itself may use: nobody can lend more."""
+        """What the calling run itself may use: it cannot give more."""
         mine = looking(caller).tools(helper_name(caller.spec.request.agent, self.family.name))
         return [n for n in mine if n not in (ONE, MANY) and allows(_held(caller), n)]
 
@@ -140,7 +140,7 @@ class HelperStarter(FamilyTool):
 
 
 def _words(most: int) -> NoticeTexts:
-    """Whoever is too deep is told so, though it holds neither tool."""
+    """A run that is too deep gets an error, though it has neither tool."""
     deep = (
         f"Maximum subagent recursion depth ({most}) exceeded. Current depth: {{depth}}. Cannot "
         "spawn nested subagent."

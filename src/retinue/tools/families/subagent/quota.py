@@ -58,8 +58,8 @@ class Quotas:
     so that children that run at the same time cannot spend the same rest. A child of a child draws
     on its parent's grant.
 
-    From the end of `take` to the engine's queue nothing is awaited, and the queue is in order:
-    whoever asks later finds a grant here, or its child on record."""
+    From the end of `take` to the engine's queue nothing is awaited, and the queue is in order: a
+    later request finds a grant here, or its child in the store."""
 
     def __init__(self, quota: Quota, tools: tuple[str, ...]) -> None:
         self._quota, self._tools = quota, tools
@@ -154,7 +154,7 @@ class Quotas:
         return {key for key, one in callers.items() if is_answered(one, await turn_of(caller, one))}
 
     def _granted(self, caller: Context) -> list[_Grant]:
-        """The grants of the caller's tree."""
+        """The grants of the calling run's tree."""
         return [g for g in self._grants.values() if g.caller.spec.root == caller.spec.root]
 
     def _open_grants(

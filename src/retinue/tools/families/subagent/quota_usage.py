@@ -15,8 +15,9 @@ from retinue.tools.families.base import looking
 
 @dataclass(slots=True)
 class QuotaUsage:
-    """What is gone. `charges` are tokens by the path of whoever they were granted to; what a child
-    of a child takes is part of its parent's. `nested`: the caller lives on such a grant itself."""
+    """What is gone. `charges` are tokens by the path of the run they were granted to; what a child
+    of a child takes is part of its parent's. `nested`: the calling run lives on such a grant
+    itself."""
 
     executions: int = 0
     first_at: int | None = None
@@ -33,7 +34,7 @@ class QuotaUsage:
 
 
 async def tree_of(caller: Context) -> dict[str, RunRecord]:
-    """Everybody below the caller's root."""
+    """All runs below the root."""
     out: dict[str, RunRecord] = {}
     todo = [caller.spec.root]
     while todo:
@@ -45,7 +46,7 @@ async def tree_of(caller: Context) -> dict[str, RunRecord]:
 
 
 async def turn_of(caller: Context, of: Context | None = None) -> Sequence[Message]:
-    """The reply that a call stands in, and what has come after it."""
+    """The reply that a call is in, and what has come after it."""
     of = of or caller
     state = of.row.state
     if not isinstance(state, Working):
@@ -76,8 +77,8 @@ def askers_of(caller: Context, turn: Sequence[Message], tools: tuple[str, ...]) 
 
 
 def share_of(caller: Context, used: QuotaUsage, tokens: int, parts: int) -> int:
-    """An equal part of what is left, also of what the caller's own budget leaves as far as it can
-    be seen from here."""
+    """An equal part of what is left, also of what the calling run's own budget leaves, as far as it
+    can be seen from here."""
     own = caller.spec.request.budget.tokens
     if own is not None:
         tokens = min(
@@ -87,7 +88,7 @@ def share_of(caller: Context, used: QuotaUsage, tokens: int, parts: int) -> int:
 
 
 def policy_of(caller: Context) -> str:
-    """`equal` cuts a grant to what the caller has really free, where a plain budget would be
+    """`equal` cuts a grant to what the calling run really has free, where a plain budget would be
     refused. It divides every amount that has a limit; amounts other than tokens are better drawn
     from one pool."""
     budget = caller.spec.request.budget
@@ -95,7 +96,7 @@ def policy_of(caller: Context) -> str:
 
 
 def top_of(id: str, tree: dict[str, RunRecord], ours: set[str]) -> str | None:
-    """The highest of ours at or above a run: whoever got the grant that it lives on."""
+    """The highest run of the family at or above a run: the one that got the grant."""
     top = None
     while (kin := tree.get(id)) is not None:
         top = id if id in ours else top

@@ -21,8 +21,8 @@ class Unreadable(Exception):
 
 
 class Transport(Protocol):
-    """Contract: `open` is called once, then `send` any number of times at once, then `close`, which
-    leaves nothing behind and may be called at any time, also twice. Where `is_inline`, `send`
+    """Contract: `open` is called once, then `send` any number of times in parallel, then `close`,
+    which leaves nothing behind and may be called at any time, also twice. Where `is_inline`, `send`
     returns when the answer to that request has been received; elsewhere it returns when the message
     is out."""
 

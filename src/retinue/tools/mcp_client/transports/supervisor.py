@@ -1,4 +1,4 @@
-"""A small program that stands between this process and a server: when we are gone, or say so, it
+"""A small program between this process and a server: when this process is gone, or asks for it, it
 ends the server and everything that the server has started. Run as a script: `supervisor.py FD
 COMMAND ARGS...`; FD is the reading end of a pipe whose other end only we hold.
 
