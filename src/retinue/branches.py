@@ -33,7 +33,7 @@ class Branches(Steps):
     """The part of `Retinue` that deals with branches of runs."""
 
     async def branches(self, run: str) -> Sequence[RunBranch]:
-        """The copies of a run and of everybody below it, oldest first."""
+        """The copies of a run and of all runs below it, oldest first."""
         rows = [r for r in (await self.tree_record(run)).rows if r.spec.request.isolation]
         listing = []
         for row in rows:

@@ -123,7 +123,7 @@ class Housekeeping:
     async def _forget_all(self, roots: Iterable[str]) -> int:
         n = 0
         for root in roots:
-            with contextlib.suppress(Refused, NotFound):  # it goes on, or went with another
+            with contextlib.suppress(Refused, NotFound):  # it continues, or was deleted before
                 while not self._is_live(root) and await self._store.thin(root):
                     pass
                 await self._forget(root)
@@ -170,11 +170,11 @@ class Housekeeping:
         self._engine.performer.outbox.leave(key)
 
     async def settle(self, *runs: str, timeout_seconds: float | None = None) -> bool:
-        """Wait until nothing is left to do in the trees of these runs, or in any: everybody in them
-        has ended, in the background too, and what there was to announce has arrived or is given up.
-        What the runs before them in their conversations have left is part of it; who lives only for
-        messages is not waited for. False when the time was not enough, or when somebody's agent is
-        not known to this program."""
+        """Wait until nothing is left to do in the trees of these runs, or in any: all runs in them
+        have ended, in the background too, and every announcement has arrived or is given up. What
+        the runs before them in their conversations have left is part of it; who lives only for
+        messages is not waited for. False when the time was not enough, or when the agent of a run
+        is not registered here."""
         of = [await self._conversation(run) for run in runs]
         with contextlib.suppress(TimeoutError), self._engine.bus.watch() as watcher:
             async with asyncio.timeout(timeout_seconds):
@@ -233,5 +233,5 @@ class Housekeeping:
         await self._store.backup(str(path))
 
     async def verify(self) -> Sequence[str]:
-        """What is wrong with the store; nothing, one hopes."""
+        """Problems found in the store; empty if it is sound."""
         return await self._store.verify()

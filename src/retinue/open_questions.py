@@ -37,8 +37,8 @@ MOST_SAID = 1_000
 class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """One question. A `permission` wants a yes or a no to exactly `call`, a `question` wants a
     text. `shown` is the call as a person should see it: every argument, and nothing that hides or
-    reorders characters. `price_tag` is what the input of those whom the call would start should
-    cost, where that can be told.
+    reorders characters. `price_tag` is what the input of the sub-agents that the call would start
+    should cost, where that is known.
 
     `preview` is what the call would do as things are now, computed by what would do it: the diff of
     an edit, the command with what is enforced. `why` is what the agent said with the call,
@@ -79,9 +79,8 @@ async def open_questions(
     now: int = 0,
     look_ahead: LookAhead | None = None,
 ) -> list[OpenQuestion]:
-    """Everything that somebody asks, oldest run first; with a `root`, in its tree only. With a
-    `preview` it is said what calls that start others would cost, with `look_ahead` what each call
-    would do."""
+    """All open questions, oldest run first; with a `root`, in its tree only. With a `preview` it is
+    said what calls that start others would cost, with `look_ahead` what each call would do."""
     runs = sorted(set(trees.index.questions.values()))
     questions = [q for run in runs for q in await _asked_by(trees, read, run, root)]
     if preview is not None:
@@ -153,7 +152,7 @@ async def _asked_by(trees: Trees, read: Read, id: str, root: str = "") -> list[O
     if spec is None or run is None or calls is None or root not in ("", spec.root, id):
         return []
     messages = await read(spec.conversation, calls.message, calls.message + 1)
-    if not messages:  # what it said is not on record yet, and so nobody is asked yet
+    if not messages:  # its message is not recorded yet, so no question is open yet
         return []
     message = messages[0]
     assert isinstance(message, AssistantMessage)
@@ -184,8 +183,8 @@ async def _asked_by(trees: Trees, read: Read, id: str, root: str = "") -> list[O
 
 
 async def find_question(trees: Trees, read: Read, name: str) -> OpenQuestion:
-    """The question of this id, or of an id that begins so. A run is no name for one: what it asks
-    may have changed."""
+    """Find an open question by its id or the start of it. A run id is not accepted, because the
+    run's question may have changed."""
     id = _named(trees, name)
     if id in trees.index.questions:
         questions = await _asked_by(trees, read, trees.index.questions[id])
@@ -279,6 +278,6 @@ def answer_to(trees: Trees, name: str, text: str) -> tuple[str, Answered]:
 
 
 def several(run: str, questions: Sequence[tuple[str, str]]) -> str:
-    """A run is no name for one of the things that it asks."""
+    """The error for a run that has several open questions."""
     listed = "; ".join(f"{id} ({one_line(text, 80)})" for id, text in questions)
     return f"Run {run} has {len(questions)} open questions. Answer one by its id: {listed}"

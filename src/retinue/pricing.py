@@ -18,8 +18,8 @@ from retinue.core.values import NANOS_PER_USD
 class PriceTag(msgspec.Struct, frozen=True, kw_only=True):
     """What the first prompts of `n` runs are expected to cost, all together and about: `tokens`, of
     which the provider's cache should have `cached_tokens`; `usd` with that cache,
-    `usd_without_cache` without any. None: the price of a model is not known. `is_fork`: they go on
-    from another conversation."""
+    `usd_without_cache` without any. None: the price of a model is not known. `is_fork`: they
+    continue another conversation."""
 
     n: int
     tokens: int
@@ -96,7 +96,7 @@ def children_tag(
 
 
 class Pricing:
-    """Tags for runs that somebody outside asks for. It remembers which prefixes they have in
+    """Tags for runs that a user or program asks for. It remembers which prefixes they have in
     common."""
 
     def __init__(self, shared: Shared) -> None:
@@ -110,8 +110,8 @@ class Pricing:
         row: RunRecord | None = None,
         base: ForkPoint | None = None,
     ) -> Tag | None:
-        """The tag of a run that is about to be started, which goes on from that of `row` if there
-        is one."""
+        """The tag of a run that is about to be started, which continues that of `row` if there is
+        one."""
         expected = self._expect(order, now, row, base)
         if expected is None:
             return None

@@ -68,7 +68,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }
 """A name in lower case -> tools of ours."""
 GROUPS: dict[str, tuple[str, ...]] = {"edit": EDIT, "search": SEARCH, "read": ("read", "list")}
-"""Words that stand for more where a dialect speaks of groups: Copilot's tool sets, opencode's
+"""Words that mean several tools where a dialect has groups: Copilot's tool sets, opencode's
 permissions."""
 GROUPED: dict[str, dict[str, tuple[str, ...]]] = {
     "copilot": GROUPS,

@@ -52,7 +52,7 @@ class TrustFile:
     def standing(
         self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None
     ) -> ProjectTrust:
-        """How a project stands, seen from a folder in it: the files of that folder and of those
+        """The trust in a project, seen from a folder in it: the files of that folder and of those
         above it are compared, since those are what is read there."""
         top = os.path.realpath(root)
         record = self._read().projects.get(top)
@@ -71,7 +71,7 @@ class TrustFile:
         return self._read().projects
 
     def grant(self, review: ProjectTrust) -> None:
-        """Trust a project as it was seen. When it is not like that any more, nothing is trusted."""
+        """Trust a project as it was seen. When that is no longer so, nothing is trusted."""
         now, refused = collect(review.root, everywhere(review.root))
         if now != review.files or refused != review.refused:
             raise ConfigError(

@@ -69,7 +69,8 @@ def find_servers(
     disabled: Sequence[str] = (),
 ) -> ServerSources:
     """The first that names a server wins: command line, configuration (`more`), project (the
-    nearest folder first), user. Those that are `disabled` are omitted wherever they stand."""
+    nearest folder first), user. Those that are `disabled` are omitted wherever they are
+    configured."""
     servers = _find(project, texts, strict, trusted, more or {})
     sources = [
         replace(

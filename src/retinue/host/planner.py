@@ -1,5 +1,5 @@
-"""From what a command was told to the plan of a run: its agent, everyone that it may start, the
-files that they are told of, the servers whose tools they have, and the models that they work with.
+"""From the input of a command to the plan of a run: its agent, all agents that it may start, the
+files in their prompts, the servers whose tools they have, and the models that they use.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from retinue.host.run_setup import RunSetup
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A plan, the choice of its model, and what the host has to be told beside it: `env`, the
-    values of variables that servers name. `notes` are lines for the person; `left_out` are servers
-    that are not started."""
+    """A plan, the choice of its model, and what the host needs in addition: `env`, the values of
+    variables that servers name. `notes` are lines for the person; `left_out` are servers that are
+    not started."""
 
     plan: Plan
     choice: provider.ModelChoice
@@ -97,8 +97,8 @@ def make_plan(project: Project, setup: RunSetup, value: Configuration | None = N
 
 
 def _models(project: Project, specs: Any, value: Configuration) -> tuple[dict[str, str], list[str]]:
-    """What the names of models in files stand for. One that cannot be used here is told, and its
-    agent works with the model of the run."""
+    """The models that names in files resolve to. One that cannot be used here is reported, and its
+    agent uses the model of the run."""
     models: dict[str, str] = {}
     without: dict[tuple[str, str], list[str]] = {}
     for spec in specs:
@@ -139,7 +139,7 @@ def _instead(names: Sequence[str], model: str, why: str) -> str:
 
 
 def _instead_of_several(names: Sequence[str]) -> str:
-    """One line, whoever of them will be started."""
+    """One line, whichever of them will be started."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (
         f"Agents {', '.join(names[:3])}{more}: their models are not available here; if they are "

@@ -1,4 +1,4 @@
-"""A project as a door works with it: its paths, the environment, and whether its files are
+"""A project as commands work with it: its paths, the environment, and whether its files are
 trusted."""
 
 from __future__ import annotations

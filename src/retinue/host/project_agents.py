@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def library(project: Project, agents: str = "", *, trusted: bool | None = None) -> FoundAgents:
-    """The agents that can be found from where the command was given; `agents` is what --agents was
-    told. Those of the folders that are configured come behind."""
+    """The agents that can be found from where the command was given; `agents` is the value of
+    --agents. Those of the folders that are configured come behind."""
     from retinue.agent_files.discovery import find_agents
 
     folders = _folders(project)

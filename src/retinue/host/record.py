@@ -67,7 +67,7 @@ class RecordReader(SqliteReader):
         return next((i for i, at in enumerate(times) if at >= since), len(times))
 
     def history(self, final: TreeRecord) -> Iterator[TreeItem]:
-        """How a tree went, as far as it is on record: what a watcher would have been told."""
+        """The history of a tree, as far as it is recorded: what a watcher would have received."""
         rows = {row.spec.id: row for row in final.rows}
         readers = {
             id: MessageCursor(inherited(row), self.conversation(row)) for id, row in rows.items()

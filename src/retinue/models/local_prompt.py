@@ -46,8 +46,8 @@ Defuse = Callable[[str], str]
 
 
 class Style(NamedTuple):
-    """How a model is spoken to. `defuse` breaks the control tokens that stand in a text: the engine
-    would take them for the end of a turn, and whoever wrote a file could speak as the system."""
+    """How a model is spoken to. `defuse` breaks the control tokens in a text: the engine would take
+    them for the end of a turn, and the author of a file could speak as the system."""
 
     native: bool
     defuse: Defuse

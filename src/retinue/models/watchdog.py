@@ -59,8 +59,7 @@ class Watchdog:
 
 
 class Limit:
-    """One call's time. When it is over the call sees `TimeoutError` with the reason that stood
-    last."""
+    """One call's time. When it is over the call sees `TimeoutError` with the last reason."""
 
     __slots__ = ("_cancels", "_dog", "_expired", "_task", "until", "why")
 

@@ -83,8 +83,8 @@ class _Header(Value):
 
 
 class Cassette:
-    """One recording in one file. A model is wrapped by `record`, or stands alone as `replay`; a
-    tool by `tool`.
+    """One recording in one file. A model is wrapped by `record`, or replaced by `replay`; a tool by
+    `tool`.
 
     On replay an answer is held back until every earlier one was given out. One that no one asks for
     within `patience_seconds` (an hour on a virtual loop, else ten seconds) is an error, and so is a
@@ -111,7 +111,7 @@ class Cassette:
         return _Recorder(self, model)
 
     def replay(self, info: ModelInfo | Model) -> Model:
-        """What stands for the model of these facts; nothing is called."""
+        """A replacement for the model of these facts; nothing is called."""
         self._enter("replay")
         return _Player(self, info if isinstance(info, ModelInfo) else info.info)
 
@@ -201,7 +201,7 @@ class Cassette:
         try:
             await self._turn(line)
             if line.kind == "cancelled":
-                # It was called off and had no answer; whoever called it off will do so again.
+                # It was cancelled and had no answer; the replay will cancel it again.
                 await asyncio.get_running_loop().create_future()
         finally:
             self._give(line.n)
@@ -390,5 +390,6 @@ def _raised(failure: _Failure) -> Exception:
         if isinstance(error, ModelUnavailable):
             error.after_seconds = failure.after_seconds
         return error
-    # A class of the same name, so that whoever prints "Type: message" prints what it printed then.
+    # A class of the same name, so that code that prints "Type: message" prints what it printed
+    # then.
     return cast(Exception, type(failure.type, (RuntimeError,), {})(failure.message))

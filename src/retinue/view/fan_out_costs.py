@@ -1,5 +1,5 @@
-"""What a fan-out should cost, told once when it starts: the children of one turn together,
-whichever calls hired them."""
+"""What a fan-out should cost, shown once when it starts: the children of one turn together,
+whichever calls started them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from retinue.view.totals import tag_json
 
 SETTLED_MS = 250
 OLD_MS = 60_000
-"""Who comes to look later is not told of what began so long ago."""
+"""A viewer who comes later does not see fan-outs that started so long ago."""
 
 
 class FanOuts:
@@ -30,7 +30,7 @@ class FanOuts:
         return bool(self._begun)
 
     def take(self, now: int, settled_ms: int = SETTLED_MS) -> list[str]:
-        """One line for each fan-out that was not told of and was not seen to grow for so long."""
+        """One line for each fan-out that was not shown yet and has not grown for so long."""
         out = []
         for key, specs in list(self._begun.items()):
             n, since = self._grown.get(key, (0, now))

@@ -57,7 +57,7 @@ DENY = PanelChoice("n", "Deny, with a reason", "denies", text="")
 
 
 def request_panel(q: Mapping[str, Any], home: str = "") -> RequestPanel:
-    """The panel of a question as the host tells it. Paths below `home` are told with `~`."""
+    """The panel of a question as the host tells it. Paths below `home` are shown with `~`."""
     if q["kind"] == "budget":
         return _budget(q)
     if q["kind"] != "permission":
@@ -196,7 +196,7 @@ def _may_write(it: Mapping[str, Any], home: str) -> str:
 
 
 def _call(q: Mapping[str, Any], preview: Mapping[str, Any]) -> RequestPanel:
-    """A call of which nobody can tell what it would do: its name and every argument."""
+    """A call with unknown effects: its name and every argument."""
     problem = preview.get("problem", "")
     facts = [Fact("would fail", one_line(problem, 400), "fail")] if problem else []
     price = words.asked_price(q).strip(" ()")

@@ -28,7 +28,7 @@ def matches(row: RunRow, query: str) -> bool:
 
 
 def meant(query: str) -> str:
-    """A state that nobody has, in words that somebody may have meant."""
+    """An unknown state, with the states that may have been meant."""
     names = [*dict.fromkeys((*SHOWN.values(), *ENDS, *(m.word for m in MARKS.values())))]
     for part in query.split():
         key, _, value = part.partition(":")

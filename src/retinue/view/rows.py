@@ -2,7 +2,7 @@
 tells.
 
 Terminal and dashboard show the same rows. Nothing here knows the time, a terminal or a tool: `now`
-is an argument, and what a call is about comes as words from whoever knows the tools."""
+is an argument, and the text about a call comes from code that knows the tools."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ from retinue.view.run_node import TAIL, RunNode, mark_of, provider_wait, state_o
 from retinue.view.run_row import RunRow
 
 FREE = ("offline/", "local/")
-"""Models of these families cost nothing; of the others a price of nothing means that nobody knows
-it."""
+"""Models of these families cost nothing; for the others a price of zero means that it is
+unknown."""
 
 
 def plain_call(call: ToolCall) -> str:
@@ -66,7 +66,7 @@ class TreeView:
     """Takes what a host tells, in order, each in a time that does not grow with the tree; gives
     rows when asked.
 
-    Rows stand behind their parent in the order in which they were first seen, and stay there.
+    Rows come after their parent in the order in which they were first seen, and stay there.
     """
 
     def __init__(self, describe: Callable[[ToolCall], str] = plain_call) -> None:
@@ -82,7 +82,7 @@ class TreeView:
         self.version = 0
 
     def take(self, step: RunSpec | LogEntry | Run) -> None:
-        """A run that begins, a step, or how a run stands."""
+        """A run that starts, a step, or a new state of a run."""
         self.version += 1
         if isinstance(step, LogEntry):
             self._step(step)
@@ -268,8 +268,7 @@ class TreeView:
         self._settle(node)
 
     def _ask_at(self, node: RunNode, account: str) -> None:
-        """A run waits at the limit of another, or of its own: there it is that somebody is
-        asked."""
+        """A run waits at the limit of another, or of its own: that is where a person is asked."""
         id = node.spec.id
         for owner in (self.nodes.get(node.asks_at), self.nodes.get(account)):
             if owner is not None and owner.spec.id != account:
@@ -329,7 +328,7 @@ def view(
     now: int,
     describe: Callable[[ToolCall], str] = plain_call,
 ) -> list[RunRow]:
-    """The rows of a tree, from everything that was told of it."""
+    """The rows of a tree, from all its items."""
     tree_view = TreeView(describe)
     for item in steps:
         tree_view.take(item)

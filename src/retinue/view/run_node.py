@@ -1,4 +1,4 @@
-"""One run of a tree, as far as steps have told of it."""
+"""One run of a tree, as far as its steps are known."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from retinue.view.state_marks import MARKS
 
 
 class RunRow(Value):
-    """One agent at work, as it is shown. `state` is of the vocabulary of all doors, `mark` how
-    screens tell it apart (`state_marks.MARKS`), `now` says what it does. Amounts without `tree_`
-    are its own; a cost of None is not known. Times are milliseconds: `idle_ms` since its last step,
-    `silent_ms` the same while it should be at work."""
+    """One agent at work, as it is shown. `state` is the common word for it, `mark` how screens show
+    it (`state_marks.MARKS`), `now` says what it does. Amounts without `tree_` are its own; a cost
+    of None is not known. Times are milliseconds: `idle_ms` since its last step, `silent_ms` the
+    same while it should be at work."""
 
     id: str
     short: str
@@ -61,7 +61,7 @@ class RunRow(Value):
 
     @property
     def title(self) -> str:
-        """What a run is called that nobody but a person has started: by its name, or its task."""
+        """The label of a run that a person started: its name, or its task."""
         return self.label if self.label != self.agent else self.task or self.label
 
     @property

@@ -1,8 +1,7 @@
 """A tree of runs as lines of JSON in the shape that programs for Claude's `stream-json` read, with
 more in each line.
 
-Pure: the same items give the same lines, whether they come from a run that is going on or from the
-log."""
+Pure: the same items give the same lines, whether they come from an open run or from the log."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ class StreamHeader(Value):
 
 
 class StreamJsonWriter:
-    """Turns what is told of a tree into lines. It remembers what later lines refer to."""
+    """Turns the items of a tree into lines. It remembers what later lines refer to."""
 
     def __init__(self, head: StreamHeader) -> None:
         self._head = head
@@ -210,7 +209,7 @@ class StreamJsonWriter:
                 yield from self._wait(call.run, of_held(call, spec.model))
 
     def _wait(self, run: str, wait: ProviderWait | None) -> Iterator[dict[str, Any]]:
-        """A run waits for its provider: told once for each thing that it answered."""
+        """A run waits for its provider: one line for each different answer."""
         before, known = self._waits.get(run), wait and wait[:4]
         if before == known:
             return

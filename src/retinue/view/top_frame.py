@@ -1,6 +1,5 @@
 """The frame of `retinue top`: what needs you on a line of its own, then open runs in the order of
-their start, then those that have ended. A row stays where it is until somebody asks for another
-order."""
+their start, then those that have ended. A row stays where it is until the user sorts again."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ ENDED = " ended in the last hour"
 
 @dataclass
 class TopFacts:
-    """What `top` knows of a project. `requests` are those who need somebody, who waits longest
+    """What `top` knows of a project. `requests` are the runs that need a person, longest wait
     first."""
 
     name: str = ""
@@ -80,7 +79,7 @@ class TopList:
     said: str = ""
 
     def settle(self) -> None:
-        """Let everything stand where it belongs now."""
+        """Put every row where it belongs now."""
         self.placed.clear()
 
     def order(self, rows: Sequence[RunRow], room: int) -> list[TreeRow | None]:

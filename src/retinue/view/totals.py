@@ -59,7 +59,7 @@ def says(row: RunRecord) -> str:
 
 
 def missing(row: RunRecord) -> str:
-    """Which helpers behind a result never returned, "" when all did."""
+    """Which sub-agents of a result never returned, "" if all did."""
     end = ending(row)
     return tell(end.helpers) if end is not None else ""
 
@@ -160,7 +160,7 @@ def spent(final: TreeRecord) -> TreeSpending:
 
 
 def is_offline(row: RunRecord) -> bool:
-    """Whether a run is led by the explorer, which is no model."""
+    """Whether a run is led by the explorer, which is not a model."""
     return (row.run.model_used or row.spec.model).startswith("offline/")
 
 
@@ -231,8 +231,7 @@ def _killer(row: RunRecord) -> str:
 
 
 def tag_json(*specs: RunSpec) -> dict[str, Any] | None:
-    """What the first prompts of these runs were expected to cost, together; None where nobody has
-    said so."""
+    """What the first prompts of these runs were expected to cost, together; None if unknown."""
     tags = [spec.tag for spec in specs if spec.tag is not None]
     if not tags:
         return None

@@ -1,5 +1,5 @@
 """Handing parts to sub-agents through whichever family's tool is there, and getting their findings
-back: results that are joined or polled for, or news by mail. A part that cannot be handed out is
+back: results that are joined or polled for, or news by mail. A part that cannot be delegated is
 left to the lead itself."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MARK = "explorer: "
 LOOKING = ("list", "search", "find", "symbols", "read", "git")
 TOKENS = 4_000_000
 WIDE = 60_000
-"""Bytes that a sub-agent may hand in where a result that is too long can be read in pages."""
+"""Bytes that a sub-agent may submit where a result that is too long can be read in pages."""
 ANY_SIZE = 1 << 20
 WAIT_SECONDS = 600
 WAVES, WAITS = 4, 6
@@ -53,12 +53,12 @@ def order_in(task: str) -> dict[str, Any] | None:
 
 
 Answers = dict[str, Findings]
-"""By the name of the part. One that is missing here was not taken by anybody."""
+"""By the name of the part. One that is missing here was not taken by any sub-agent."""
 
 
 def hand_out(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
-    """What sub-agents have found. While `book.pending` (or `book.resting`) is set, they have not
-    all been heard."""
+    """What sub-agents have found. While `book.pending` (or `book.resting`) is set, not all have
+    answered."""
     if not parts:
         return {}
     for tool, dialect in _DIALECTS:
@@ -194,7 +194,7 @@ def _summary(book: KnownAnswers, name: str, item: Any) -> Findings:
 
 
 def _agents(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
-    """Start as many as may run at once, wait, and start the others."""
+    """Start as many as may run in parallel, wait, and start the others."""
     out: Answers = {}
     tries = dict.fromkeys((p.name for p in parts), 0)
     todo = list(parts)

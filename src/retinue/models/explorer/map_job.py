@@ -107,7 +107,7 @@ def gather(book: KnownAnswers, parts: list[AreaTask]) -> dict[str, Findings] | N
 
 
 def explore_area(book: KnownAnswers, order: dict[str, Any]) -> Findings:
-    """What one area is, for whoever explores it."""
+    """What one area is, for the sub-agent that explores it."""
     name = str(order.get("name", ""))
     answer = book.whole(
         book.ask(TOOL, question="area", area=name, **_more(bool(order.get("full"))))
@@ -142,7 +142,7 @@ WORK = {"area": explore_area, HISTORY: read_history}
 
 
 def area_rows(findings: Findings) -> list[AreaRow]:
-    """The areas among findings. A sub-agent's word is data: what has another shape is left out."""
+    """The areas among findings. A sub-agent's text is data: what has another shape is ignored."""
     rows = []
     for (value,) in findings.get("area", dict):
         try:

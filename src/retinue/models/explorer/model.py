@@ -31,7 +31,7 @@ SKIP = re.compile(r"[Rr]eply with exactly (\w+)")
 
 
 class ExplorerModel:
-    """Usage is estimated: four bytes are a token, and what was heard before is heard again in every
+    """Usage is estimated: four bytes are a token, and the whole conversation is sent again in every
     turn."""
 
     exact = says_progress = True
@@ -188,13 +188,13 @@ def _takes_text(parameters: dict[str, Any]) -> bool:
 
 
 def _announcement(request: ModelRequest) -> str:
-    """Whoever handed out a part reads its findings; nobody else has to be told."""
+    """The agent that delegated a part reads its findings; no one else needs them."""
     prompt = request.messages[-1].text if request.messages else ""
     token = SKIP.search(prompt)
     return token[1] if token else "Done; the findings were submitted."
 
 
 def _recalled(work: Assignment) -> str:
-    """After a compaction the summary is all there is: it holds the report as it was then."""
+    """After a compaction the summary is all there is: it contains the report as it was then."""
     _, _, text = work.summary.partition("\n\n")
     return text or work.summary

@@ -1,5 +1,5 @@
-"""A report in sections, which fits the room that a reply has: what matters least is left out, and
-that is said."""
+"""A report in sections, which fits the room that a reply has: what matters least is omitted, and
+the report says so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OFFLINE = "offline, no model."
 
 
 class Report:
-    """`rank`: sections of a higher rank are left out first; those of rank 0 never."""
+    """`rank`: sections of a higher rank are omitted first; those of rank 0 never."""
 
     def __init__(self) -> None:
         self._sections: list[tuple[int, str, str]] = []

@@ -24,8 +24,7 @@ APPLICATION_ID = 0x52455431
 
 
 def connect(path: str, *, read_only: bool = False) -> apsw.Connection:
-    """A connection to a file that exists. It checkpoints when it is told to, not when it is
-    closed."""
+    """A connection to a file that exists. It checkpoints on request, not when it is closed."""
     # Looked at, not opened: to close it again would take away the locks of this process. A pipe
     # would be waited for.
     if os.path.exists(path) and not os.path.isfile(path):
@@ -53,13 +52,13 @@ def prepare(db: apsw.Connection, path: str, synchronous: str) -> None:
         )
     db.pragma("synchronous", synchronous)
     db.pragma("foreign_keys", True)
-    # Checkpoints are made by the writer, after those who wait have been told.
+    # Checkpoints are made by the writer, after the waiters have been notified.
     db.pragma("wal_autocheckpoint", 0)
     db.pragma("journal_size_limit", 1 << 26)
 
 
 def take_over(path: str, synchronous: str) -> tuple[apsw.Connection, int]:
-    """The writer's connection and the new epoch. The caller holds the lock."""
+    """The writer's connection and the new epoch. The calling process holds the lock."""
     try:
         has_wal = os.path.exists(path + "-wal")
         if has_wal and not os.path.exists(path):

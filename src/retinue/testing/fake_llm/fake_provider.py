@@ -1,7 +1,7 @@
 """A provider on loopback that answers from a script, in four dialects, and fails as real ones do.
 
 It speaks Anthropic's messages, OpenAI's chat completions and responses, and Gemini's
-generateContent, streaming and not. It refuses what they refuse, and can be told to fail in each way
+generateContent, streaming and not. It refuses what they refuse, and can be set to fail in each way
 of the catalogue `FAULTS`. What it says depends on the conversation alone. `python -m
 retinue.testing.fake_llm` runs it as a program."""
 
@@ -66,11 +66,10 @@ class Violation:
 class FakeLLM:
     """`async with FakeLLM(["Hello."]) as llm:` serves at `llm.url` until the block is left.
 
-    `script` is a list with one line a turn, or a function of what was heard. `faults` names what
-    goes wrong: a list, one for each request in order (None is nothing), or a function of what was
-    heard and the number of the request; a header `x-fault: F4` and a model name `fault-F4-then-ok`
-    do so too. `seconds` passes before each answer; `chunks` is the number of writes that a stream
-    comes in."""
+    `script` is a list with one line a turn, or a function of the request. `faults` names what goes
+    wrong: a list, one for each request in order (None is nothing), or a function of the request and
+    its number; a header `x-fault: F4` and a model name `fault-F4-then-ok` do so too. `seconds`
+    passes before each answer; `chunks` is the number of writes that a stream comes in."""
 
     def __init__(
         self,
@@ -86,7 +85,7 @@ class FakeLLM:
             raise ConfigError("A script is a list of at least one line, or a function.")
         self.settings = settings or FakeSettings()
         self.requests: list[ParsedRequest] = []
-        """What was heard, the last of it (`Settings.keep`)."""
+        """The last requests (`Settings.keep`)."""
         self.violations: list[Violation] = []
         self.injected: list[tuple[int, str]] = []
         """Which request met which fault."""
