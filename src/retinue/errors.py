@@ -138,7 +138,7 @@ class Defect(RetinueError):
 
 
 class NoProvider(NoKey):
-    """There is no model that could be asked; the message says what to set."""
+    """No model is available; the message says what to set."""
 
 
 class HostGone(RetinueError):

@@ -136,7 +136,7 @@ ARM64 = SystemCalls(
     },
 )
 TABLES = {"x86_64": X86_64, "aarch64": ARM64}
-# What gives a file its mode: number, where the mode stands, and where the flags are that say
+# What gives a file its mode: number, position of the mode, and position of the flags that say
 # whether it counts.
 MODES = {
     # chmod, fchmod, fchmodat, fchmodat2, creat, mknod, mknodat, open, openat

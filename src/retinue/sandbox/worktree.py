@@ -235,8 +235,8 @@ class Worktrees:
 
 
 def _enter(path: Path, inside: str) -> str:
-    """The folder of the copy that stands for the one that the run was sent to. It is made, if it
-    has to be, from one open directory to the next, none of them reached by a link."""
+    """The folder of the copy that corresponds to the one that the run was sent to. It is made, if
+    it has to be, from one open directory to the next, none of them reached by a link."""
     top = open_real(str(path))
     try:
         os.close(make_beneath(top, inside))

@@ -57,8 +57,8 @@ Answers = dict[str, Findings]
 
 
 def hand_out(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
-    """What sub-agents have found. While `book.pending` (or `book.resting`) is set, not all have
-    answered."""
+    """What sub-agents have found. While `answers.pending` (or `answers.resting`) is set, not all
+    have answered."""
     if not parts:
         return {}
     for tool, dialect in _DIALECTS:

@@ -118,7 +118,7 @@ def _only_import(order: ReadingOrder, path: str, resolver: FileResolver) -> None
 
 
 def _types(order: ReadingOrder, uses: Sequence[TypeUse]) -> None:
-    """The type that most files refer to, exceptions left out, and the classes that it extends, one
+    """The type that most files refer to, without exceptions, and the classes that it extends, one
     above the other."""
     tree = order.tree
     errors = _errors(tree)
