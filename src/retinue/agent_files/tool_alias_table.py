@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from retinue.tools.builtin.builtin_names import NAMES
 
 AGENT = "agent"
-"""Stands for every tool that starts other agents, whichever family it belongs to."""
+"""Means every tool that starts other agents, whichever family it belongs to."""
 SHELL = ("shell", "shell_output", "shell_stop")
 EDIT = ("edit", "write")
 SEARCH = ("search", "find", "list")

@@ -76,7 +76,8 @@ def _guarded(arguments: list[str]) -> int:
 
 def _offer() -> list[str] | None:
     """For who comes here the first time, in a directory with source code: what this is, and the
-    first thing to try. With a yes it is what the command becomes. Whoever has a key gets help."""
+    first thing to try. With a yes it is what the command becomes. A user who has a key gets
+    help."""
     from retinue.host.project_paths import has_source, name_and_size
 
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()) or not has_source(

@@ -226,7 +226,8 @@ class StoreSection(Value):
 
 
 class RetentionSection(Value):
-    """What is kept of runs that have ended (docs/explanation/store.md). Left out, everything is."""
+    """What is kept of runs that have ended (docs/explanation/store.md). Without it, everything
+    is."""
 
     age: Annotated[
         float | str | None,

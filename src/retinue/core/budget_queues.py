@@ -32,7 +32,7 @@ class BudgetQueues:
         self.eased.clear()
 
     def stand(self, id: str, at: Iterable[tuple[Spot, int]]) -> None:
-        """Stand in these lines, in each at the place that the ticket gives."""
+        """Join these queues, each at the place that the ticket gives."""
         spots = self._spots.setdefault(id, [])
         for spot, ticket in at:
             line = self.by_spot.setdefault(spot, OrderedDict())

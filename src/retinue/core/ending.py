@@ -274,8 +274,8 @@ def conclude(run: Run, ctx: StepContext, ending: Ending) -> Run:
 
 
 def pass_on(run: Run, ctx: StepContext, ending: Ending) -> None:
-    """Whoever started the run has ended. Its result goes to the nearest open run above, to the run
-    that continues the conversation of its root, or to the channel that asked for the work."""
+    """The run's parent has ended. Its result goes to the nearest open run above, to the run that
+    continues the conversation of its root, or to the channel that asked for the work."""
     order = ctx.order
     if (
         is_known(ending)

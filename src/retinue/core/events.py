@@ -63,7 +63,7 @@ class ModelRegistered(OfStore, tag="Described"):
 
 
 class Requested(OfTree, rename={"request": "order", "permissions": "capabilities"}):
-    """Somebody outside asked for a root run. With a `conversation` it continues where `resumes`
+    """A user or program asked for a root run. With a `conversation` it continues where `resumes`
     ended; `base` then says from which message on it is visible, and of how many. `tag` is what its
     first prompt was expected to cost. `news` are the ends of children that earlier runs of the
     conversation left behind and that no run has read."""
@@ -119,8 +119,8 @@ class Dropped(OfTree):
 
 
 class Broken(OfTree):
-    """A step of the tree failed by a defect of ours, and the tree was set aside. Whoever takes it
-    up tries again."""
+    """A step of the tree failed by a defect of ours, and the tree was set aside. The next process
+    tries again."""
 
     error: str
 
@@ -279,8 +279,8 @@ class Answered(Event):
 
 
 class Decided(Event):
-    """Somebody permitted an open call, or did not. `call` is what was shown; with `always`, equal
-    calls in this tree are permitted from now on."""
+    """A person allowed or denied an open call. `call` is what was shown; with `always`, equal calls
+    in this tree are permitted from now on."""
 
     question: str
     turn: int
@@ -328,8 +328,8 @@ class MailReceived(Event, tag="Posted"):
 
 
 class CancelAsked(Event):
-    """Somebody wants the run and everything below it to end. `by` is the run that asks for it, if
-    one does; `along`: it has ended itself."""
+    """The run and everything below it is to end. `by` is the run that asks for it, if one does;
+    `along`: it has ended itself."""
 
     by: str = ""
     reason: str = ""

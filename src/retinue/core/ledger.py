@@ -12,12 +12,12 @@ deadline that children inherit.) An account is *funded* in an amount when its li
 its parent at spawn; then the parents already hold it and a hold stops there. `reserve` is what only
 the owner's last turn may touch.
 
-Nobody waits in a circle. What is held is held for calls, which end, or was granted to a child, and
-comes back when all runs below that child have ended. A run that has a grant itself, or is below
-one, waits at the accounts above that grant only for calls, never for other grants: those who have
-these may wait for something else that its own grant holds. So a run that waits for a grant waits
-for runs that wait only for something deeper in the tree. A grant also does not come back while all
-runs below it wait for mail; then no run waits for it."""
+No runs wait for each other in a circle. What is held is held for calls, which end, or was granted
+to a child, and comes back when all runs below that child have ended. A run that has a grant itself,
+or is below one, waits at the accounts above that grant only for calls, never for other grants:
+those who have these may wait for something else that its own grant holds. So a run that waits for a
+grant waits for runs that wait only for something deeper in the tree. A grant also does not come
+back while all runs below it wait for mail; then no run waits for it."""
 
 from __future__ import annotations
 
@@ -227,8 +227,8 @@ class Ledger:
         return any(self.left(draw, i, no_grants=True) < need_at(draw, ask, i) for i in draw.amounts)
 
     def wait(self, id: str, ask: HoldRequest, ticket: int, verdict: Verdict) -> None:
-        """Stand in line at the account that has too little, and at those before it, where the run
-        has its turn next."""
+        """Queue at the account that has too little, and at those before it, where the run has its
+        turn next."""
         self.waits[id] = (ask, ticket, verdict)
         if ask.asked:
             self._askers.setdefault(verdict.account, {})[id] = None
@@ -240,7 +240,7 @@ class Ledger:
         self.lines.stand(id, at)
 
     def leave(self, id: str) -> None:
-        """Stand in line no more."""
+        """Leave the queue."""
         ask, _, verdict = self.waits.pop(id, (None, 0, GO))
         if ask is not None and ask.asked:
             del self._askers[verdict.account][id]
@@ -298,7 +298,7 @@ class Ledger:
         return self.accounts[account].asked[i] != self.accounts[account].limit[i]
 
     def note_asked(self, account: str, lack: str) -> bool:
-        """Somebody is asked about this limit; whether that is news."""
+        """A person is asked about this limit; returns whether that is new."""
         is_news = self._is_news(account, lack)
         if is_news:
             entry, i = self.accounts[account], DIMENSIONS.index(lack)

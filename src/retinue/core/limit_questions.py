@@ -122,8 +122,8 @@ def budget_of(spec: RunSpec, account: Account) -> Budget:
 
 
 def with_budget_of_now(tree: Tree, spec: RunSpec) -> RunSpec:
-    """The order as its tools should see it: a limit that was raised is not the one that was
-    ordered."""
+    """The request as its tools should see it: a limit that was raised is not the one that was
+    requested."""
     account, ordered = tree.ledger.accounts.get(spec.id), limits_of(spec.request.budget)
     if ordered is UNLIMITED:
         return spec

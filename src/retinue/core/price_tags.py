@@ -128,8 +128,8 @@ def _instructions(shared: Shared, order: RunRequest) -> str:
 
 
 def tagged(spec: RunSpec, parent: Run, ctx: StepContext) -> RunSpec:
-    """A child that is about to be taken on, with its price tag. Whoever shares its prefix and comes
-    later knows."""
+    """A child that is about to be taken on, with its price tag. Later runs with the same prefix
+    know."""
     order, permissions = spec.request, spec.permissions
     if order.history.kind == "run":
         info = ctx.shared.models[spec.model]

@@ -37,7 +37,7 @@ MOST_OF_TASK = 8_000
 
 
 def abandon(run: Run, state: Thinking, ctx: StepContext) -> Run:
-    """Break off a model call."""
+    """Cancel a model call."""
     return seated(break_off(run, state, ctx), ctx.now)
 
 
@@ -221,8 +221,8 @@ def take_failure(run: Run, state: Thinking, event: ModelFailed, ctx: StepContext
                 patient_until=until if is_patient else None,
             )
             if is_patient:
-                # Nobody knows how long its provider keeps it: what the call may cost is held anew
-                # when it is made.
+                # It is unknown how long the provider keeps it waiting: the cost of the call is
+                # reserved again when it is made.
                 ctx.tree.ledger.release(run.id, again.hold)
                 again = replace(again, hold=NOTHING)
             return replace(run, state=again, wake_at=sooner(run.deadline, at))

@@ -20,7 +20,7 @@ from retinue.core.tree import Tree
 
 
 def again(run: Run, event: Recovered) -> Run:
-    """Taken up by a new process. A defect that an earlier one met is tried again."""
+    """Resumed by a new process. A defect that an earlier one met is tried again."""
     suspicion = weigh(run, event) if is_in_flight(run) else run.suspicion
     return replace(
         run, restarts=run.restarts + 1, epoch=event.epoch, suspicion=suspicion, defect=""

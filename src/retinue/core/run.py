@@ -6,12 +6,10 @@ one that is tried again at `retry_at`). A reply with calls leads to `Working`, w
 tools runs; to `Asking`, while none runs and a person has to answer; to `Waiting`, while only
 children are out, or while there is nothing to do until mail comes. A reply without calls leads to
 the end, which `Stopping` delays until children have ended and a stopped call is paid for. `Ended`
-is final.
-
-*Seated* is a run that holds a slot in each of its lanes: `Thinking`, and `Working` but for one that
-gave its slots back while it waited for a permission. `step_context.idle` is the moment between two
-acts of such a run: an idle `Thinking` that holds nothing. An event carries what fences it off from
-older ones: the attempt for model calls, turn and index for tools, a ticket for slots.
+is final. These hold a slot in each of their lanes: `Thinking`, and `Working` but for one that gave
+its slots back while it waited for a permission. `step_context.idle` is the moment between two acts
+of such a run: an idle `Thinking` that holds nothing. An event carries what fences it off from older
+ones: the attempt for model calls, turn and index for tools, a ticket for slots.
 
 Rules of this file: it decides and never acts; a check that can refuse comes before the first
 change; an event that a state does not take raises `InvalidTransition`, which the engine records as

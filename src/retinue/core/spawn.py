@@ -1,4 +1,4 @@
-"""Orders become children: every limit is asked first, then all of them exist, or none.
+"""Requests become children: every limit is checked first, then all of them exist, or none.
 
 In one transaction: the child's row, its capabilities, its share of the budget, its task message,
 and the parent's call."""
@@ -271,8 +271,9 @@ def _child_spec(
 
 
 def _settled(order: RunRequest, parent: RunRequest, place: str) -> RunRequest:
-    """The order as it is kept: what it left to its parent is decided. The results of children that
-    are waited for are also read; children of a group that will be summarized are kept for it."""
+    """The request as it is stored: what it left to its parent is decided. The results of children
+    that are waited for are also read; children of a group that will be summarized are kept for
+    it."""
     bond = order.on_parent_end or parent.children_on_end
     news = order.tell_parent or bond == "wait"
     retention = "keep" if order.group_size else order.retention

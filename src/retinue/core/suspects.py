@@ -12,8 +12,8 @@ immediately.
 
 The last suspect is held back first, while the others show that the process works without it, for a
 time that cannot be guessed; only a crash right after it was resumed counts against it. It is
-quarantined after `max_deaths` of these in a row, and one more for each time that it was cleared.
-Somebody outside who kills the process hits such a moment one time in eight at best, so that sixty
+quarantined after `max_deaths` of these in a row, and one more for each time that it was cleared. An
+outside cause that kills the process hits such a moment one time in eight at best, so that sixty
 kills in a row put an innocent run aside in about one of 100 cases, in the worst rhythm there is."""
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def weigh(run: Run, event: Recovered) -> Suspicion | None:
         alone = known.alone + 1 if known.on_trial else 0
         suspicion = Suspicion(deaths=known.deaths + 1, alone=alone, cleared=known.cleared)
     else:
-        # Somebody else killed that process. If this run was about to be blamed, it takes more to
+        # Something else killed that process. If this run was about to be blamed, it takes more to
         # blame it now.
         suspicion = Suspicion(
             deaths=known.deaths, cleared=known.cleared + (known.on_trial or known.alone > 0)

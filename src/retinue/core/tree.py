@@ -403,7 +403,7 @@ class Tree:
     # questions
 
     def ask_about(self, before: Run | None, after: Run | None) -> None:
-        """Whoever has an answer finds the run by the question."""
+        """An answer finds its run by the question."""
         self._ask_for_more(before, after)
         old, new = questions_of(before), questions_of(after)
         if old == new:

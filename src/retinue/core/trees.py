@@ -280,7 +280,7 @@ class Trees:
                 assert_never(event)
 
     def _refuse(self, run: str, at: int, event: TreeEvent | RunEvent, why: str = "") -> str:
-        """Nobody is there to take it: it is on record with what concerns the whole store."""
+        """No tree can take it: it is recorded with the events of the whole store."""
         if isinstance(event, Sent | Acked | Bounced | Requeued | Dropped):
             absent = f"delivery {event.key}, which is not open"
         else:
@@ -431,7 +431,7 @@ class Trees:
         tree, touched = self.by_root.get(root), self._touched.pop(root, None)
         self.unsettled = [other for other in self.unsettled if other.root != root]
         if touched is not None:
-            # Whoever was to free its slot has done with it, whatever became of its step.
+            # The code that frees its slot is done, whatever happened to its step.
             self._own.effects += [e for e in touched.changes.effects if isinstance(e, FreeSlot)]
         self._own.entries.append(LogEntry(run=root, at=at, event=Broken(error=error), tree=root))
         if row is not None:

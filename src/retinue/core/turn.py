@@ -149,7 +149,7 @@ def _lands(account: Account) -> bool:
 def _at_limit(
     run: Run, ctx: StepContext, purpose: Purpose, ask: HoldRequest, short: Verdict, progress: Kept
 ) -> Run:
-    """What is spent leaves too little. Whoever set the limit has said what happens then."""
+    """What is spent leaves too little. The limit itself says what happens then."""
     match ctx.tree.ledger.accounts[short.account].on_limit:
         case "land":
             return _cannot_pay(run, ctx, purpose, short.lack, progress)
@@ -293,8 +293,9 @@ def longest_reply(run: Run, ctx: StepContext, bound: int, *, is_last: bool) -> t
     """The longest reply that every account would cover if nothing were reserved; or the first that
     is short, with the reply that it would have to cover.
 
-    Whoever owns a limit must be able to pay a last turn after this one: it reads the prompt and the
-    reply again. A limit that asks does so before it cuts replies down to what is hardly of use."""
+    The owner of a limit must be able to pay for a last turn after this one: it reads the prompt and
+    the reply again. A limit that asks does so before it cuts replies down to what is hardly of
+    use."""
     info, rules, ledger = ctx.model, ctx.rules, ctx.tree.ledger
     output = info.max_output
     draws = ledger.draws(run.id)

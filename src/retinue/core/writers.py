@@ -100,7 +100,7 @@ def _is_alone(tree: Tree, parent: Run, index: int, place: str) -> bool:
 def placed(
     ctx: StepContext, event: Orders, order: RunRequest, permissions: Permissions
 ) -> RunRequest:
-    """The order with what is decided about its place: a copy, or its turn in the directory
+    """The request with what is decided about its directory: a copy, or its turn in the directory
     itself."""
     shared, place = ctx.shared, event.place or ctx.order.cwd
     if order.isolation:

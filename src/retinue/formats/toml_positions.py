@@ -35,7 +35,7 @@ class KeySpan(NamedTuple):
 
 
 class NotToml(Exception):
-    """From here on this is no TOML."""
+    """From here on this is not TOML."""
 
 
 class KeyPositions:

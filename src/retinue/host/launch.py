@@ -36,8 +36,8 @@ class StartReport(msgspec.Struct, frozen=True):
 
 
 def reach(places: ProjectPaths, env: Mapping[str, str]) -> HostClient:
-    """A connection to the host of a store; one is started when none answers. Whoever gets the
-    store's lock is the host, and everyone else connects to it."""
+    """A connection to the host of a store; one is started when none answers. The process that gets
+    the store's lock is the host, and all others connect to it."""
     until = time.monotonic() + float(env.get("RETINUE_START_SECONDS") or START_SECONDS)
     why: Exception | None = None
     while time.monotonic() < until:

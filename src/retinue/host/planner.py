@@ -39,8 +39,7 @@ class PlannedRun:
 
 
 def make_plan(project: Project, setup: RunSetup, value: Configuration | None = None) -> PlannedRun:
-    """Whoever works in a run: what is asked for, what the configuration `value` says, and what is
-    found in files."""
+    """The agents of a run: from the request, from the configuration `value`, and from files."""
     value = value or Configuration()
     usual, family_settings = configured.families(value)
     families = usual if setup.families is None else setup.families

@@ -190,7 +190,7 @@ class Governor:
             if grows != 0:
                 return grows
         if self.descriptors.is_full:
-            # Whoever leaves may belong to another governor.
+            # The call that leaves may belong to another governor.
             wait = max(wait, FULL_SECONDS)
         for name, bucket in self.buckets.items():
             lack = bucket.wait(turn.cost(name), now)

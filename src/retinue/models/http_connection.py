@@ -28,7 +28,7 @@ _BEGIN = b"HTTP/1."
 
 
 class ProviderConnection(asyncio.Protocol):
-    """`send` a request, wait for its `answer`, `read` until nothing more comes. Whoever has taken
+    """`send` a request, wait for its `answer`, `read` until nothing more comes. The code that took
     it from its pool gives it back, and the pool keeps it if it `is_clean`."""
 
     __slots__ = (

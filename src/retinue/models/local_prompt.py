@@ -108,7 +108,7 @@ def body(
 
 def wanted_tools(request: ModelRequest, must_call: bool) -> tuple[ToolSchema, ...]:
     """The tools one of which must be called now: all if the model is set so, or those that a nudge
-    of the runtime names ("Hand in your result by calling ..."). A small model seldom does it of its
+    of the runtime names ("Submit your result by calling ..."). A small model seldom does it of its
     own accord."""
     if must_call or not request.tools or not request.messages:
         return request.tools if must_call else ()

@@ -110,7 +110,7 @@ class Outgoing:
         return frozenset(self._refused) if self._refused else NOTHING
 
     def cure(self, history: ShownMessages, error: ModelError, cure: Cure) -> bool:
-        """Leave out what was refused; whether that is something new, so that it is worth another
+        """Omit what was refused; returns whether that is something new, so that it is worth another
         try. (Servers at home refuse a picture with a 500.)"""
         if error.kind == "too_large":
             return self._refuse_pictures(history, cure, is_many=True)

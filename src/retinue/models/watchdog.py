@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Watched(Protocol):
-    """Whoever has time only until then."""
+    """A call that has time only until then."""
 
     until: float
 

@@ -342,7 +342,7 @@ class Engine:
             self.waiting.append((future, trees.begin(run, now, event), root))
 
     def _let_catch_up(self, future: asyncio.Future[str] | None) -> None:
-        """Somebody wants to know when everything up to here is on record."""
+        """A task waits until everything up to here is recorded."""
         if future is None or future.done():
             return
         if self.trees.has_changes:
@@ -438,7 +438,7 @@ class Engine:
         self._disappoint(StoreError(f"The runtime has stopped: {error}"))
 
     def _disappoint(self, error: RetinueError) -> None:
-        """Nobody waits for what will not come."""
+        """No task waits for what will not come."""
         waiters: list[asyncio.Future[Any]] = [*self.end_waiters]
         waiters += [future for future, _, _ in self.waiting] + [
             future for _, _, future in self._queue if future is not None

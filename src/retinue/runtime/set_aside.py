@@ -46,8 +46,8 @@ def set_aside_failed(engine: Engine) -> None:
 
 
 def _members(engine: Engine, root: str, live: list[str]) -> list[str]:
-    """Who is open in a tree that is set aside: in memory, on record, or in what is being
-    written. Whoever has ended there has ended."""
+    """Who is open in a tree that is set aside: in memory, on record, or in what is being written.
+    Runs that have ended stay ended."""
     batch = engine.commits.under_way
     new = [] if batch is None else [spec.id for spec in batch.changes.specs if spec.root == root]
     known = [id for id, of in engine.roots.items() if of == root]

@@ -179,7 +179,7 @@ def is_plain(answer: ToolResult) -> bool:
 
 
 def _without_links(order: RunRequest, root: str) -> RunRequest:
-    """Paths are kept without links. Whoever puts one there later is found out, for then they are
-    opened so."""
+    """Paths are kept without links. A link put there later is detected, because directories are
+    opened without following links."""
     cwd = os.path.realpath(os.path.join(root, order.cwd)) if order.cwd else ""
     return replace(order, cwd=cwd, permissions=real_paths(order.permissions))

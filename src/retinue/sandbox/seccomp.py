@@ -33,8 +33,8 @@ CREATES = 0o100 | 0o20000000
 """O_CREAT, and the bit of O_TMPFILE: without either, what is in the place of a mode means
 nothing."""
 OPENAT2 = 437
-"""Its mode is behind a pointer, which a filter cannot follow. Whoever uses it knows kernels that do
-not have it."""
+"""Its mode is behind a pointer, which a filter cannot follow. Programs that use it know kernels
+that do not have it."""
 
 
 class SystemCalls(NamedTuple):

@@ -139,7 +139,7 @@ def _terms(door: CommandContext, setup: RunSetup, wish: RunDisplay) -> requests.
 
 
 def _again(door: CommandContext, flags: dict[str, Any], setup: RunSetup, wish: RunDisplay) -> int:
-    """Go on with an earlier run."""
+    """Continue an earlier run."""
     from retinue.host.listing import RunListing
 
     with RunListing(door.places) as shelf:

@@ -40,8 +40,8 @@ class Notice:
 
 
 class WatchLeft(Exception):
-    """Nobody waits any longer: the person does not want to, or it would be for nothing, which
-    `lines` say. `code` is the exit code."""
+    """Waiting is over: the user left, or waiting would be useless, as `lines` say. `code` is the
+    exit code."""
 
     def __init__(self, code: int, *lines: str) -> None:
         super().__init__(code)
@@ -181,8 +181,8 @@ class WatchedRun:
             self._is_news = True
 
     def _leave_parked(self) -> None:
-        """Nobody waits for what will not move by itself. This is looked at when everything that
-        came was shown."""
+        """Do not wait for a run that will not move by itself. This is looked at when everything
+        that came was shown."""
         if not self._is_news:
             return
         self._is_news, rows = False, self._rows.values()

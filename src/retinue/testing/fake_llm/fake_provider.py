@@ -142,8 +142,8 @@ class FakeLLM:
         if self._server is None:
             return
         self._server.close()
-        # Whoever was just let in is among the connections a moment later, and what is cut off is
-        # closed a moment later.
+        # A client that was just accepted is among the connections a moment later, and what is cut
+        # off is closed a moment later.
         for _ in range(MOMENTS):
             tasks = [conn.task for conn in self._live if conn.task is not None]
             for conn in list(self._live):

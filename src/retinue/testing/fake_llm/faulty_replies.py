@@ -12,7 +12,7 @@ from retinue.testing.fake_llm.dialect import FakeReply, encode, loads
 from retinue.testing.fake_llm.fake_request import FakeRequest
 
 HOLE = "\ufdd0"
-"""Stands for half a surrogate pair until the text is bytes: no encoder writes one."""
+"""Replaces half a surrogate pair until the text is bytes: no encoder writes one."""
 ODD_TEXT = f"odd: {HOLE} \x00 \u202edesrever\u202c \U0001f469\u200d\U0001f680 \u0301"
 STALE_ID = "000000000000000000000001"
 

@@ -175,7 +175,7 @@ class FamilyTool:
         return replace(orders, spawns=tuple(spawns))
 
     def _reading(self, caller: Context, order: RunRequest) -> Permissions:
-        """Whoever may start others can read on where their results are cut."""
+        """An agent that may start others can read on where their results are cut."""
         access, theirs = order.permissions, looking(caller).tools(order.agent)
         tools_given = [name for name in access.tools or () if name not in access.deny]
         starters = [name for name in tools_given if getattr(theirs.get(name), "starts", "")]

@@ -108,7 +108,7 @@ def family(name: str, /, **settings: Any) -> Family:
 
 
 def check_once(owner: str, families: Sequence[Family | str] | Family) -> None:
-    """Nobody has a family twice: its profiles are the same tools with other defaults."""
+    """No agent has a family twice: its profiles are the same tools with other defaults."""
     if isinstance(families, str | Family):
         raise ConfigError(f"{owner}: `families` is a list, e.g. families=[{_shown(families)}]")
     if not isinstance(families, Sequence):

@@ -89,9 +89,9 @@ class McpConnection:
         return self.hello
 
     async def _discover(self) -> ServerInfo:
-        """Ask in the new way. Whoever says anything but yes is asked in the old way. Whoever says
-        nothing is asked in both: a slow server answers one of the two, and an old one that ignores
-        what it does not know the second."""
+        """Ask in the new way. A server that answers anything but yes is asked in the old way. A
+        server that does not answer is asked in both ways: a slow server answers one of the two, and
+        an old one that ignores what it does not know the second."""
         discovery = asyncio.create_task(self._ask_versions())
         try:
             ready, _ = await asyncio.wait({discovery}, timeout=self.limits.discover_seconds)

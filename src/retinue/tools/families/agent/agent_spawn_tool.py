@@ -145,7 +145,7 @@ class AgentSpawnTool(Starter):
         )
 
     def _inherited(self, caller: Context) -> str | None:
-        """Helpers are defined with the instructions of their parent's agent. The run's own
+        """Sub-agents are defined with the instructions of their parent's agent. The run's own
         instructions take precedence, but not what they say about tools that sub-agents do not have.
         "" means none."""
         if not self.settings.inherit_system_prompt:

@@ -99,9 +99,9 @@ class Starter(AgentTool):
         return max(0, most - looking(caller).n_calls(caller.spec.root))
 
     def order(self, caller: Context, agent: str, task: str, **options: Any) -> RunRequest:
-        """An order with the same numbers for the machine, which counts them again when it is taken.
-        Nothing comes from the defaults of the parent's agent: a child neither announces nor hosts
-        because its parent does.
+        """A request with the same numbers for the machine, which counts them again when it is
+        taken. Nothing comes from the defaults of the parent's agent: a child neither announces nor
+        hosts because its parent does.
 
         A parent stays for its children, who report to it; one that lives for messages ends with its
         parent."""

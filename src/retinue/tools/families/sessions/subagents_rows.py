@@ -49,7 +49,7 @@ def row_of(id: str, run: Run | None, back: ChildOutcome | None) -> dict[str, Any
 
 
 async def live_below(caller: Context, run: str) -> list[str]:
-    """Everybody below a run who is at work."""
+    """All open runs below a run."""
     out, todo = [], [run]
     while todo:
         for spec, child in await looking(caller).children(todo.pop()):

@@ -101,7 +101,7 @@ class Quotas:
         return fields
 
     def settled(self, children: Iterable[str]) -> None:
-        """These are on record for good. (Whoever is reading may have begun before they were.)"""
+        """These are on record for good. (A reader may have begun before they were.)"""
         for child in () if self._readers else children:
             self._grants.pop(child, None)
 

@@ -9,7 +9,7 @@ Receive = Callable[[Any], bool]
 """Takes one message that came in (an unreadable one as `Unreadable`), and says whether it was of
 any use."""
 Lost = Callable[[str], None]
-"""Told once, why nothing will come in."""
+"""Called once, with the reason why nothing more will arrive."""
 
 
 class Unreadable(Exception):

@@ -28,7 +28,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def descendants() -> list[int]:
-    """All processes below this one. Whoever loses its parent becomes our child, so none gets
+    """All processes below this one. A process that loses its parent becomes our child, so none gets
     away."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc") if IS_LINUX else ():
