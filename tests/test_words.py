@@ -1,7 +1,7 @@
 """Texts for people and models are plain, modern English: what a machine can find of that.
 
 Every string literal, docstring and comment of the package is searched for words that the project no
-longer uses: old phrases in all of them, old names of the code's parts in docstrings and comments."""
+longer uses: old phrases in all of them, and old names in docstrings and comments."""
 
 from __future__ import annotations
 

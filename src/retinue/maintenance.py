@@ -47,8 +47,8 @@ class Retention(Value):
 class Housekeeping:
     """The part of `Retinue` that looks after what is on record."""
 
-    def __init__(self, engine: Engine, kit: BuiltinTools, retention: Retention) -> None:
-        self._engine, self._kit, self._retention = engine, kit, retention
+    def __init__(self, engine: Engine, builtin_tools: BuiltinTools, retention: Retention) -> None:
+        self._engine, self._kit, self._retention = engine, builtin_tools, retention
         self._store, self._clock = engine.store, engine.clock
         self._keeping: asyncio.Task[None] | None = None
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from retinue.core import limit_questions as limits
+from retinue.core import limit_questions
 from retinue.core.account import DIMENSIONS, limits_of
 from retinue.core.budget_shares import written
 from retinue.core.call_lines import call_lines
@@ -126,7 +126,7 @@ def _held_up(trees: Trees, spec: RunSpec) -> tuple[str, ...]:
 
 def _about_limits(trees: Trees) -> Iterator[OpenQuestion]:
     for tree in trees.index.asking.values():
-        for question in limits.open_questions(tree):
+        for question in limit_questions.open_questions(tree):
             order = tree.specs[question.account].request
             i = DIMENSIONS.index(question.lack)
             added = f"A yes adds {written(i, question.suggested[i])}."
@@ -203,7 +203,11 @@ def _named(trees: Trees, name: str) -> str:
         return name
     everything = {
         *questions,
-        *(q.id for tree in trees.index.asking.values() for q in limits.open_questions(tree)),
+        *(
+            q.id
+            for tree in trees.index.asking.values()
+            for q in limit_questions.open_questions(tree)
+        ),
     }
     matches = sorted(id for id in everything if names_question(name, id))
     if len(matches) > 1:

@@ -277,13 +277,13 @@ def test_runs_are_completed_with_their_task(tmp_path: Path) -> None:
 
 
 def test_an_address_that_means_several_runs_lists_them(tmp_path: Path) -> None:
-    from retinue.host import project_paths as places
+    from retinue.host import project_paths
     from retinue.host.listing import RunListing
 
     with house(tmp_path) as home:
         for n in range(3):
             home.ok("run", f"task {n}")
-        with RunListing(places.find(home.env, cwd=str(home.project))) as shelf:
+        with RunListing(project_paths.find(home.env, cwd=str(home.project))) as shelf:
             with pytest.raises(NotFound, match=r"matches 3 runs: .*task 2.*task 0"):
                 shelf.resolve("main")
             with pytest.raises(NotFound, match="matches 3 runs"):

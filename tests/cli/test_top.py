@@ -19,7 +19,7 @@ from retinue.cli.tui.request_screen import RequestScreen
 from retinue.cli.tui.top_app import TopApp
 from retinue.cli.tui.top_screens import RunScreen
 from retinue.core.spec import RunRequest, RunSpec
-from retinue.host import project_paths as places
+from retinue.host import project_paths
 from retinue.testing import call
 from retinue.view.row_filter import matches
 from retinue.view.rows import TreeView
@@ -32,7 +32,7 @@ ENDED = "ended in the last hour"
 
 
 def top(home: House, only: str = "") -> TopApp:
-    found = places.find(home.env, cwd=str(home.project))
+    found = project_paths.find(home.env, cwd=str(home.project))
     return TopApp(ProjectRuns(found, home.env, only), seconds=0.3)
 
 

@@ -21,8 +21,7 @@ from retinue import (
     Retinue,
     tool,
 )
-from retinue.core import call_rules
-from retinue.core import permissions as permits
+from retinue.core import call_rules, permissions
 from retinue.core.events import Asked
 from retinue.core.messages import ToolCall
 from retinue.core.spec import WaitForRuns
@@ -49,7 +48,7 @@ def test_a_rule_sees_through_half_a_surrogate_pair() -> None:
 def test_a_grant_for_an_empty_subject_is_not_one_for_the_whole_tool(
     guard: ToolRisk, args: dict[str, str]
 ) -> None:
-    subject = permits.subject_of(ToolCall(id="", name="t", args=json.dumps(args)), guard)
+    subject = permissions.subject_of(ToolCall(id="", name="t", args=json.dumps(args)), guard)
     granted = call_rules.rule_for("allow", "t", subject or "")
     assert verdict("t", {guard.subject: "other"}, guard, grants=(granted,)) == "ask"
 
@@ -337,7 +336,7 @@ def test_a_run_that_is_resumed_holds_no_more_than_before(tmp_path: Path) -> None
 def verdict_in_ws(name: str, guard: ToolRisk, rule: str, **args: object) -> str:
     held = Permissions(rules=(rule,), mode="bypassPermissions")
     call = ToolCall(id="c", name=name, args=json.dumps(args))
-    return permits.rule_on([("run", held)], call, guard, (), "", ["/ws"]).verdict
+    return permissions.rule_on([("run", held)], call, guard, (), "", ["/ws"]).verdict
 
 
 @pytest.mark.parametrize("pattern", ["**/.env", "**", "**/*v"])

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from retinue import Actions, Agent, Context, Limits, NotFound, Permissions, Refused, Retinue, tool
-from retinue.core import call_rules
-from retinue.core import permissions as permits
+from retinue.core import call_rules, permissions
 from retinue.core.events import Answered, Asked, Decided, PermissionsRestricted
 from retinue.core.history import ShownMessages
 from retinue.core.messages import AssistantMessage, ToolCall, ToolMessage
@@ -100,7 +99,9 @@ def test_a_grant_is_worth_exactly_what_was_shown(guard: ToolRisk) -> None:
     ]
     subjects = {"x" + "".join(r.choices(pieces, k=r.randint(0, 6))) for _ in range(120)}
     plain = {
-        permits.subject_of(ToolCall(id="", name="t", args=json.dumps({guard.subject: s})), guard): s
+        permissions.subject_of(
+            ToolCall(id="", name="t", args=json.dumps({guard.subject: s})), guard
+        ): s
         for s in subjects
     }
     for subject in plain:
@@ -109,7 +110,7 @@ def test_a_grant_is_worth_exactly_what_was_shown(guard: ToolRisk) -> None:
         hits = {
             other
             for other, text in plain.items()
-            if permits.rule_on(
+            if permissions.rule_on(
                 [("run", Permissions())],
                 ToolCall(id="", name="t", args=json.dumps({guard.subject: text})),
                 guard,

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from retinue.core import capabilities as policy
 from retinue.core import delivery as outbox
-from retinue.core import limit_questions as limits
-from retinue.core import spawn
+from retinue.core import limit_questions, spawn
 from retinue.core.account import limits_of
 from retinue.core.effects import ScheduleDelivery, SendDelivery
 from retinue.core.ending import pass_on, send_on
@@ -134,7 +133,7 @@ def _tree_step(tree: Tree, run: str, at: int, event: TreeEvent) -> None:
         case Broken():
             pass  # a later process takes the tree up as it was before
         case LimitChanged():
-            limits.change(tree, run, event)
+            limit_questions.change(tree, run, event)
         case Sent() | Acked() | Bounced() | Requeued() | Dropped():
             _deliver(tree, at, event)
         case _:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core import call_rules
-from retinue.core import permissions as permits
+from retinue.core import call_rules, permissions
 from retinue.core.call_dispatch import ONE_CALL, announce, beyond_budget
 from retinue.core.calls import close_call, let_rest, settle, start_tool
 from retinue.core.capabilities import gate
@@ -131,7 +130,7 @@ def hear_parent(run: Run, calls: OpenCalls, mail: Mail, ctx: StepContext) -> Run
 def decide(run: Run, calls: OpenCalls, event: Decided, ctx: StepContext) -> Run:
     """A person has decided about a call. What was taken from the run meanwhile stays taken."""
     call, index = event.call, event.index
-    id = permits.question_id(run.id, event.turn, index, call)
+    id = permissions.question_id(run.id, event.turn, index, call)
     question = next(
         (q for q in calls.questions if q.index == index and q.kind == "permission"), None
     )
@@ -152,7 +151,7 @@ def decide(run: Run, calls: OpenCalls, event: Decided, ctx: StepContext) -> Run:
     if refusal is not None:
         result = ToolMessage(call_id=call.id, name=call.name, text=refusal, error=True, denied=True)
         return close_call(run, ctx, calls, index, result)
-    subject = permits.subject_of(call, guard, ctx.order.cwd)
+    subject = permissions.subject_of(call, guard, ctx.order.cwd)
     if event.always and subject is not None:
         root = ctx.spec.root if ctx.tree.is_live(ctx.spec.root) else run.id
         rule = call_rules.rule_for("allow", call.name, subject)
@@ -166,7 +165,7 @@ def decide(run: Run, calls: OpenCalls, event: Decided, ctx: StepContext) -> Run:
     return settle(run, ctx, calls)
 
 
-def _rule_now(run: Run, ctx: StepContext, call: ToolCall, guard: ToolRisk) -> permits.Ruling:
-    return permits.rule_on(
+def _rule_now(run: Run, ctx: StepContext, call: ToolCall, guard: ToolRisk) -> permissions.Ruling:
+    return permissions.rule_on(
         ctx.tree.ancestry(run.id), call, guard, (), ctx.rules.mode, ctx.tree.cwds(run.id)
     )

@@ -23,8 +23,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from retinue.core import questions as asking
-from retinue.core import run_mail, spawn
+from retinue.core import questions, run_mail, spawn
 from retinue.core.admission import queued, short
 from retinue.core.calls import (
     close_call,
@@ -239,9 +238,9 @@ def _at_calls(run: Run, calls: OpenCalls, event: StateEvent, ctx: StepContext) -
             return asking.ask(run, calls, event, ctx)
         case Answered():
             _must_be(run, event, calls.asks, event.turn, event.index)
-            return asking.answer(run, calls, event, ctx)
+            return questions.answer(run, calls, event, ctx)
         case Decided():
-            return asking.decide(run, calls, event, ctx)
+            return questions.decide(run, calls, event, ctx)
         case ResultsFormatted():
             if len({index for index, _, _, _ in event.calls}) != len(event.calls):
                 raise stale(run, event, "it answers one call twice")
@@ -254,7 +253,7 @@ def _at_calls(run: Run, calls: OpenCalls, event: StateEvent, ctx: StepContext) -
         case ChildEnded():
             return go_on(stir(child_at_calls(run, calls, event, ctx), ctx), ctx)
         case MailReceived():
-            answered = asking.hear_parent(run, calls, event.mail, ctx)
+            answered = questions.hear_parent(run, calls, event.mail, ctx)
             if answered is not None:
                 return answered
             run = post(run, event.mail, ctx)

@@ -43,18 +43,18 @@ class Staff(StartAgentTool):
         super().__init__(staff)
         self._stamp = stamp
 
-    async def call(self, caller: Context, args: StaffArgs) -> Returned:
+    async def call(self, context: Context, args: StaffArgs) -> Returned:
         spec = self.staff.get(args.name)
         if spec is None or not args.task.strip():
-            return await super().call(caller, args)
+            return await super().call(context, args)
         name = f"{args.name}-{self._stamp}"
         if not spec.background:
-            return caller.spawn_actions(name, args.task, label=args.name)
+            return context.spawn_actions(name, args.task, label=args.name)
         answer = (
-            f"{args.name} is running in the background as {caller.child_id()}. You will "
+            f"{args.name} is running in the background as {context.child_id()}. You will "
             "be notified when it ends."
         )
-        return caller.spawn_actions(name, args.task, label=args.name, answer=answer, join="none")
+        return context.spawn_actions(name, args.task, label=args.name, answer=answer, join="none")
 
 
 class AgentBuilder:

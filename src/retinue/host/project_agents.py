@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from retinue.errors import ConfigError, NotFound
-from retinue.host import project_config as settings
+from retinue.host import project_config
 from retinue.host.plan import MAIN
 from retinue.host.project import Project
 from retinue.host.project_paths import config_home
@@ -54,7 +54,7 @@ def _folders(project: Project) -> list[str]:
     """The folders of definitions that the user's own file names; a relative path begins at that
     file."""
     home = config_home(project.environ)
-    names = settings.load(project, strict=False).get("agents.directories")
+    names = project_config.load(project, strict=False).get("agents.directories")
     folders = [os.path.realpath(os.path.join(home, os.path.expanduser(folder))) for folder in names]
     for folder in folders:
         if not os.path.isdir(folder):

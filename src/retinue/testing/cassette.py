@@ -103,7 +103,7 @@ class Cassette:
         self._taken: set[int] = set()
         self._given: set[int] = set()
         self._next = 0
-        self._doors: dict[int, asyncio.Future[None]] = {}
+        self._turns: dict[int, asyncio.Future[None]] = {}
 
     def record(self, model: Model) -> Model:
         """The model, with everything it says written down. The file is begun anew."""
@@ -235,8 +235,8 @@ class Cassette:
 
     async def _turn(self, line: CassetteLine) -> None:
         while line.n > self._next and self.error is None:
-            door = self._doors[line.n] = asyncio.get_running_loop().create_future()
-            ready, _ = await asyncio.wait([door], timeout=self._seconds())
+            turn = self._turns[line.n] = asyncio.get_running_loop().create_future()
+            ready, _ = await asyncio.wait([turn], timeout=self._seconds())
             if not ready and self._next not in self._taken:
                 due = self._lines[self._next].key
                 why = (
@@ -261,14 +261,14 @@ class Cassette:
         self._open(self._next)
 
     def _open(self, n: int) -> None:
-        door = self._doors.pop(n, None)
-        if door is not None and not door.done():
-            door.set_result(None)
+        turn = self._turns.pop(n, None)
+        if turn is not None and not turn.done():
+            turn.set_result(None)
 
     def _broken(self, error: CassetteError) -> CassetteError:
         if self.error is None:
             self.error = error
-            for n in list(self._doors):
+            for n in list(self._turns):
                 self._open(n)
         return self.error
 
@@ -322,12 +322,12 @@ class _TapedTool:
         self.schema, self.restart = tool.schema, tool.restart
         self._cassette, self._tool = cassette, tool
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         cassette = self._cassette
         act = f"{caller.spec.path} turn {caller.row.turn} call {caller.index} {self.schema.name}"
         text = msgspec.json.encode(args, order="sorted").decode()
-        children = (caller.child_id(item) for item in range(NAMED_CHILDREN))
-        ids = ids_in([caller.run_id, caller.spec.parent, caller.spec.root, *children, text])
+        children = (context.child_id(item) for item in range(NAMED_CHILDREN))
+        ids = ids_in([context.run_id, context.spec.parent, context.spec.root, *children, text])
         shown = Shown(
             messages=(digest(with_holes(text, ids))[:12],), last=excerpt(with_holes(text, ids))
         )
@@ -344,7 +344,7 @@ class _TapedTool:
             )
         key = cassette._name(act)
         try:
-            returned = await self._tool.run(caller, args)
+            returned = await self._tool.run(context, args)
         except asyncio.CancelledError:
             cassette._write(key, shown, "cancelled", None, ids)
             raise

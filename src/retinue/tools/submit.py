@@ -48,7 +48,7 @@ class SubmitResult:
             parameters=parameters,
         )
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         if set(args) != {"result"}:
             return ToolResult(
                 text='Invalid parameters: give exactly one key, "result". Submit again.',
@@ -90,7 +90,7 @@ class SubmitError:
         },
     )
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         error = args.get("error")
         if set(args) != {"error"} or not isinstance(error, str):
             return ToolResult(

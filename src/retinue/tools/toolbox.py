@@ -50,8 +50,8 @@ class Toolbox:
     """Agents may bring tools of the same name: each sees its own. (`submit_result` differs from
     agent to agent.)"""
 
-    def __init__(self, kit: BuiltinTools | None = None) -> None:
-        self._kit = kit
+    def __init__(self, builtin_tools: BuiltinTools | None = None) -> None:
+        self._kit = builtin_tools
         self._tools: dict[str, dict[str, Tool]] = {}
         self._known: dict[str, dict[str, KnownTool]] = {}
         self._defaults: dict[str, dict[str, Any]] = {}
@@ -88,36 +88,38 @@ class Toolbox:
         tool = self._tools.get(agent, {}).get(name)
         return "unsafe" if tool is None else tool.restart
 
-    async def run(self, agent: str, caller: Context, call: ToolCall) -> Returned:
+    async def run(self, agent: str, context: Context, call: ToolCall) -> Returned:
         """Carry one call out. Whatever the model wrote, the answer is something it can act on."""
-        ready = self._ready(agent, call, lambda: caller)
-        return ready if isinstance(ready, ToolResult) else await ready[0].tool.run(caller, ready[1])
+        ready = self._ready(agent, call, lambda: context)
+        return (
+            ready if isinstance(ready, ToolResult) else await ready[0].tool.run(context, ready[1])
+        )
 
-    def run_now(self, agent: str, caller: Callable[[], Context], call: ToolCall) -> Returned:
+    def run_now(self, agent: str, context: Callable[[], Context], call: ToolCall) -> Returned:
         """The same for a tool that `is_quick`. The context is made only if it is needed."""
-        ready = self._ready(agent, call, caller)
+        ready = self._ready(agent, call, context)
         if isinstance(ready, ToolResult):
             return ready
         known, args = ready
         if known.run_now is None:
-            return at_once(known.tool.run(caller(), args))
-        return known.run_now(caller, args)
+            return at_once(known.tool.run(context(), args))
+        return known.run_now(context, args)
 
     def _ready(
-        self, agent: str, call: ToolCall, caller: Callable[[], Context]
+        self, agent: str, call: ToolCall, context: Callable[[], Context]
     ) -> tuple[KnownTool, dict[str, Any]] | ToolResult:
         """The tool and its arguments, or why the call is not taken."""
         mine = self._known.get(agent, {})
         tool = mine.get(call.name)
         if tool is None:
             return ToolResult(text=_unknown(call.name, list(mine)), error=True)
-        if tool.refuses is not None and (why := tool.refuses(caller())):
+        if tool.refuses is not None and (why := tool.refuses(context())):
             return ToolResult(text=why, error=True)
         try:
             args = parse(call.args)
         except BadArguments as error:
             return ToolResult(text=f"{tool.invalid}: {error}", error=True)
-        if tool.writes and self._kit is not None and (why := self._kit.writers.take(caller())):
+        if tool.writes and self._kit is not None and (why := self._kit.writers.take(context())):
             return ToolResult(text=f"Not run: {why}", error=True)
         return tool, args
 
@@ -130,16 +132,18 @@ class Toolbox:
         )
         return look(agent, args) if look is not None and args is not None else ()
 
-    async def look_ahead(self, agent: str, caller: Context, call: ToolCall) -> CallPreview | None:
+    async def look_ahead(self, agent: str, context: Context, call: ToolCall) -> CallPreview | None:
         """What a call would do, by the tool that would do it; None where the tool cannot tell."""
         known, args = self._known.get(agent, {}).get(call.name), read(call.args)
         look = getattr(known.tool, "look_ahead", None) if known is not None else None
         if known is None or look is None or args is None:
             return None
-        preview: CallPreview = await look(caller, args)
-        if known.writes and self._kit is not None and (why := self._kit.writers.held(caller)):
+        preview: CallPreview = await look(context, args)
+        if known.writes and self._kit is not None and (why := self._kit.writers.held(context)):
             preview = replace(preview, problem=why)
-        return replace(preview, directory=caller.root, isolated=bool(caller.spec.request.isolation))
+        return replace(
+            preview, directory=context.root, isolated=bool(context.spec.request.isolation)
+        )
 
     async def place(self, spec: RunSpec, home: str) -> str:
         """Where a run works: the directory that it was sent to, or a copy of it."""

@@ -25,9 +25,8 @@ from retinue.formats.safe_text import json_text, one_line, several_lines
 from retinue.host.record import RecordReader
 from retinue.host.tree_items import Stepped
 from retinue.steps import TreeRecord
-from retinue.view import format as words
-from retinue.view import stream_json
-from retinue.view import totals as facts
+from retinue.view import format as view_format
+from retinue.view import stream_json, totals
 from retinue.view.format import json_line
 from retinue.view.summary import end_lines
 
@@ -49,18 +48,18 @@ def as_markdown(source: ExportSource) -> str:
     lines = [f"# {one_line(top.spec.request.task, 120)}", "", end_lines(source.tree)[0], ""]
     for row in source.tree.rows:
         level = "#" * min(6, 2 + row.spec.depth - top.spec.depth)
-        lines += [f"{level} {_label(row)} · {words.state_text(facts.word(row))}", ""]
+        lines += [f"{level} {_label(row)} · {view_format.state_text(totals.word(row))}", ""]
         lines += [
-            f"{one_line(row.run.model_used or row.spec.model)}, {words.span(facts.elapsed(row))}, "
-            f"{row.run.turn} turns",
+            f"{one_line(row.run.model_used or row.spec.model)}, "
+            f"{view_format.span(totals.elapsed(row))}, {row.run.turn} turns",
             "",
         ]
-        lines += [f"missing: {one_line(lacking)}", ""] if (lacking := facts.missing(row)) else []
+        lines += [f"missing: {one_line(lacking)}", ""] if (lacking := totals.missing(row)) else []
         for message in source.record.conversation(
             row, row.spec.base.length if row.spec.base is not None else 0
         ):
             lines += [*_message(message), ""]
-        end = facts.ending(row)
+        end = totals.ending(row)
         if end is not None and end.error and end.state != "completed":
             lines += [f"**{end.state}** ({end.stop}): {one_line(end.error)}", ""]
     return several_lines("\n".join(lines))
@@ -126,13 +125,13 @@ def as_perfetto(source: ExportSource) -> str:
     ]
     for row in source.tree.rows:
         start = row.run.started_at or row.spec.created_at
-        state = facts.word(row)
+        state = totals.word(row)
         events.append(
             _span(
                 lanes[row.spec.id],
                 _label(row),
                 start,
-                start + facts.elapsed(row),
+                start + totals.elapsed(row),
                 "run",
                 state=state,
             )
@@ -214,11 +213,11 @@ def as_html(source: ExportSource) -> str:
     parts = []
     for n, row in enumerate(source.tree.rows):
         head = (
-            f"{_label(row)} · {words.state_text(facts.word(row))} · "
-            f"{words.span(facts.elapsed(row))}"
+            f"{_label(row)} · {view_format.state_text(totals.word(row))} · "
+            f"{view_format.span(totals.elapsed(row))}"
         )
         parts.append(f"<details{' open' if n == 0 else ''}><summary>{html.escape(head)}</summary>")
-        if lacking := facts.missing(row):
+        if lacking := totals.missing(row):
             parts.append(f'<p class="who">missing: {html.escape(one_line(lacking))}</p>')
         for message in source.record.conversation(
             row, row.spec.base.length if row.spec.base is not None else 0
@@ -251,7 +250,7 @@ def _html_message(message: Message) -> str:
 
 
 def _label(row: RunRecord) -> str:
-    return one_line(words.agent_label(row.spec.request.label or row.spec.request.agent), 200)
+    return one_line(view_format.agent_label(row.spec.request.label or row.spec.request.agent), 200)
 
 
 FORMATS: dict[str, Callable[[ExportSource], str]] = {

@@ -4,7 +4,7 @@ whichever calls started them."""
 from __future__ import annotations
 
 from retinue.core.spec import RunSpec
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.totals import tag_json
 
 SETTLED_MS = 250
@@ -48,4 +48,4 @@ def _is_worth_it(specs: list[RunSpec]) -> bool:
 
 
 def line(specs: list[RunSpec]) -> str:
-    return words.price_tag(tag_json(*specs) or {})
+    return view_format.price_tag(tag_json(*specs) or {})

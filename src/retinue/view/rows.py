@@ -46,7 +46,7 @@ from retinue.core.values import NANOS_PER_USD, ModelInfo
 from retinue.formats.safe_text import one_line
 from retinue.host.provider_waits import of_held, of_run
 from retinue.runtime.held_calls import HeldCall
-from retinue.view import states as phrases
+from retinue.view import states
 from retinue.view.call_wants import wants
 from retinue.view.fan_out_costs import FanOuts
 from retinue.view.row_words import row_words
@@ -141,12 +141,12 @@ class TreeView:
         wait = provider_wait(node) if state == "waiting" else None
         return RunRow(
             id=id,
-            short=phrases.short_id(id),
+            short=states.short_id(id),
             root=spec.root,
             parent=spec.parent if spec.parent in self.nodes else "",
             depth=spec.depth,
-            label=phrases.label(spec),
-            agent=one_line(phrases.agent_label(spec.request.agent), 200),
+            label=states.label(spec),
+            agent=one_line(states.agent_label(spec.request.agent), 200),
             model=one_line(
                 run.model_used if run is not None and run.model_used else spec.model, 200
             ),
@@ -171,7 +171,7 @@ class TreeView:
             idle_ms=max(0, now - node.last_at) if not is_over and node.last_at else 0,
             needs_you=needs,
             is_over=is_over,
-            error=one_line(phrases.failure(ended, node.started_at))
+            error=one_line(states.failure(ended, node.started_at))
             if ended and ended.state != "completed"
             else "",
             n_children=len(node.children),
@@ -210,7 +210,7 @@ class TreeView:
                 calls = event.reply.message.calls
                 node.calls = {i: self._describe(call) for i, call in enumerate(calls)}
                 node.wanted = {i: wants(call) for i, call in enumerate(calls)}
-                node.said = phrases.heading(event.reply.message.text)
+                node.said = states.heading(event.reply.message.text)
                 node.replied = event.attempt
                 node.writing, node.wait, node.held = "", None, None
                 node.tries, node.is_taken_up = 0, False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from retinue.core.state import Question
 from retinue.core.values import Value
 from retinue.host.provider_waits import ProviderWait
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.state_marks import MARKS
 
 
@@ -71,12 +71,16 @@ class RunRow(Value):
 
     @property
     def own_tokens(self) -> str:
-        return words.tokens(self.tokens, is_bound=bool(self.estimated), is_short=True)
+        return view_format.tokens(self.tokens, is_bound=bool(self.estimated), is_short=True)
 
     @property
     def all_tokens(self) -> str:
-        return words.tokens(self.tree_tokens, is_bound=bool(self.tree_estimated), is_short=True)
+        return view_format.tokens(
+            self.tree_tokens, is_bound=bool(self.tree_estimated), is_short=True
+        )
 
     @property
     def cost(self) -> str:
-        return words.money(self.tree_usd, is_bound=bool(self.tree_usd_estimated), is_short=True)
+        return view_format.money(
+            self.tree_usd, is_bound=bool(self.tree_usd_estimated), is_short=True
+        )

@@ -13,8 +13,8 @@ from retinue.core.messages import ToolCall
 from retinue.core.state import RunRecord
 from retinue.formats.safe_text import one_line
 from retinue.steps import TreeRecord
-from retinue.view import format as words
-from retinue.view import totals as facts
+from retinue.view import format as view_format
+from retinue.view import totals
 from retinue.view.call_summary import describe
 from retinue.view.state_marks import LIMITS, mark
 
@@ -24,8 +24,8 @@ FAILED = ("failed", "timed_out", "interrupted", "incomplete")
 def end_lines(final: TreeRecord, code: int = 0) -> list[str]:
     """The end of a run for people, with its exit code where it is not 0."""
     top = final.rows[0]
-    id = words.short_id(top.spec.id)
-    first = words.with_exit(_first(final, top, id), code)
+    id = view_format.short_id(top.spec.id)
+    first = view_format.with_exit(_first(final, top, id), code)
     state = end_state(top)
     lines = [first]
     if state == "cancelled":
@@ -41,24 +41,24 @@ def end_lines(final: TreeRecord, code: int = 0) -> list[str]:
 
 def end_state(row: RunRecord) -> str:
     """How a run ended, as screens tell it apart."""
-    end = facts.ending(row)
+    end = totals.ending(row)
     if end is None:
-        return facts.word(row)
+        return totals.word(row)
     at_limit = end.state == "timed_out" or any(word in end.stop for word in LIMITS)
     return "at_limit" if end.state != "completed" and at_limit else end.state
 
 
 def _ended(final: TreeRecord) -> list[Any]:
-    return [row for row in final.rows if facts.ending(row) is not None]
+    return [row for row in final.rows if totals.ending(row) is not None]
 
 
 def _first(final: TreeRecord, top: RunRecord, id: str) -> str:
-    end, state = facts.ending(top), end_state(top)
-    took, sign = words.span_text(facts.elapsed(top)), mark(state)
+    end, state = totals.ending(top), end_state(top)
+    took, sign = view_format.span_text(totals.elapsed(top)), mark(state)
     if state == "completed":
         parts = [f"{sign.glyph} done in {took}", *_agents(final), cost(final)]
-        spent = facts.spent(final)
-        if not facts.spent(final).is_offline:
+        spent = totals.spent(final)
+        if not totals.spent(final).is_offline:
             parts.append(spent.words[0])
         return " · ".join([*parts, f"retinue show {id}"])
     if end is None:
@@ -88,22 +88,22 @@ def _agents(final: TreeRecord) -> list[str]:
 
 def cost(final: TreeRecord) -> str:
     """What a tree has cost, in a sentence: a fact, or it says what else it is."""
-    if facts.spent(final).is_offline:
-        return facts.OFFLINE
-    spent = facts.spent(final)
+    if totals.spent(final).is_offline:
+        return totals.OFFLINE
+    spent = totals.spent(final)
     if spent.usd is None:
         return "n/a"
     if spent.usd_estimated:
-        known = words.money(max(0.0, spent.usd - spent.usd_estimated))
-        return f"{known}, {words.money(spent.usd, is_bound=True)}"
-    return words.money(spent.usd)
+        known = view_format.money(max(0.0, spent.usd - spent.usd_estimated))
+        return f"{known}, {view_format.money(spent.usd, is_bound=True)}"
+    return view_format.money(spent.usd)
 
 
 def _cost_lines(final: TreeRecord) -> list[str]:
     """What one word does not say of the costs: a limit, a bound, an unknown price."""
-    if facts.spent(final).is_offline:
+    if totals.spent(final).is_offline:
         return []
-    spent, account = facts.spent(final), final.account
+    spent, account = totals.spent(final), final.account
     if spent.usd is None and spent.tokens:
         models = dict.fromkeys(row.run.model_used or row.spec.model for row in final.rows)
         named = one_line(", ".join(models), 80)
@@ -112,12 +112,12 @@ def _cost_lines(final: TreeRecord) -> list[str]:
         return [f"  cost    {cost(final)} (replies were cut off before their usage came)"]
     limit = account.limit[1] if account is not None else None
     if limit is not None and spent.usd is not None and end_state(final.rows[0]) == "completed":
-        return [f"  cost    {words.money(spent.usd)} of {words.money(limit / 1e9)}"]
+        return [f"  cost    {view_format.money(spent.usd)} of {view_format.money(limit / 1e9)}"]
     return []
 
 
 def _limit(final: TreeRecord, top: RunRecord) -> str:
-    end, account = facts.ending(top), final.account
+    end, account = totals.ending(top), final.account
     if end is not None and end.state == "timed_out":
         return "time"
     if end is not None and end.stop == "turn_limit":
@@ -139,17 +139,17 @@ def _failed_line(final: TreeRecord, id: str) -> list[str]:
     failed = [row for row in final.rows[1:] if end_state(row) in FAILED]
     if not failed:
         return []
-    end = facts.ending(failed[0])
+    end = totals.ending(failed[0])
     assert end is not None
     why = one_line(end.error or end.stop.replace("_", " "), 100).rstrip(".")
     order = failed[0].spec.request
-    name = one_line(words.agent_label(order.label or order.agent), 40)
+    name = one_line(view_format.agent_label(order.label or order.agent), 40)
     others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
     return [f"  failed  {name}: {why}{others}. Retry: retinue resume {id} --from-failed"]
 
 
 def _files_line(final: TreeRecord, id: str) -> list[str]:
-    works = [end.work for row in final.rows if (end := facts.ending(row)) and end.work]
+    works = [end.work for row in final.rows if (end := totals.ending(row)) and end.work]
     if not works:
         return []
     files, added = sum(w.files for w in works), sum(w.added for w in works)
@@ -161,7 +161,7 @@ def _files_line(final: TreeRecord, id: str) -> list[str]:
 
 def denial_text(denial: Mapping[str, Any]) -> str:
     """The call that was denied, in its shortest true form."""
-    args = facts.json_text_of(denial["tool_input"])
+    args = totals.json_text_of(denial["tool_input"])
     return describe(ToolCall(id="", name=denial["tool_name"], args=args))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.cells import Cells, Line, crop, cut, fits, right, size
 from retinue.view.grid import TreeRow, columns_at, guides, told_by, tree_line
 from retinue.view.row_filter import matches, meant
@@ -192,7 +192,7 @@ def _needs(facts: TopFacts, width: int) -> Line:
     oldest, n = facts.requests[0], len(facts.requests)
     lead: Line = [Cells(" "), Cells(f"◆ {n} needs you", "you")]
     key: Line = [Cells("a", "title"), Cells(" answer", "quiet")]
-    waits = words.span(oldest.idle_ms // 1_000 * 1_000) if oldest.idle_ms >= 1_000 else "0s"
+    waits = view_format.span(oldest.idle_ms // 1_000 * 1_000) if oldest.idle_ms >= 1_000 else "0s"
     text = f": {oldest.label} waits {waits}, {oldest.now}"
     room = width - 1 - size(lead) - size(key) - 2
     return [*lead, Cells(cut(text, room)), Cells("  "), *key]

@@ -11,13 +11,13 @@ import click
 from msgspec.structs import replace
 
 from retinue.cli import exit_codes
-from retinue.cli.context import CommandContext, common, note, out, pass_door
+from retinue.cli.context import CommandContext, common, note, out, pass_context
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal import limit_answer
 from retinue.cli.terminal.colors import Palette, ansi
 from retinue.cli.terminal.pager import show_all
-from retinue.cli.terminal.terminal_style import manners
+from retinue.cli.terminal.terminal_style import detect_style
 from retinue.cli.terminal.typed_answer import line_after
 from retinue.errors import NotFound, Refused
 from retinue.formats.safe_text import one_line
@@ -60,7 +60,7 @@ CONFIRM = {"permission": "Allow this call? [y/N] ", "budget": "Raise the limit? 
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the open questions as a JSON list.")
 @common
-@pass_door
+@pass_context
 def command(
     context: CommandContext,
     name: str,
@@ -198,7 +198,7 @@ def _typed(context: CommandContext, q: dict[str, Any]) -> tuple[str, ...]:
 
 def _show(context: CommandContext, q: dict[str, Any]) -> None:
     """Print the panel as text, below the ids of its run and question."""
-    style = manners(context.environ, sys.stdout, context.color)
+    style = detect_style(context.environ, sys.stdout, context.color)
     panel = request_panel(q, context.environ.get("HOME", ""))
     asker = f"{short_id(q['run'])}  {q['id'][:N_ID]}"
     lines = [asker, *panel_text(panel)]

@@ -7,7 +7,7 @@ import time
 
 import click
 
-from retinue.cli.context import CommandContext, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_context
 from retinue.cli.run_argument import run_argument
 from retinue.host import answer_file
 from retinue.host.listing import RunListing
@@ -21,7 +21,7 @@ FORMATS = ("md", "jsonl", "stream-json", "perfetto", "html")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
 @click.option("-o", "--output", default="", metavar="FILE", help="Write to FILE instead of stdout.")
 @common
-@pass_door
+@pass_context
 def command(context: CommandContext, run: str, form: str, output: str) -> None:
     """Export a run and its sub-agents: md to read, jsonl to process, perfetto to see timings,
     html to share."""

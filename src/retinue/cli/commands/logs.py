@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 import msgspec
 
-from retinue.cli.context import CommandContext, Duration, common, out, pass_door
+from retinue.cli.context import CommandContext, Duration, common, out, pass_context
 from retinue.cli.run_argument import run_argument
 from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.formats.safe_text import json_text, one_line, several_lines
@@ -35,7 +35,7 @@ POLL_SECONDS = 0.2
     help="Show only messages (with --jsonl: steps) newer than this, e.g. 10m.",
 )
 @common
-@pass_door
+@pass_context
 def command(
     context: CommandContext,
     run: str,

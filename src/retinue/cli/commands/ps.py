@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from retinue.cli.context import CommandContext, Duration, common, out, pass_door
+from retinue.cli.context import CommandContext, Duration, common, out, pass_context
 from retinue.formats.safe_text import json_text, one_line
 from retinue.host.held_lookup import with_held
 from retinue.host.listing import ListedRun, RunListing
-from retinue.view import format as words
-from retinue.view import parked_runs as parked
+from retinue.view import format as view_format
+from retinue.view import parked_runs
 
 RECENT_MS = 3_600_000
 HEADINGS = ("RUN", "AGENT", "STATE", "TASK", "MODEL", "AGE", "TOKENS", "COST")
@@ -44,9 +44,9 @@ HEADINGS = ("RUN", "AGENT", "STATE", "TASK", "MODEL", "AGE", "TOKENS", "COST")
 )
 @click.option("-n", "--limit", type=int, default=1_000, show_default=True)
 @common
-@pass_door
+@pass_context
 def command(
-    door: CommandContext,
+    context: CommandContext,
     tree: bool,
     everything: bool,
     form: str | None,
@@ -59,9 +59,9 @@ def command(
     states = [s.strip().replace(" ", "_") for s in state.split(",") if s.strip()]
     last = None
     while True:
-        with RunListing(door.places) as shelf:
-            lines = _lines(shelf, tree, everything or bool(states) or since is not None, limit)
-            open_runs = with_held(shelf.open_runs(), door.places)
+        with RunListing(context.places) as listing:
+            lines = _lines(listing, tree, everything or bool(states) or since is not None, limit)
+            open_runs = with_held(listing.open_runs(), context.places)
         waiting = {line.root: line for line in reversed(open_runs) if line.waits_for}
         waiting_lines = {line.id: line for line in open_runs if line.provider_wait is not None}
         lines = [waiting_lines.get(line.id, line) for line in lines]
@@ -78,7 +78,7 @@ def command(
             first = time.time() * 1000 - since * 1000
             lines = [line for line in lines if line.created_at >= first]
         if states:
-            lines = [line for line in lines if words.is_wanted(line.state, states)]
+            lines = [line for line in lines if view_format.is_wanted(line.state, states)]
         asking = _asking_roots(open_runs)
         text = _as_json(lines, form) if form else _table(lines, tree, asking)
         if not form and lines:
@@ -86,19 +86,19 @@ def command(
         if text != last:
             _print(text, clear=watch and not form and sys.stdout.isatty())
             if not text and not form and not watch:
-                door.say(_nothing(door, everything))
+                context.say(_nothing(context, everything))
         if not watch:
             return
         last = text
         time.sleep(0.5)
 
 
-def _lines(shelf: RunListing, tree: bool, everything: bool, limit: int) -> list[ListedRun]:
+def _lines(listing: RunListing, tree: bool, everything: bool, limit: int) -> list[ListedRun]:
     recent = None if everything else int(time.time() * 1000) - RECENT_MS
-    roots = shelf.roots(recent_since=recent, limit=limit)
+    roots = listing.roots(recent_since=recent, limit=limit)
     if not tree:
         return roots
-    return [line for root in roots for line in (root, *ordered(root.id, shelf.below(root.id)))]
+    return [line for root in roots for line in (root, *ordered(root.id, listing.below(root.id)))]
 
 
 def ordered(root: str, below: Sequence[ListedRun]) -> list[ListedRun]:
@@ -122,15 +122,15 @@ def _print(text: str, *, clear: bool) -> None:
         out(text)
 
 
-def _nothing(door: CommandContext, everything: bool) -> str:
+def _nothing(context: CommandContext, everything: bool) -> str:
     more = "" if everything else " Run `retinue ps --all` to see older ones."
-    return f'No runs in {door.places.root}.{more} Start one with: retinue run "..."'
+    return f'No runs in {context.places.root}.{more} Start one with: retinue run "..."'
 
 
 def _asking(state: str) -> str:
     """A run with an open question about its limit needs a person, whichever run of its tree waits
     for it."""
-    return state if state in words.ENDS or state == "paused" else "needs_input"
+    return state if state in view_format.ENDS or state == "paused" else "needs_input"
 
 
 def _as_json(lines: Sequence[ListedRun], form: str) -> str:
@@ -144,11 +144,14 @@ def _waits(lines: Sequence[ListedRun], waiting: Mapping[str, ListedRun]) -> str:
     roots = dict.fromkeys(line.root for line in lines if line.root in waiting)
     sentences = []
     for root, line in ((r, waiting[r]) for r in roots):
-        about, verb = words.short_id(line.limit_of or root), "asks" if line.limit_of else "waits"
-        advice = parked.advice(line.waits_kind, line.waits_for, line.model, about, line.more)
+        about, verb = (
+            view_format.short_id(line.limit_of or root),
+            "asks" if line.limit_of else "waits",
+        )
+        advice = parked_runs.advice(line.waits_kind, line.waits_for, line.model, about, line.more)
         if (wait := line.provider_wait) is not None:
             now = int(time.time() * 1000)
-            advice = parked.provider_advice(wait, line.waits_for, line.model, about, now)
+            advice = parked_runs.provider_advice(wait, line.waits_for, line.model, about, now)
         sentences.append(f"{about} {verb}: {advice}")
     return "\n" + "\n".join(one_line(text, 400) for text in sentences) if sentences else ""
 
@@ -171,7 +174,7 @@ def _needs_you(lines: Sequence[ListedRun], asking: frozenset[str]) -> str:
 def _shown(line: ListedRun, asking: frozenset[str] = frozenset()) -> str:
     """What screens tell apart beyond the state of a run: of a tree that is listed by its first run
     alone, whether any run in it needs a person."""
-    if line.id in asking and line.state not in ("paused", *words.ENDS):
+    if line.id in asking and line.state not in ("paused", *view_format.ENDS):
         return "needs_input"
     is_waiting = line.state == "waiting" and line.provider_wait is not None
     return line.provider_wait.state if is_waiting and line.provider_wait else line.state
@@ -195,11 +198,11 @@ def _table(lines: Sequence[ListedRun], tree: bool, asking: frozenset[str]) -> st
             (
                 line.short,
                 (lead + one_line(line.label, 24))[:24],
-                f"{words.glyph(state)} {words.state_text(state)}",
+                f"{view_format.glyph(state)} {view_format.state_text(state)}",
                 one_line(f"{line.group}: {line.task}" if line.group else line.task, 40),
                 one_line(line.model, 28),
-                words.span(lasted),
-                *words.amounts(line),
+                view_format.span(lasted),
+                *view_format.amounts(line),
             )
         )
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]

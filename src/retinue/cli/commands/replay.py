@@ -7,14 +7,14 @@ import time
 import click
 
 from retinue.cli.commands.logs import message_lines
-from retinue.cli.context import CommandContext, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_context
 from retinue.cli.run_argument import run_argument
 from retinue.formats.safe_text import one_line
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
 from retinue.host.tree_items import MessageAdded, RunChanged, Stepped
 from retinue.steps import RunRecord
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.format import json_line
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 from retinue.view.totals import ending, word
@@ -33,15 +33,15 @@ LONGEST_SECONDS = 2.0
 )
 @click.option("--output-format", type=click.Choice(["text", "stream-json"]), default="text")
 @common
-@pass_door
-def command(door: CommandContext, run: str, speed: float, output_format: str) -> None:
+@pass_context
+def command(context: CommandContext, run: str, speed: float, output_format: str) -> None:
     """Replay a run from its record. No model is called and nothing is done again."""
-    with RunListing(door.places) as shelf:
-        id = shelf.resolve(run).id
-    with RecordReader(door.places) as book:
-        final = book.tree(id)
+    with RunListing(context.places) as listing:
+        id = listing.resolve(run).id
+    with RecordReader(context.places) as record:
+        final = record.tree(id)
         teller, last = StreamJsonWriter(StreamHeader()), 0
-        for item in book.history(final):
+        for item in record.history(final):
             if isinstance(item, Stepped):
                 if speed > 0 and last:
                     time.sleep(min(LONGEST_SECONDS, max(0, item.entry.at - last) / 1000 / speed))
@@ -62,10 +62,10 @@ def command(door: CommandContext, run: str, speed: float, output_format: str) ->
 def describe(row: RunRecord) -> str:
     """One line about the state of a run."""
     order, state, end = row.spec.request, word(row), ending(row)
-    label = one_line(words.agent_label(order.label or order.agent), 60)
+    label = one_line(view_format.agent_label(order.label or order.agent), 60)
     about = one_line((end.error or end.text) if end is not None else order.task, 80)
     indent = "  " * row.spec.depth
     return (
-        f"{indent}{words.glyph(state)} {label} {words.short_id(row.spec.id)} "
-        f"{words.state_text(state)}: {about}"
+        f"{indent}{view_format.glyph(state)} {label} {view_format.short_id(row.spec.id)} "
+        f"{view_format.state_text(state)}: {about}"
     )

@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import click
 
-from retinue.cli.context import CommandContext, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_context
 from retinue.cli.run_argument import run_argument
 from retinue.core.values import Usage
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
 from retinue.steps import RunRecord, TreeRecord
-from retinue.view import format as words
-from retinue.view import parked_runs as parked
+from retinue.view import format as view_format
+from retinue.view import parked_runs
 from retinue.view import totals as facts
 from retinue.view.format import json_line
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter
@@ -25,16 +25,16 @@ from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 @run_argument(default="latest")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
 @common
-@pass_door
-def command(door: CommandContext, run: str, as_json: bool) -> None:
+@pass_context
+def command(context: CommandContext, run: str, as_json: bool) -> None:
     """Show one run: its sub-agents, result and cost. RUN is part of an id, a name, or RUN/AGENT."""
-    with RunListing(door.places) as shelf:
-        line = shelf.resolve(run)
-    with RecordReader(door.places) as book:
-        final = book.tree(line.id)
+    with RunListing(context.places) as listing:
+        line = listing.resolve(run)
+    with RecordReader(context.places) as record:
+        final = record.tree(line.id)
         if as_json:
             teller = StreamJsonWriter(StreamHeader())
-            for item in book.history(final):
+            for item in record.history(final):
                 for _ in teller.tell(item):
                     pass
             out(
@@ -60,8 +60,8 @@ def _agent(row: RunRecord, final: TreeRecord) -> dict[str, object]:
     return {
         "id": row.spec.id,
         "parent": row.spec.parent,
-        "label": words.agent_label(row.spec.request.label or row.spec.request.agent),
-        "agent": words.agent_label(row.spec.request.agent),
+        "label": view_format.agent_label(row.spec.request.label or row.spec.request.agent),
+        "agent": view_format.agent_label(row.spec.request.agent),
         "state": facts.word(row),
         "stop": end.stop if end is not None else "",
         "missing": facts.missing(row),
@@ -87,20 +87,20 @@ def _header(final: TreeRecord, state: str) -> list[str]:
     end = facts.ending(top)
     shown = _shown(top, state)
     lines = [
-        f"run      {top.spec.id} ({words.short_id(top.spec.id)})",
+        f"run      {top.spec.id} ({view_format.short_id(top.spec.id)})",
         f"task     {one_line(order.task, 200)}",
-        f"state    {words.glyph(shown)} {words.state_text(shown)}"
+        f"state    {view_format.glyph(shown)} {view_format.state_text(shown)}"
         + (f" ({end.stop})" if end is not None else ""),
-        f"agent    {one_line(words.agent_label(order.agent))}, "
+        f"agent    {one_line(view_format.agent_label(order.agent))}, "
         f"{one_line(top.run.model_used or top.spec.model)}",
         f"where    {one_line(order.cwd) or '-'}",
         f"started  {_clock(top.spec.created_at)}, "
-        f"{words.span(facts.elapsed(top, int(time.time() * 1000)))}",
+        f"{view_format.span(facts.elapsed(top, int(time.time() * 1000)))}",
         f"spent    {spent}, {top.run.turn} own turns",
     ]
     if lacking := facts.missing(top):
         lines.append(f"missing  {one_line(lacking)}")
-    if cached := words.cache(facts.cache_use(facts.tree_cache(final))):
+    if cached := view_format.cache(facts.cache_use(facts.tree_cache(final))):
         lines.append(f"cache    {cached}")
     for row in final.rows:
         if why := facts.waits_for(row):
@@ -108,19 +108,19 @@ def _header(final: TreeRecord, state: str) -> list[str]:
             kind, more, who = (
                 facts.waits_kind(row),
                 facts.more_of(row),
-                words.short_id(about or top.spec.id),
+                view_format.short_id(about or top.spec.id),
             )
-            advice = parked.advice(kind, why, row.spec.model, who, more)
+            advice = parked_runs.advice(kind, why, row.spec.model, who, more)
             if (wait := facts.provider_wait(row)) is not None:
                 now = int(time.time() * 1000)
-                advice = parked.provider_advice(wait, why, row.spec.model, who, now)
+                advice = parked_runs.provider_advice(wait, why, row.spec.model, who, now)
             lines.append(f"{'asks ' if about else 'waits'}    {one_line(advice, 400)}")
             break
     if (limits := _limits(final)) is not None:
         lines.append(limits)
     lines += _loaded(final)
     if top.spec.resumes:
-        lines.append(f"continues {words.short_id(top.spec.resumes)}")
+        lines.append(f"continues {view_format.short_id(top.spec.resumes)}")
     return lines
 
 
@@ -137,10 +137,12 @@ def _loaded(final: TreeRecord) -> list[str]:
     if not files:
         return []
     each = [
-        f"{one_line(f.path)} ({f.bytes} bytes, about {words.count(f.tokens)} tokens)"
+        f"{one_line(f.path)} ({f.bytes} bytes, about {view_format.count(f.tokens)} tokens)"
         for f in files.values()
     ]
-    total = f"         about {words.count(sum(f.tokens for f in files.values()))} tokens a turn"
+    total = (
+        f"         about {view_format.count(sum(f.tokens for f in files.values()))} tokens a turn"
+    )
     lines = [f"{'files' if n == 0 else '':<9}{text}" for n, text in enumerate(each)]
     return lines + ([total] if len(each) > 1 else [])
 
@@ -151,8 +153,8 @@ def _limits(final: TreeRecord) -> str | None:
         return None
     parts = []
     shows: tuple[Callable[[int], str], ...] = (
-        words.count,
-        lambda n: words.money(n / 1e9),
+        view_format.count,
+        lambda n: view_format.money(n / 1e9),
         str,
         str,
     )
@@ -161,7 +163,7 @@ def _limits(final: TreeRecord) -> str | None:
     ):
         if limit is not None:
             filled = min(10, round(10 * used / limit)) if limit else 10
-            spent = words.bound(show(used), is_bound=bool(guess))
+            spent = view_format.bound(show(used), is_bound=bool(guess))
             parts.append(f"{'▓' * filled}{'░' * (10 - filled)} {spent} of {show(limit)}")
     return "budget   " + ", ".join(parts)
 
@@ -182,11 +184,13 @@ def _tree(final: TreeRecord, is_paused: bool) -> list[str]:
         row, lead, branch = todo.pop()
         is_held = is_paused and facts.ending(row) is None
         state = "paused" if is_held else _shown(row, facts.word(row))
-        label = one_line(words.agent_label(row.spec.request.label or row.spec.request.agent), 24)
+        label = one_line(
+            view_format.agent_label(row.spec.request.label or row.spec.request.agent), 24
+        )
         out_lines.append(
-            f"{lead}{branch}{words.glyph(state)} {label} {words.short_id(row.spec.id)}  "
-            f"{words.state_text(state)}  "
-            f"{words.span(facts.elapsed(row, int(time.time() * 1000)))}  self "
+            f"{lead}{branch}{view_format.glyph(state)} {label} "
+            f"{view_format.short_id(row.spec.id)}  {view_format.state_text(state)}  "
+            f"{view_format.span(facts.elapsed(row, int(time.time() * 1000)))}  self "
             f"{_tokens(row.run.usage)}  tree {_tokens(totals[row.spec.id])}  turn {row.run.turn}"
             + _cached(row)
             + (f"  {one_line(facts.says(row), 60)}" if facts.says(row) else "")
@@ -200,14 +204,14 @@ def _tree(final: TreeRecord, is_paused: bool) -> list[str]:
 
 
 def _tokens(usage: Usage) -> str:
-    return words.tokens(usage.tokens, is_bound=bool(usage.estimated), is_short=True)
+    return view_format.tokens(usage.tokens, is_bound=bool(usage.estimated), is_short=True)
 
 
 def _cached(row: RunRecord) -> str:
     """What its prompts were to find in the provider's cache, and found."""
     cached = row.run.cache
     return (
-        f"  cache {words.count(cached.read)}/{words.count(cached.expected)}"
+        f"  cache {view_format.count(cached.read)}/{view_format.count(cached.expected)}"
         if cached.expected or cached.read
         else ""
     )

@@ -6,10 +6,10 @@ import sys
 
 import click
 
-from retinue.cli.context import CommandContext, common, pass_door
+from retinue.cli.context import CommandContext, common, pass_context
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal.colors import Palette
-from retinue.cli.terminal.terminal_style import manners
+from retinue.cli.terminal.terminal_style import detect_style
 from retinue.errors import ConfigError
 
 MISSING = (
@@ -21,8 +21,8 @@ MISSING = (
 @click.command("top")
 @run_argument(default="")
 @common
-@pass_door
-def command(door: CommandContext, run: str) -> None:
+@pass_context
+def command(context: CommandContext, run: str) -> None:
     """Watch all runs of this project on a full screen; with RUN, that run and its messages."""
     try:
         from retinue.cli.tui.top_app import TopApp
@@ -36,18 +36,18 @@ def command(door: CommandContext, run: str) -> None:
 
     opened = top = ""
     if run:
-        with RunListing(door.places) as shelf:
-            line = shelf.resolve(run)
+        with RunListing(context.places) as listing:
+            line = listing.resolve(run)
         opened, top = line.id, line.root
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(
             "`retinue top` needs a terminal. In a pipe, use `retinue ps --tree` or "
             "`retinue ps --json`."
         )
-    board = ProjectRuns(door.places, carried(door.environ), top)
-    how = manners(door.environ, sys.stdout, door.color)
+    board = ProjectRuns(context.places, carried(context.environ), top)
+    how = detect_style(context.environ, sys.stdout, context.color)
     palette = Palette(how.theme, how.color)
     try:
-        TopApp(board, opened, palette=palette, home=door.environ.get("HOME", "")).run()
+        TopApp(board, opened, palette=palette, home=context.environ.get("HOME", "")).run()
     finally:
         board.close()

@@ -7,8 +7,8 @@ import math
 from typing import Any
 
 from retinue.host import requests
-from retinue.view import format as words
-from retinue.view import parked_runs as parked
+from retinue.view import format as view_format
+from retinue.view import parked_runs
 from retinue.view.budget_table import amount_text, exact
 
 ENDED = "cancelled by the user at its limit"
@@ -21,8 +21,8 @@ def suggested(q: dict[str, Any]) -> str:
 
 def command(q: dict[str, Any]) -> str:
     """What adds another amount than the suggested one."""
-    return parked.raise_it(
-        words.short_id(q["run"]), q["limit"], exact(q["limit"], q["suggested"][q["limit"]])
+    return parked_runs.raise_it(
+        view_format.short_id(q["run"]), q["limit"], exact(q["limit"], q["suggested"][q["limit"]])
     )
 
 

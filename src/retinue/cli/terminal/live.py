@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.text import Text
 
-from retinue.cli import exit_codes as exits
+from retinue.cli import exit_codes
 from retinue.cli.context import CommandContext, now_ms
 from retinue.cli.terminal import plain, request_answer
 from retinue.cli.terminal.colors import Palette
@@ -22,7 +22,7 @@ from retinue.cli.terminal.keyboard import Editor, Keys
 from retinue.cli.terminal.pager import show_all
 from retinue.cli.terminal.painter import Painter
 from retinue.cli.terminal.screen import Focus, Screen
-from retinue.cli.terminal.terminal_style import TerminalStyle, manners, size
+from retinue.cli.terminal.terminal_style import TerminalStyle, detect_style, size
 from retinue.cli.terminal.watched_run import Notice, WatchedRun, WatchLeft
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
@@ -46,15 +46,15 @@ FAILED = ("failed", "timed_out", "interrupted", "incomplete")
 AGAIN = "Your last attempt failed. Try again."
 
 
-def watch(watching: WatchedRun, door: CommandContext, *, can_answer: bool = False) -> TreeRecord:
+def watch(watching: WatchedRun, context: CommandContext, *, can_answer: bool = False) -> TreeRecord:
     """Show a run until it has ended: in place where the terminal can do that, otherwise line by
     line."""
-    how = manners(door.environ, sys.stderr, door.color)
-    if not how.moves or door.is_reader:
-        return plain.watch(watching, door, can_answer=can_answer)
+    how = detect_style(context.environ, sys.stderr, context.color)
+    if not how.moves or context.is_reader:
+        return plain.watch(watching, context, can_answer=can_answer)
     watching.deltas = True
     with Keys() as keys:
-        home = door.environ.get("HOME", "")
+        home = context.environ.get("HOME", "")
         return LiveView(watching, how, keys, can_answer=can_answer, home=home).run()
 
 
@@ -173,7 +173,7 @@ class LiveView:
     def _press(self, key: str) -> None:
         self._focus.said = ""
         if key == "hangup":
-            raise WatchLeft(exits.FAILED)
+            raise WatchLeft(exit_codes.FAILED)
         if key == "redraw":
             self._painter.clear(size(sys.stderr)[0])
         elif self._decision is not None:
@@ -246,7 +246,7 @@ class LiveView:
         if not self._watching.client.welcome.store:
             self._note("This run is not saved and stops when you quit. Press x to cancel it.")
             return
-        raise WatchLeft(exits.OK)
+        raise WatchLeft(exit_codes.OK)
 
     def _label(self, id: str) -> str:
         return fits(self._view.row(id, 0).label, 40)

@@ -17,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from retinue.cli import exit_codes as exits
+from retinue.cli import exit_codes
 from retinue.host import requests
 from retinue.host.client import HostClient
 from retinue.host.problem_documents import error_of
 from retinue.host.tree_items import CallsHeld, RunChanged, RunStarted, Stepped, TreeItem
 from retinue.steps import RunRecord, TreeRecord
-from retinue.view import format as words
-from retinue.view import parked_runs as parked
+from retinue.view import format as view_format
+from retinue.view import parked_runs
 from retinue.view.totals import limit_of, more_of, provider_wait, waits_for, waits_kind
 
 LOOK_SECONDS = 1.0
@@ -186,21 +186,23 @@ class WatchedRun:
         if not self._is_news:
             return
         self._is_news, rows = False, self._rows.values()
-        if (row := parked.refused(rows)) is not None:
+        if (row := parked_runs.refused(rows)) is not None:
             wait = provider_wait(row)
             assert wait is not None
             raise WatchLeft(
-                exits.NO_PROVIDER,
-                *parked.refusal_lines(wait, words.short_id(self.run), exits.NO_PROVIDER),
+                exit_codes.NO_PROVIDER,
+                *parked_runs.refusal_lines(
+                    wait, view_format.short_id(self.run), exit_codes.NO_PROVIDER
+                ),
             )
         if self.waits or self._begun - self._rows.keys():
             return
-        if (row := parked.at_limit(rows)) is not None:
-            about = words.short_id(limit_of(row))
-            advice = parked.advice(
+        if (row := parked_runs.at_limit(rows)) is not None:
+            about = view_format.short_id(limit_of(row))
+            advice = parked_runs.advice(
                 waits_kind(row), waits_for(row), row.spec.model, about, more_of(row)
             )
-            raise WatchLeft(exits.NEEDS_INPUT, f"◆ needs you: {advice}")
+            raise WatchLeft(exit_codes.NEEDS_INPUT, f"◆ needs you: {advice}")
 
     def _look(self) -> None:
         if not self._looking and time.monotonic() - self._looked_at >= LOOK_SECONDS:
@@ -224,9 +226,9 @@ class WatchedRun:
         notice: Notice | None = None
         for number in self.signals.take():
             if number == signal.SIGHUP:
-                raise WatchLeft(exits.FAILED)
+                raise WatchLeft(exit_codes.FAILED)
             self.presses.append(number)
-            code = exits.INTERRUPTED if number == signal.SIGINT else exits.TERMINATED
+            code = exit_codes.INTERRUPTED if number == signal.SIGINT else exit_codes.TERMINATED
             if not self.is_ours or len(self.presses) > 1:
                 raise WatchLeft(code)
             self.cancel("Ctrl-C" if number == signal.SIGINT else "SIGTERM")
@@ -252,4 +254,4 @@ class WatchedRun:
         """The exit code of a signal, if there was one."""
         if not self.presses:
             return None
-        return exits.INTERRUPTED if self.presses[0] == signal.SIGINT else exits.TERMINATED
+        return exit_codes.INTERRUPTED if self.presses[0] == signal.SIGINT else exit_codes.TERMINATED

@@ -70,9 +70,9 @@ class ProjectRuns:
         self._connect()
         self._look()
         self.listen()
-        with RunListing(self._places) as shelf:
-            lines = shelf.roots(recent_since=now_ms() - RECENT_MS, limit=200)
-            self._cost(shelf.roots(limit=1_000))
+        with RunListing(self._places) as listing:
+            lines = listing.roots(recent_since=now_ms() - RECENT_MS, limit=200)
+            self._cost(listing.roots(limit=1_000))
         self.n_runs = sum(line.ended_at is None for line in lines)
         self._paused = {line.id for line in lines if line.state == "paused"}
         for line in reversed(lines):
@@ -150,8 +150,8 @@ class ProjectRuns:
                 ] = line.id
         elif line.id not in self._loaded:
             self._loaded.add(line.id)
-            with RecordReader(self._places) as book:
-                conclude(self.view, book.tree(line.id))
+            with RecordReader(self._places) as record:
+                conclude(self.view, record.tree(line.id))
 
     def _cost(self, lines: list[ListedRun]) -> None:
         midnight = time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1)) * 1000
@@ -190,9 +190,9 @@ class ProjectRuns:
         lines = self.said.of(id)
         if lines or id not in self.view.nodes:
             return lines
-        with RecordReader(self._places) as book:
-            row = book.row(id)
-            messages = [] if row is None else book.conversation(row)[-50:]
+        with RecordReader(self._places) as record:
+            row = record.row(id)
+            messages = [] if row is None else record.conversation(row)[-50:]
         return [pair for message in messages for pair in tell(message, describe)]
 
     def ask(self, want: requests.HostRequest, then: Callable[[Any], None] | None = None) -> None:

@@ -22,7 +22,7 @@ from retinue.cli.tui.request_screen import RequestScreen
 from retinue.cli.tui.top_screens import RunScreen, Say
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.run_node import walk
 from retinue.view.run_row import RunRow
 from retinue.view.top_frame import SORTS, TopFacts, TopList, top_frame
@@ -93,14 +93,14 @@ class TopApp(App[None]):
     def _facts(self) -> TopFacts:
         board = self.board
         bars, tokens = board.per_minute()
-        today = words.money(board.spent_today, is_bound=bool(board.estimated_today))
+        today = view_format.money(board.spent_today, is_bound=bool(board.estimated_today))
         known = today if board.spent_today or not board.has_unpriced else ""
         asking = [row for row in board.rows() if row.needs_you]
         return TopFacts(
             name=board.name,
             marks=board.view.marks,
             today=" + ".join(p for p in (known, "n/a" if board.has_unpriced else "") if p),
-            per_minute=words.count(tokens),
+            per_minute=view_format.count(tokens),
             bars=bars,
             n_open=board.n_runs,
             clock=time.strftime("%H:%M:%S"),

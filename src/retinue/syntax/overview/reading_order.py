@@ -75,9 +75,9 @@ def _entries(order: ReadingOrder, rows: Sequence[CommandRow], resolver: FileReso
     callee = _callee(tree, place.path, calls, resolver)
     if callee is not None:
         name, target = callee
-        caller = f"`{entry.leads_to}`" if entry.leads_to else place.path
+        context = f"`{entry.leads_to}`" if entry.leads_to else place.path
         where = Place(place.path, calls[name])
-        order.add(target, f"`{name}`, called by {caller} ({where})")
+        order.add(target, f"`{name}`, called by {context} ({where})")
 
 
 def _callee(

@@ -21,8 +21,7 @@ from types import TracebackType
 from typing import Any, TypeGuard
 
 from retinue.errors import ConfigError, ModelError, ModelUnavailable
-from retinue.testing.fake_llm import error_answers as troubles
-from retinue.testing.fake_llm import request_errors
+from retinue.testing.fake_llm import error_answers, request_errors
 from retinue.testing.fake_llm.anthropic_api import AnthropicApi
 from retinue.testing.fake_llm.dialect import (
     DIALECTS,
@@ -382,9 +381,9 @@ def _nothing() -> FakeReply:
 
 def _told(scene: FakeRequest, error: BaseException) -> FakeError:
     """An exception in a script, as the provider would say it."""
-    trouble = troubles.broken(scene)
+    trouble = error_answers.broken(scene)
     if isinstance(error, ModelUnavailable):
-        trouble = troubles.overloaded(scene)
+        trouble = error_answers.overloaded(scene)
         if error.after_seconds:
             trouble.headers = {"retry-after": f"{error.after_seconds:g}"}
     elif isinstance(error, ModelError):

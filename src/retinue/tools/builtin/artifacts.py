@@ -42,7 +42,7 @@ class ArtifactTool:
             },
         )
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         id, offset, limit = args.get("id"), args.get("offset", 0), args.get("limit", self._page)
         ints = all(isinstance(n, int) and not isinstance(n, bool) for n in (offset, limit))
         if not isinstance(id, str) or not ints or offset < 0 or not 4 <= limit <= self._page:

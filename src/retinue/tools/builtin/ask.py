@@ -42,7 +42,7 @@ class AskTool(Builtin[AskArgs]):
     restart: Restart = "pure"
     risk: Risk = "read"
 
-    async def call(self, caller: Context, args: AskArgs) -> Returned:
+    async def call(self, context: Context, args: AskArgs) -> Returned:
         question = several_lines(args.question).strip()
         options = [one_line(option) for option in args.options]
         if not question:

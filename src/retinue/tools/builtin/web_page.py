@@ -99,7 +99,7 @@ def page_from(
     )
 
 
-def page_answer(caller: Context, page: WebPage, offset: int) -> ToolResult:
+def page_answer(context: Context, page: WebPage, offset: int) -> ToolResult:
     """One part of a page between two marks that its author cannot know."""
     size, failed = len(page.text), page.status >= 400
     if offset and offset >= size:
@@ -111,7 +111,7 @@ def page_answer(caller: Context, page: WebPage, offset: int) -> ToolResult:
     if offset + most < size:  # better at the end of a line, if one is near
         part = part[: part.rfind("\n", most - SHORT // 2) + 1] or part
     stop = offset + len(part)
-    mark = digest("fetch", caller.key, page.url, offset)[:16]
+    mark = digest("fetch", context.key, page.url, offset)[:16]
     where = (
         f"characters {offset} to {stop} of {size}"
         if offset or stop < size

@@ -38,19 +38,19 @@ class WriteLeases:
     def __init__(self) -> None:
         self._leases: dict[str, WriteLease] = {}
 
-    def take(self, caller: Context) -> str:
+    def take(self, context: Context) -> str:
         """ "" if the calling run may write in its directories from now on, otherwise which run
         writes there."""
-        return self._try(caller, keep=True)
+        return self._try(context, keep=True)
 
-    def held(self, caller: Context) -> str:
+    def held(self, context: Context) -> str:
         """The same answer, without taking anything."""
-        return self._try(caller, keep=False)
+        return self._try(context, keep=False)
 
-    def _try(self, caller: Context, *, keep: bool) -> str:
-        spec = caller.spec
+    def _try(self, context: Context, *, keep: bool) -> str:
+        spec = context.spec
         try:
-            opened = _opened(caller)
+            opened = _opened(context)
         except Refused as error:
             return str(error)
         mine = WriteLease(
@@ -82,8 +82,8 @@ class WriteLeases:
             self.over(run)
 
 
-def _opened(caller: Context) -> tuple[int, ...]:
-    with caller.opening() as (mine, holding):
+def _opened(context: Context) -> tuple[int, ...]:
+    with context.opening() as (mine, holding):
         fds: list[int] = []
         try:
             for path in (mine.root,) if mine.permissions.write is None else mine.permissions.write:

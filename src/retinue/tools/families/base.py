@@ -143,26 +143,26 @@ class FamilyTool:
             agent=helper_name(agent, self.starts), task=task, model=texts.get("model", "")
         )
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         try:
-            returned = await self.answer(caller, args)
+            returned = await self.answer(context, args)
         except CallComplaint as complaint:
-            return ToolResult(text=await _said(caller, str(complaint)), error=True)
+            return ToolResult(text=await _said(context, str(complaint)), error=True)
         if isinstance(returned, Laid):
-            return ToolResult(text=await caller.fit(returned))
+            return ToolResult(text=await context.fit(returned))
         return (
-            self._marked(caller, returned)
+            self._marked(context, returned)
             if isinstance(returned, Actions) and returned.spawns
             else returned
         )
 
-    def _marked(self, caller: Context, orders: Actions) -> Actions:
+    def _marked(self, context: Context, orders: Actions) -> Actions:
         """Every child knows its depth, and cannot ask questions unless it was given the tool."""
-        level, lends = level_of(caller, self) + 1, self.settings.lend_ask
+        level, lends = level_of(context, self) + 1, self.settings.lend_ask
         spawns = []
         for order in orders.spawns:
-            is_ours = isinstance(looking(caller).tools(order.agent).get(ASK), AskTool)
-            access = self._reading(caller, order)
+            is_ours = isinstance(looking(context).tools(order.agent).get(ASK), AskTool)
+            access = self._reading(context, order)
             if is_ours and not lends:
                 access = replace(access, deny=tuple(sorted({*access.deny, ASK})))
             options = {
@@ -174,9 +174,9 @@ class FamilyTool:
             spawns.append(replace(order, writers=self.settings.writers, **options))
         return replace(orders, spawns=tuple(spawns))
 
-    def _reading(self, caller: Context, order: RunRequest) -> Permissions:
+    def _reading(self, context: Context, order: RunRequest) -> Permissions:
         """An agent that may start others can read on where their results are cut."""
-        access, theirs = order.permissions, looking(caller).tools(order.agent)
+        access, theirs = order.permissions, looking(context).tools(order.agent)
         tools_given = [name for name in access.tools or () if name not in access.deny]
         starters = [name for name in tools_given if getattr(theirs.get(name), "starts", "")]
         permissions = caller.row.permissions or caller.spec.permissions
@@ -189,7 +189,7 @@ class FamilyTool:
             return access
         return replace(access, tools=tuple(sorted({*(access.tools or ()), READER})))
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
         raise NotImplementedError
 
     def format_results(self, outcomes: Sequence[ChildOutcome]) -> str | Laid:
@@ -217,32 +217,32 @@ class FamilyTool:
             ) from None
 
 
-def level_of(caller: Context, tool: FamilyTool) -> int:
+def level_of(context: Context, tool: FamilyTool) -> int:
     """The depth of the calling run, counted from the run to which the family of `tool` was given,
     which is at 0."""
-    order = caller.spec.request
+    order = context.spec.request
     return order.level if order.dialect == tool.dialect else 0
 
 
-async def _said(caller: Context, complaint: str) -> str:
+async def _said(context: Context, complaint: str) -> str:
     if len(complaint) <= COMPLAINT:
         return complaint
-    text = caller.redactor.clean(clean(complaint))
-    return cut(text, COMPLAINT, await caller.keep(text) if caller.keep is not None else "")
+    text = context.redactor.clean(clean(complaint))
+    return cut(text, COMPLAINT, await context.keep(text) if context.keep is not None else "")
 
 
-def dialect_tools(caller: Context) -> set[str]:
+def dialect_tools(context: Context) -> set[str]:
     """The tools of all families of the calling agent: a fork of it must not have them, unless it
     may nest."""
-    mine = looking(caller).tools(caller.spec.request.agent)
+    mine = looking(context).tools(context.spec.request.agent)
     return {name for name, tool in mine.items() if isinstance(tool, FamilyTool)}
 
 
-def looking(caller: Context) -> RuntimeReader:
+def looking(context: Context) -> RuntimeReader:
     """The reader of the calling run. Families need one; a context made by hand may have none."""
-    if caller.reader is None:
+    if context.reader is None:
         raise ConfigError("this caller has no view of the runtime")
-    return caller.reader
+    return context.reader
 
 
 def as_json(value: object) -> str:

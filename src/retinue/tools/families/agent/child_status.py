@@ -32,9 +32,9 @@ class ChildTool(AgentTool):
     def __init__(self, n_kept: int = 256, *, more_keys: bool = True) -> None:
         self.kept, self.more_keys = n_kept, more_keys
 
-    async def visible(self, caller: Context) -> list[RunRecord]:
-        children = list(await caller.children())
-        if caller.is_woken:  # A child that was waited for is found even if it is no longer shown.
+    async def visible(self, context: Context) -> list[RunRecord]:
+        children = list(await context.children())
+        if context.is_woken:  # A child that was waited for is found even if it is no longer shown.
             return children
         ended = sorted(
             (e.at, spec.id) for spec, run in children if (e := ending_of(run)) is not None
@@ -42,10 +42,10 @@ class ChildTool(AgentTool):
         ids = {id for _, id in ended[: max(0, len(ended) - self.kept)]}
         return [kin for kin in children if kin[0].id not in ids]
 
-    async def find(self, caller: Context, *ids: str) -> list[RunRecord]:
+    async def find(self, context: Context, *ids: str) -> list[RunRecord]:
         """Children by their ids, each once."""
         uuids = dict.fromkeys(uuid_of(id) for id in ids)
-        known = {kin[0].id: kin for kin in await self.visible(caller)}
+        known = {kin[0].id: kin for kin in await self.visible(context)}
         for id in uuids:
             if id not in known:
                 raise CallComplaint(f"Sub-agent not found: {id}")

@@ -92,31 +92,31 @@ def _is_covered(spec: RunSpec, by_id: dict[str, RunRecord]) -> bool:
     return False
 
 
-async def tally(caller: Context, since: int) -> Tally:
+async def tally(context: Context, since: int) -> Tally:
     """What is on record since then, and what was claimed meanwhile. Claim before you wait for
     anything else."""
-    look = looking(caller)
+    look = looking(context)
     rows = await look.started(since)
     claims, now = _CLAIMS.setdefault(look, {}), asyncio.get_running_loop().time()
     for key in [key for key, claim in claims.items() if claim.until <= now]:
         del claims[key]
     ids = {spec.id for spec, _ in rows}
-    unseen = [c for c in claims.values() if c.first not in ids and not _is_settled(c, caller)]
-    return Tally(rows, unseen, caller.called_at)
+    unseen = [c for c in claims.values() if c.first not in ids and not _is_settled(c, context)]
+    return Tally(rows, unseen, context.called_at)
 
 
-def _is_settled(claim: Claim, caller: Context) -> bool:
+def _is_settled(claim: Claim, context: Context) -> bool:
     """The claim is of an earlier turn of the same run: it is on record by now, or was refused."""
     return claim.run == caller.run_id and claim.turn < caller.row.turn
 
 
-def claim(caller: Context, agent: str, group: str, tokens: int) -> None:
+def claim(context: Context, agent: str, group: str, tokens: int) -> None:
     until = asyncio.get_running_loop().time() + CLAIM_SECONDS
     _CLAIMS.setdefault(looking(caller), {})[caller.key] = Claim(
         run=caller.run_id,
         turn=caller.row.turn,
         agent=agent,
-        first=caller.child_id(),
+        first=context.child_id(),
         group=group,
         tokens=tokens,
         until=until,
