@@ -113,12 +113,12 @@ class Groups(Budgets):
 
 
 def _group(run: str, id: str, rows: Sequence[RunRecord]) -> Group:
-    order = rows[0].spec.request
+    request = rows[0].spec.request
     return Group(
         id=id,
-        kind=order.group_kind,
+        kind=request.group_kind,
         run=run,
-        size=order.group_size,
+        size=request.group_size,
         members=tuple(child_info(row) for row in rows),
         is_open=any(not isinstance(row.run.state, Ended) for row in rows),
     )

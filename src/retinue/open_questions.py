@@ -95,10 +95,10 @@ def _priced(trees: Trees, q: OpenQuestion, preview: Preview, now: int) -> OpenQu
     spec, run = trees.spec(q.run), trees.run(q.run)
     if spec is None or run is None or q.kind != "permission":
         return q
-    orders = preview(spec.request.agent, q.call)
+    requests = preview(spec.request.agent, q.call)
     return (
-        msgspec.structs.replace(q, price_tag=children_tag(trees.shared, spec, run, orders, now))
-        if orders
+        msgspec.structs.replace(q, price_tag=children_tag(trees.shared, spec, run, requests, now))
+        if requests
         else q
     )
 
@@ -127,7 +127,7 @@ def _held_up(trees: Trees, spec: RunSpec) -> tuple[str, ...]:
 def _about_limits(trees: Trees) -> Iterator[OpenQuestion]:
     for tree in trees.index.asking.values():
         for question in limit_questions.open_questions(tree):
-            order = tree.specs[question.account].request
+            request = tree.specs[question.account].request
             i = DIMENSIONS.index(question.lack)
             added = f"A yes adds {written(i, question.suggested[i])}."
             more = ByDimension(*(amount or None for amount in question.suggested))
@@ -136,7 +136,7 @@ def _about_limits(trees: Trees) -> Iterator[OpenQuestion]:
                 id=question.id,
                 run=question.account,
                 root=tree.root,
-                label=order.label or order.agent,
+                label=request.label or request.agent,
                 kind="budget",
                 text=question.text,
                 shown=f"{question.text}\n{added}",

@@ -31,7 +31,7 @@ NOT_RUN = "Not run: this reply also called {name}, which must be the only call i
 def dispatch(run: Run, ctx: StepContext, reply: AssistantMessage, *, cut: bool) -> Run:
     """A reply with calls was taken in: start each that may run and answer each that may not."""
     calls, definition = reply.calls, ctx.definition
-    is_plain = len(calls) == 1 <= ctx.rules.calls_per_turn and not cut
+    is_plain = len(calls) == 1 <= ctx.limits.calls_per_turn and not cut
     refusals = {} if is_plain else _refusals(ctx, calls, cut=cut)
     message = run.length - 1
     tools = asks = 0
@@ -72,7 +72,7 @@ def dispatch(run: Run, ctx: StepContext, reply: AssistantMessage, *, cut: bool) 
             ledger.settle(run.id, NOTHING, (0, 0, 0, n))
         last = calls[tools.bit_length() - 1].name
         run = replace(run, usage=replace(run.usage, calls=run.usage.calls + n), last_tool=last)
-    if refusals and len(refusals) == len(calls) and not cut and ctx.order.mixed_submit == "fail":
+    if refusals and len(refusals) == len(calls) and not cut and ctx.request.mixed_submit == "fail":
         name = _submitted(ctx, calls)
         if name:
             return finish(run, ctx, "failed", "sub_agent_error", error=MIXED.format(name=name))
@@ -104,7 +104,7 @@ def _refusal(
     is_withheld = tool in words.refused and gate(chain[1:], tool, ctx.now) is None
     text = words.refused[tool] if is_withheld else words.denied or words.refused.get("", "")
     return (
-        fill(text, {"tool": tool, "why": why, "depth": str(ctx.order.level or ctx.spec.depth)})
+        fill(text, {"tool": tool, "why": why, "depth": str(ctx.request.level or ctx.spec.depth)})
         if text
         else f"Refused: {why}."
     )
@@ -130,7 +130,7 @@ def _permission(
         return None, None
     if ruling.verdict == "deny":
         return None, f"Denied: {ruling.why}. {INSTEAD}"
-    if ctx.order.questions != "ask":
+    if ctx.request.questions != "ask":
         why = f"this call needs permission ({ruling.why}) and no one is available to approve it"
         return None, f"Denied: {why}. {INSTEAD}"
     question = Question(
@@ -147,8 +147,8 @@ def _permission(
 
 def announce(run: Run, ctx: StepContext, question: Question) -> None:
     """The question is also sent to the channel that asked for the work."""
-    if ctx.order.questions != "deny":
-        ctx.say(f"{ctx.order.name} asks: {question.text}", run.turn, "question", question.id)
+    if ctx.request.questions != "deny":
+        ctx.say(f"{ctx.request.name} asks: {question.text}", run.turn, "question", question.id)
 
 
 def _refusals(ctx: StepContext, calls: tuple[ToolCall, ...], *, cut: bool) -> dict[int, str]:
@@ -165,7 +165,7 @@ def _refusals(ctx: StepContext, calls: tuple[ToolCall, ...], *, cut: bool) -> di
             i: (ALONE if c.name in submits else NOT_RUN).format(name=ending)
             for i, c in enumerate(calls)
         }
-    most = ctx.rules.calls_per_turn
+    most = ctx.limits.calls_per_turn
     text = (
         f"Not run: at most {most} calls run in one reply. Make the remaining calls in "
         "your next reply."

@@ -95,7 +95,7 @@ def news(run: Run, event: ChildEnded, ctx: StepContext) -> Run:
     if is_known(outcome.ending):
         return run
     words = of_parent(ctx.definition, child)
-    text = tell(words.notice, child, row, outcome.ending, ctx.rules.mail_cap)
+    text = tell(words.notice, child, row, outcome.ending, ctx.limits.mail_cap)
     note, announced = note_of(outcome.ending), child.request.announce
     note = "\n".join(filter(None, (note, unmerged_note(child))))
     by_age = child.request.result_order == "creation"
@@ -132,8 +132,8 @@ def _count_failure(run: Run, child: RunSpec, outcome: ChildOutcome, ctx: StepCon
     if last is not None and call in last.calls:
         return run
     count = 1 if last is None else last.count + 1
-    calls = (*(() if last is None else last.calls), call)[-ctx.rules.breaker_after :]
-    until = ctx.now + ctx.rules.breaker_ms if count >= ctx.rules.breaker_after else 0
+    calls = (*(() if last is None else last.calls), call)[-ctx.limits.breaker_after :]
+    until = ctx.now + ctx.limits.breaker_ms if count >= ctx.limits.breaker_after else 0
     return replace(run, breaker=Breaker(signature=signature, count=count, until=until, calls=calls))
 
 

@@ -28,7 +28,7 @@ from retinue.core.state import (
     Waiting,
     Working,
     asks,
-    is_seated,
+    holds_slots,
 )
 from retinue.core.step_context import StepContext
 from retinue.core.values import Delivery, Ending, EndState, Helpers, Mail, ModelInfo, Usage, Who
@@ -65,10 +65,10 @@ def finish(
     text = _so_far(run, ctx) if text is None else text
     if state == "completed" and not text.strip():
         state, stop, error = "failed", "empty", "the run ended without any output"
-    is_cut = len(text) > ctx.rules.text_cap
-    text = clip(text, ctx.rules.text_cap, run.artifacts[-1].path if run.artifacts else "")
+    is_cut = len(text) > ctx.limits.text_cap
+    text = clip(text, ctx.limits.text_cap, run.artifacts[-1].path if run.artifacts else "")
     if run.work is not None:
-        is_merged = bool(ctx.order.copy_of)
+        is_merged = bool(ctx.request.copy_of)
         text = f"{text}\n\n{run.work.words(is_merged=is_merged)}".strip()
     ending = Ending(
         state=state,
@@ -107,7 +107,7 @@ def _so_far(run: Run, ctx: StepContext) -> str:
         tuple(o for fan in fan_in.in_order() for o in fan.in_order()) if fan_in is not None else ()
     )
     text = run.last_text or run.child_texts
-    room = max(ctx.rules.text_cap - len(text) - len(BACK) - 4, ctx.rules.text_cap // 2)
+    room = max(ctx.limits.text_cap - len(text) - len(BACK) - 4, ctx.limits.text_cap // 2)
     return f"{text}\n\n{BACK}\n\n{listed(back, room)}".strip() if back else text
 
 
@@ -226,12 +226,12 @@ def book_estimate(run: Run, ctx: StepContext, hold: tuple[int, int, int, int]) -
 
 def free_slots(run: Run, ctx: StepContext) -> None:
     """Give back what the run holds in its lanes and wake those who waited for it."""
-    tree, lanes = ctx.tree, ctx.order.lanes
+    tree, lanes = ctx.tree, ctx.request.lanes
     if not lanes:
         return
     match run.state:
         case Thinking() | Working():
-            n_lanes = len(lanes) if is_seated(run) else 0
+            n_lanes = len(lanes) if holds_slots(run) else 0
         case Queued(lane=lane) if lane < 0:
             return  # it waits for its turn to write, and holds nothing
         case Queued(lane=lane):
@@ -276,16 +276,21 @@ def conclude(run: Run, ctx: StepContext, ending: Ending) -> Run:
 def pass_on(run: Run, ctx: StepContext, ending: Ending) -> None:
     """The run's parent has ended. Its result goes to the nearest open run above, to the run that
     continues the conversation of its root, or to the channel that asked for the work."""
-    order = ctx.order
+    request = ctx.request
     if (
         is_known(ending)
-        or skipped(order, ending)
-        or (order.join == "none" and not order.tell_parent)
+        or skipped(request, ending)
+        or (request.join == "none" and not request.tell_parent)
     ):
         return
-    text = tell(ctx.words.notice, ctx.spec, run, ending, ctx.rules.mail_cap)
+    text = tell(ctx.words.notice, ctx.spec, run, ending, ctx.limits.mail_cap)
     mail = Mail(
-        seq=0, text=text, sender=run.id, kind="news", note=note_of(ending), announced=order.announce
+        seq=0,
+        text=text,
+        sender=run.id,
+        kind="news",
+        note=note_of(ending),
+        announced=request.announce,
     )
     send_on(ctx, mail)
 
@@ -333,20 +338,20 @@ def _rests_on(run: Run, ctx: StepContext) -> Helpers:
 
 def _announce(run: Run, ctx: StepContext, ending: Ending) -> None:
     """Tell the channel that asked, also that the run's group is complete."""
-    spec, order, tree = ctx.spec, ctx.order, ctx.tree
-    if not order.announce or not spec.origin.channel:
+    spec, request, tree = ctx.spec, ctx.request, ctx.tree
+    if not request.announce or not spec.origin.channel:
         return
     is_killed = bool(ending.along)
     parent = tree.specs.get(spec.parent)
-    n_ended = order.group_size - tree.n_members(spec)
-    text = tell(ctx.words.announcement, spec, run, ending, ctx.rules.mail_cap, n_ended)
-    quiet = is_killed or skipped(order, ending) or not text
+    n_ended = request.group_size - tree.n_members(spec)
+    text = tell(ctx.words.announcement, spec, run, ending, ctx.limits.mail_cap, n_ended)
+    quiet = is_killed or skipped(request, ending) or not text
     delivery = Delivery(
         key=digest(run.id, "completion"),
         run=run.id,
         root=spec.root,
         path=spec.path,
-        discard=spec.parent if order.retention == "delete" else "",
+        discard=spec.parent if request.retention == "delete" else "",
         origin=spec.origin,
         text=text,
         note=note_of(ending),
@@ -354,17 +359,17 @@ def _announce(run: Run, ctx: StepContext, ending: Ending) -> None:
         next_at=ctx.now,
     )
     ctx.dispatch(delivery)
-    if order.group_size and n_ended == order.group_size and not is_killed:
+    if request.group_size and n_ended == request.group_size and not is_killed:
         assert parent is not None and spec.parent_call is not None
         ctx.dispatch(
             Delivery(
-                key=digest(parent.id, order.group_kind, order.group, "summary"),
+                key=digest(parent.id, request.group_kind, request.group, "summary"),
                 run=parent.id,
                 root=spec.root,
                 path=parent.path,
                 origin=spec.origin,
                 text="",
-                group=order.group,
+                group=request.group,
                 tool=spec.parent_call.tool,
                 next_at=ctx.now,
             )

@@ -40,17 +40,17 @@ def by_end(outcomes: Iterable[ChildOutcome]) -> tuple[ChildOutcome, ...]:
     return tuple(sorted(outcomes, key=lambda o: (o.ending.at, o.id)))
 
 
-def fan_of(order: RunRequest, call_id: str, name: str) -> Fan:
+def fan_of(request: RunRequest, call_id: str, name: str) -> Fan:
     """The fan of a call whose children have a request like this one."""
     return Fan(
-        join=order.join,
+        join=request.join,
         call_id=call_id,
         name=name,
-        results=order.result_order,
-        compose=order.format_results,
-        fail_fast=order.fail_fast,
-        aggregate=order.aggregate if order.join == "turn" else "call",
-        while_waiting=order.while_waiting,
+        results=request.result_order,
+        compose=request.format_results,
+        fail_fast=request.fail_fast,
+        aggregate=request.aggregate if request.join == "turn" else "call",
+        while_waiting=request.while_waiting,
     )
 
 

@@ -47,7 +47,7 @@ def close_fans(
             continue
         together = fan_in.together(index)
         long = (
-            len(fan.ended) > 1 and sum(len(o.ending.text) for o in fan.ended) > ctx.rules.text_cap
+            len(fan.ended) > 1 and sum(len(o.ending.text) for o in fan.ended) > ctx.limits.text_cap
         )
         if fan.compose or long or len(together) > 1:
             if not fan.composing and index == together[-1]:

@@ -114,7 +114,7 @@ class Ledger:
         return {id: replace(account) for id, account in touched.items()}
 
     def chain(self, id: str) -> Chain:
-        """The account of `id` and of all runs above it; the order never changes while they are
+        """The accounts of `id` and all runs above it, in an order that stays while they are
         open."""
         try:
             return self._chains[id]
@@ -255,8 +255,7 @@ class Ledger:
 
     def ease(self, account: str) -> None:
         """There may be more left at an account than before: the first in the queue there check
-        again, and so do the runs that have asked about it, wherever they are in the queue: no run
-        asks for what is there."""
+        again, and so do all runs that have asked about it: no run asks for what is there."""
         self.lines.ease(account)
         self._again.update(self._askers.get(account, ()))
 

@@ -142,20 +142,20 @@ def _tree_step(tree: Tree, run: str, at: int, event: TreeEvent) -> None:
 
 def refuse_request(shared: Shared, event: Requested) -> None:
     """Raise `Refused` when a root cannot be taken on, whatever else is open."""
-    order = event.request
-    definition = shared.definitions.get(order.agent)
+    request = event.request
+    definition = shared.definitions.get(request.agent)
     if definition is None:
         known = ", ".join(sorted(shared.definitions)) or "none"
-        raise Refused("agent", f"Unknown agent {order.agent!r}. Known: {known}")
-    model = order.model or definition.model
+        raise Refused("agent", f"Unknown agent {request.agent!r}. Known: {known}")
+    model = request.model or definition.model
     if model not in shared.models:
         raise Refused(
             "model",
             f"Unknown model {model!r}. Known: {', '.join(sorted(shared.models)) or 'none'}",
         )
-    if order.budget.usd is not None and not shared.models[model].priced:
+    if request.budget.usd is not None and not shared.models[model].priced:
         raise Refused("price", spawn.UNPRICED.format(model=model))
-    spawn.check_rules(order.permissions)
+    spawn.check_rules(request.permissions)
     if not event.id:
         raise Refused("id", "A run needs an id.")
 
@@ -189,7 +189,7 @@ def _deliver(tree: Tree, at: int, event: Sent | Acked | Bounced | Requeued | Dro
         raise InvalidTransition(
             f"{type(event).__name__} for delivery {event.key}, which is not open"
         )
-    delivery = outbox.step(delivery, event, at, tree.shared.rules)
+    delivery = outbox.step(delivery, event, at, tree.shared.limits)
     tree.changes.deliveries[event.key] = delivery
     tree.keep_delivery(delivery)
     if delivery.state == "pending":

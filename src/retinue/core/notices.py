@@ -31,12 +31,14 @@ def of_parent(definition: Definition | None, child: RunSpec) -> NoticeTexts:
     return definition.notices.get(child.parent_call.tool, NONE)
 
 
-def skipped(order: RunRequest, ending: Ending) -> bool:
+def skipped(request: RunRequest, ending: Ending) -> bool:
     """Whether a run that was to tell its result has said that there is nothing to tell."""
-    is_asked = order.report == "announce" or (
-        order.report == "text" and ending.state == "completed"
+    is_asked = request.report == "announce" or (
+        request.report == "text" and ending.state == "completed"
     )
-    return bool(order.skip_token) and is_asked and ending.text.strip() in order.skip_token.split()
+    return (
+        bool(request.skip_token) and is_asked and ending.text.strip() in request.skip_token.split()
+    )
 
 
 def is_known(ending: Ending) -> bool:
@@ -77,14 +79,14 @@ def _note(ending: Ending, text: str) -> Callable[[int, int, str], str]:
 
 def facts(spec: RunSpec, run: Run, ending: Ending, n_ended: int = 0) -> dict[str, str]:
     """Everything that a template may name."""
-    order, usage = spec.request, run.usage
+    request, usage = spec.request, run.usage
     text, error = ending.text or "(no output)", ending.error or ending.stop
     started = spec.created_at if run.started_at is None else run.started_at
     return {
         "id": spec.id,
-        "label": order.name,
-        "agent": order.agent,
-        "task": clip(order.task, 2_000),
+        "label": request.name,
+        "agent": request.agent,
+        "task": clip(request.task, 2_000),
         "state": ending.state,
         "stop": ending.stop,
         "text": text,
@@ -101,9 +103,9 @@ def facts(spec: RunSpec, run: Run, ending: Ending, n_ended: int = 0) -> dict[str
         "nothing": f"(no output; it made {usage.calls} tool calls)"
         if usage.calls
         else "(no output)",
-        "group": order.group,
+        "group": request.group,
         "done": str(n_ended),
-        "size": str(order.group_size),
+        "size": str(request.group_size),
     }
 
 

@@ -59,7 +59,7 @@ class Expected(NamedTuple):
 
 def expect(
     shared: Shared,
-    order: RunRequest,
+    request: RunRequest,
     model: str,
     now: int,
     source: PrefixSource | None,
@@ -67,37 +67,37 @@ def expect(
 ) -> Expected:
     """The first prompt of a run. `lent` distinguishes children of one agent that do not see the
     same tools."""
-    head = _head(shared, order)
+    head = _head(shared, request)
     tokens, warm = (
-        (head, 0) if source is None else _inherited(shared, order, model, now, source, head)
+        (head, 0) if source is None else _inherited(shared, request, model, now, source, head)
     )
-    is_fork = source is not None and source.spec.request.agent == order.agent
+    is_fork = source is not None and source.spec.request.agent == request.agent
     prefix = (
         model,
-        order.agent,
-        order.instructions,
+        request.agent,
+        request.instructions,
         () if is_fork else shared_prefix,
         None if source is None else source.base,
     )
-    own = size(order.task) + size(order.history.text)
+    own = size(request.task) + size(request.history.text)
     return Expected(shared.models[model], prefix, tokens, warm, own // BYTES_PER_TOKEN)
 
 
-def _head(shared: Shared, order: RunRequest) -> int:
+def _head(shared: Shared, request: RunRequest) -> int:
     """About how many tokens the instructions and the tools of a run are."""
-    definition = shared.definitions.get(order.agent)
+    definition = shared.definitions.get(request.agent)
     if definition is None:
         return 0
     other = (
         0
-        if order.instructions is None
-        else size(order.instructions) - size(definition.instructions)
+        if request.instructions is None
+        else size(request.instructions) - size(definition.instructions)
     )
     return max(0, definition.prompt_bytes + other) // BYTES_PER_TOKEN
 
 
 def _inherited(
-    shared: Shared, order: RunRequest, model: str, now: int, source: PrefixSource, head: int
+    shared: Shared, request: RunRequest, model: str, now: int, source: PrefixSource, head: int
 ) -> tuple[int, int]:
     """Tokens of the conversation that a fork continues, with the head, and how many of them are in
     the cache: those of the last prompt of that run, if the fork sends it again as it was."""
@@ -110,9 +110,9 @@ def _inherited(
         else run.context + run.new_bytes // BYTES_PER_TOKEN
     )
     is_whole = base.start == run.start and base.length >= counted_to
-    is_alike = order.agent == spec.request.agent and _instructions(shared, order) == _instructions(
-        shared, spec.request
-    )
+    is_alike = request.agent == spec.request.agent and _instructions(
+        shared, request
+    ) == _instructions(shared, spec.request)
     if is_whole and is_alike:
         is_warm = model == spec.model and run.warm_until > now
         return total, min(run.prompt, total) if is_warm else 0
@@ -120,31 +120,31 @@ def _inherited(
     return max(0, total - _head(shared, spec.request)) * min(part, whole) // whole + head, 0
 
 
-def _instructions(shared: Shared, order: RunRequest) -> str:
-    definition = shared.definitions.get(order.agent)
-    if order.instructions is not None:
-        return order.instructions
+def _instructions(shared: Shared, request: RunRequest) -> str:
+    definition = shared.definitions.get(request.agent)
+    if request.instructions is not None:
+        return request.instructions
     return definition.instructions if definition else ""
 
 
 def tagged(spec: RunSpec, parent: Run, ctx: StepContext) -> RunSpec:
     """A child that is about to be taken on, with its price tag. Later runs with the same prefix
     know."""
-    order, permissions = spec.request, spec.permissions
-    if order.history.kind == "run":
+    request, permissions = spec.request, spec.permissions
+    if request.history.kind == "run":
         info = ctx.shared.models[spec.model]
-        known = max(_head(ctx.shared, order), order.history.tokens)
-        return replace(spec, tag=tag(info, known + size(order.task) // BYTES_PER_TOKEN, 0))
+        known = max(_head(ctx.shared, request), request.history.tokens)
+        return replace(spec, tag=tag(info, known + size(request.task) // BYTES_PER_TOKEN, 0))
     if (
         spec.base is None and not ctx.shared.models[spec.model].shared_tokens
     ):  # no run waits for it, nothing is warm
-        own = (size(order.task) + size(order.history.text)) // BYTES_PER_TOKEN
+        own = (size(request.task) + size(request.history.text)) // BYTES_PER_TOKEN
         return replace(
-            spec, tag=tag(ctx.shared.models[spec.model], _head(ctx.shared, order) + own, 0)
+            spec, tag=tag(ctx.shared.models[spec.model], _head(ctx.shared, request) + own, 0)
         )
     source = None if spec.base is None else PrefixSource(ctx.spec, parent, spec.base)
     expected = expect(
-        ctx.shared, order, spec.model, ctx.now, source, (permissions.tools, permissions.deny)
+        ctx.shared, request, spec.model, ctx.now, source, (permissions.tools, permissions.deny)
     )
     is_first, prefixes = True, ctx.tree.prefixes
     if expected.is_waited_for:

@@ -44,11 +44,11 @@ def add(so_far: Helpers, label: str, id: str, ending: Ending) -> Helpers:
     )
 
 
-def is_dismissed(order: RunRequest, ending: Ending) -> bool:
+def is_dismissed(request: RunRequest, ending: Ending) -> bool:
     """Whether a child is not missing although it did not return: its parent has called it off, or
     it lived for messages until its parent ended."""
     if ending.along:
-        return order.stay_open
+        return request.stay_open
     return ending.state == "cancelled" and ending.by == "parent"
 
 

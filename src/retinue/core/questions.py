@@ -82,7 +82,7 @@ def put(run: Run, calls: OpenCalls, event: Asked | StepTaken, ctx: StepContext) 
 def _is_waited_for(run: Run, ctx: StepContext) -> bool:
     """Whether no run above could read a question before this run has ended."""
     parent = ctx.tree.runs.get(ctx.spec.parent)
-    if parent is None or ctx.order.join != "none":
+    if parent is None or ctx.request.join != "none":
         return True
     calls = calls_of(parent)
     return calls is not None and (
@@ -115,7 +115,7 @@ def hear_parent(run: Run, calls: OpenCalls, mail: Mail, ctx: StepContext) -> Run
     """Mail from the parent answers the oldest question that was put to it; otherwise it is only
     mail."""
     if (
-        ctx.order.questions != "deny"
+        ctx.request.questions != "deny"
         or not mail.sender
         or mail.sender != ctx.spec.parent
         or mail.steer
@@ -151,11 +151,11 @@ def decide(run: Run, calls: OpenCalls, event: Decided, ctx: StepContext) -> Run:
     if refusal is not None:
         result = ToolMessage(call_id=call.id, name=call.name, text=refusal, error=True, denied=True)
         return close_call(run, ctx, calls, index, result)
-    subject = permissions.subject_of(call, guard, ctx.order.cwd)
+    subject = permissions.subject_of(call, guard, ctx.request.cwd)
     if event.always and subject is not None:
         root = ctx.spec.root if ctx.tree.is_live(ctx.spec.root) else run.id
         rule = call_rules.rule_for("allow", call.name, subject)
-        ctx.tell(root, Granted(grant=PermissionGrant(rule=rule, cwd=ctx.order.cwd)))
+        ctx.tell(root, Granted(grant=PermissionGrant(rule=rule, cwd=ctx.request.cwd)))
     ctx.tree.ledger.settle(run.id, NOTHING, ONE_CALL)
     start_tool(run, ctx, index, call, made_at=calls.at)
     bit = 1 << index
@@ -167,5 +167,5 @@ def decide(run: Run, calls: OpenCalls, event: Decided, ctx: StepContext) -> Run:
 
 def _rule_now(run: Run, ctx: StepContext, call: ToolCall, guard: ToolRisk) -> permissions.Ruling:
     return permissions.rule_on(
-        ctx.tree.ancestry(run.id), call, guard, (), ctx.rules.mode, ctx.tree.cwds(run.id)
+        ctx.tree.ancestry(run.id), call, guard, (), ctx.limits.mode, ctx.tree.cwds(run.id)
     )

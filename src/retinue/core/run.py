@@ -7,8 +7,8 @@ tools runs; to `Asking`, while none runs and a person has to answer; to `Waiting
 children are out, or while there is nothing to do until mail comes. A reply without calls leads to
 the end, which `Stopping` delays until children have ended and a stopped call is paid for. `Ended`
 is final. These hold a slot in each of their lanes: `Thinking`, and `Working` but for one that gave
-its slots back while it waited for a permission. `step_context.idle` is the moment between two acts
-of such a run: an idle `Thinking` that holds nothing. An event carries what fences it off from older
+its slots back while it waited for a permission. `holding_slots` is the moment between two acts of
+such a run: an idle `Thinking` that holds nothing. An event carries what fences it off from older
 ones: the attempt for model calls, turn and index for tools, a ticket for slots.
 
 Rules of this file: it decides and never acts; a check that can refuse comes before the first
@@ -210,7 +210,7 @@ def _recover_thinking(run: Run, state: Thinking, event: Recovered, ctx: StepCont
         # The lost attempt may have been paid for: its bound is booked, and the new one is held
         # beside it.
         run = book_estimate(run, ctx, state.hold)
-    return think(seated(run, ctx.now), ctx, state.purpose)
+    return think(holding_slots(run, ctx.now), ctx, state.purpose)
 
 
 def _at_calls(run: Run, calls: OpenCalls, event: StateEvent, ctx: StepContext) -> Run:
@@ -292,15 +292,15 @@ def _must_be(run: Run, event: RunEvent, bits: int, turn: int, index: int) -> Non
         raise stale(run, event, f"call {index} of turn {turn} is not open for it")
 
 
-def _take_orders(run: Run, calls: OpenCalls, event: ActionsReturned, ctx: StepContext) -> Run:
-    orders = event.actions
+def _take_actions(run: Run, calls: OpenCalls, event: ActionsReturned, ctx: StepContext) -> Run:
+    actions = event.actions
     try:
         planned = spawn.plan(run, ctx, event)
-        run_mail.check_words(run, ctx, orders.sends, orders.cancels)
+        run_mail.check_words(run, ctx, actions.sends, actions.cancels)
     except Refused as refusal:
         text = (
-            orders.refusals.get(refusal.limit)
-            or orders.refusals.get("")
+            actions.refusals.get(refusal.limit)
+            or actions.refusals.get("")
             or "Refused ({limit}): {why}"
         )
         quoted = json.dumps(str(refusal), ensure_ascii=False)[1:-1]
@@ -313,7 +313,7 @@ def _take_orders(run: Run, calls: OpenCalls, event: ActionsReturned, ctx: StepCo
             ToolMessage(call_id=event.call_id, name=event.name, text=text, error=True),
         )
     run_mail.speak(run, ctx, event)
-    calls = replace(calls, pause=calls.pause or orders.pause)
+    calls = replace(calls, pause=calls.pause or actions.pause)
     if planned:
         run = spawn.hire(run, ctx, event, planned)
         if planned[0][0].request.join != "none":
@@ -324,8 +324,8 @@ def _take_orders(run: Run, calls: OpenCalls, event: ActionsReturned, ctx: StepCo
         return keep_waiting(run, ctx, calls, event, orders.wait)
     ids = ", ".join(spec.id for spec, _ in planned)
     text = f"Started: {ids}" if ids else "Done."
-    if orders.answer is not None:
-        text = orders.answer
+    if actions.answer is not None:
+        text = actions.answer
     return close_call(
         run, ctx, calls, event.index, ToolMessage(call_id=event.call_id, name=event.name, text=text)
     )
@@ -356,7 +356,7 @@ def _idle(run: Run, state: Waiting, event: StateEvent, ctx: StepContext) -> Run:
         case ChildEnded():
             run = news(run, event, ctx)
             silent = not ctx.tree.has_mail(run.id) and (
-                ctx.order.stay_open or ctx.has_children(run)
+                ctx.request.stay_open or ctx.has_children(run)
             )
             return run if silent or (state.all and ctx.stays(run)) else resume(run, ctx)
         case CancelAsked():

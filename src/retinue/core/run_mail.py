@@ -52,7 +52,7 @@ def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
             f"{to!r} is waiting for its children and takes no messages until they end. Send it then"
         )
     waiting = more + sum(1 for m in tree.mail.get(to, ()) if m.sender == sender)
-    if waiting >= tree.shared.rules.mail_per_sender:
+    if waiting >= tree.shared.limits.mail_per_sender:
         return (
             f"{to!r} has {waiting} messages from you that it has not read yet. Wait until "
             "it reads them"

@@ -358,7 +358,7 @@ def attempts_of(run: Run) -> tuple[int, ...]:
     return (*stopped, run.attempt) if is_asked else stopped
 
 
-def is_seated(run: Run) -> bool:
+def holds_slots(run: Run) -> bool:
     """Whether the run holds a slot in each of its lanes."""
     return isinstance(run.state, Thinking) or (isinstance(run.state, Working) and run.state.seated)
 

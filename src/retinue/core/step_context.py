@@ -28,14 +28,14 @@ IMAGE = 8_192
 class StepContext:
     """One for each step."""
 
-    __slots__ = ("model", "now", "order", "rules", "shared", "spec", "tree")
+    __slots__ = ("limits", "model", "now", "request", "shared", "spec", "tree")
 
     def __init__(self, tree: Tree, spec: RunSpec, now: int) -> None:
         self.tree, self.spec, self.now = tree, spec, now
-        self.order: RunRequest = spec.request
+        self.request: RunRequest = spec.request
         shared = tree.shared
         self.shared: Shared = shared
-        self.rules: Limits = shared.rules
+        self.limits: Limits = shared.limits
         self.model: ModelInfo = shared.models[spec.model]
 
     @property
@@ -87,7 +87,7 @@ class StepContext:
                     root=spec.root,
                     path=spec.path,
                     origin=spec.origin,
-                    text=clip(text, self.rules.mail_cap),
+                    text=clip(text, self.limits.mail_cap),
                     note=note,
                     next_at=self.now,
                 )
@@ -99,7 +99,7 @@ class StepContext:
         is_at_work = isinstance(state, Working) or (
             isinstance(state, Thinking) and state.retry_at is None
         )
-        silence, longest = self.order.silence_ms, self.rules.wait_ms
+        silence, longest = self.request.silence_ms, self.limits.wait_ms
         return longest if silence is None or not is_at_work else min(silence, longest)
 
     def tell(self, id: str, event: RunEvent) -> None:
@@ -130,7 +130,7 @@ class StepContext:
         return self.tree.bonds("wait", run.id) > 0
 
 
-def seated(run: Run, now: int) -> Run:
+def holding_slots(run: Run, now: int) -> Run:
     """Between two acts of one turn: the run holds its slots, and nothing of it is under way or held
     in the ledger."""
     return replace(run, state=idle(run, now))

@@ -73,9 +73,9 @@ def weigh(run: Run, event: Recovered) -> Suspicion | None:
     return None if suspicion == NOTHING else suspicion
 
 
-def is_guilty(run: Run, event: Recovered, rules: Limits) -> bool:
+def is_guilty(run: Run, event: Recovered, limits: Limits) -> bool:
     suspicion = None if event.clean else weigh(run, event)
-    return suspicion is not None and suspicion.alone >= rules.max_deaths + suspicion.cleared
+    return suspicion is not None and suspicion.alone >= limits.max_deaths + suspicion.cleared
 
 
 def cleared(run: Run) -> Suspicion | None:
@@ -87,14 +87,14 @@ class Trial:
     """Whom a new process takes up when. `waves` are what is left of it: the first is watched, the
     others are held."""
 
-    def __init__(self, runs: Iterable[Run], epoch: int, *, clean: bool, rules: Limits) -> None:
+    def __init__(self, runs: Iterable[Run], epoch: int, *, clean: bool, limits: Limits) -> None:
         counts: dict[str, int] = {}
         present: set[str] = set()
         often: dict[str, int] = {}
-        least = max(SUSPECTED_AFTER, rules.max_deaths - 1)
+        least = max(SUSPECTED_AFTER, limits.max_deaths - 1)
         for run in () if clean else runs:
             known, is_present = run.suspicion or NOTHING, was_there(run, epoch)
-            if not is_in_flight(run) or is_guilty(run, Recovered(epoch=epoch), rules):
+            if not is_in_flight(run) or is_guilty(run, Recovered(epoch=epoch), limits):
                 continue
             if known.deaths + is_present >= least:
                 counts[run.id] = known.deaths + is_present

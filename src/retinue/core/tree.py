@@ -35,8 +35,8 @@ from retinue.core.state import (
     Run,
     Stopping,
     Waiting,
+    holds_slots,
     is_moving,
-    is_seated,
     limit_asked,
     questions_of,
 )
@@ -291,12 +291,12 @@ class Tree:
         """What holds for a call of a live run now: rules, modes and what a person has granted."""
         ones, risk = (id, self.specs[id].root), self._risk(id, call.name)
         grants = [grant for one in ones if one in self.runs for grant in self.runs[one].grants]
-        mode = self.shared.rules.mode
+        mode = self.shared.limits.mode
         return rule_on(self.ancestry(id), call, risk, grants, mode, self.cwds(id))
 
     def explain(self, id: str, tool: str, args: str, now: int) -> str:
         """Whether a run may call a tool, and which rule says so."""
-        mode, risk = self.shared.rules.mode, self._risk(id, tool)
+        mode, risk = self.shared.limits.mode, self._risk(id, tool)
         return explain(self.ancestry(id), tool, now, risk, args, mode, self.cwds(id))
 
     def _risk(self, id: str, tool: str) -> ToolRisk:
@@ -372,7 +372,7 @@ class Tree:
         for id, run in list(self.runs.items()):
             if self.is_moving(run):
                 self.ledger.stir(self.ledger.chain(id), 1)
-            if is_seated(run):
+            if holds_slots(run):
                 for lane in self.specs[id].request.lanes:
                     if not lane.is_shared:
                         self.lanes.hold(lane)

@@ -42,7 +42,7 @@ from retinue.core.lanes import SharedLanes
 from retinue.core.run_mail import cannot_reach
 from retinue.core.shared import Shared
 from retinue.core.spec import RunSpec
-from retinue.core.state import Run, is_seated
+from retinue.core.state import Run, holds_slots
 from retinue.core.tree import Index, Tree
 from retinue.core.values import Limits, Mail
 from retinue.errors import InvalidTransition, Refused
@@ -54,8 +54,8 @@ MANY = 1 << 30
 class Trees:
     """The open trees by their roots. A tree with no open run is not kept."""
 
-    def __init__(self, rules: Limits) -> None:
-        self.shared = Shared(rules)
+    def __init__(self, limits: Limits) -> None:
+        self.shared = Shared(limits)
         self.by_root: dict[str, Tree] = {}
         self.index = Index()
         self.lanes = SharedLanes()
@@ -326,7 +326,7 @@ class Trees:
     def _store_step(self, event: StoreEvent) -> None:
         match event:
             case Opened():
-                self.shared.epoch, self.shared.rules = event.epoch, event.limits
+                self.shared.epoch, self.shared.limits = event.epoch, event.limits
                 self.reseat()
             case Closed():
                 pass
@@ -364,7 +364,7 @@ class Trees:
         for tree in self.by_root.values():
             tree.reseat()
         for spec, run in self.live():
-            if spec.request.lanes and is_seated(run):
+            if spec.request.lanes and holds_slots(run):
                 for lane in spec.request.lanes:
                     if lane.is_shared:
                         self.lanes.hold(spec.id, lane)

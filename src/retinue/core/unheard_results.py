@@ -27,11 +27,11 @@ def unheard(
     ]
     out = []
     for ending, spec, run in sorted(endings, key=lambda one: one[0].at):
-        order, is_announced = spec.request, spec.request.announce and bool(spec.origin.channel)
-        if spec.id in senders or order.join != "none" or not order.tell_parent or is_announced:
+        request, is_announced = spec.request, spec.request.announce and bool(spec.origin.channel)
+        if spec.id in senders or request.join != "none" or not request.tell_parent or is_announced:
             continue
-        if not is_known(ending) and not skipped(order, ending):
+        if not is_known(ending) and not skipped(request, ending):
             words = of_parent(shared.definitions.get(parent.request.agent), spec)
-            text = tell(words.notice, spec, run, ending, shared.rules.mail_cap)
+            text = tell(words.notice, spec, run, ending, shared.limits.mail_cap)
             out.append(Mail(seq=0, text=text, sender=spec.id, kind="news", note=note_of(ending)))
     return tuple(out)

@@ -77,13 +77,13 @@ class Engine:
         tools: ToolRunner,
         models: Mapping[str, Model],
         channels: Mapping[str, Channel],
-        rules: Limits,
+        limits: Limits,
         home: str = "",
         redactor: Redactor | None = None,
         private: Private = NOTHING,
     ) -> None:
         self.store, self.clock, self.bus = store, clock, Bus()
-        self.trees = Trees(rules)
+        self.trees = Trees(limits)
         self.models = models
         self.redactor, self.private = Redactor() if redactor is None else redactor, private
         self.on_record: dict[str, Run] = {}
@@ -117,7 +117,7 @@ class Engine:
         last = await self.store.entries(snapshot.last_seq - 1, limit=1)
         is_clean = bool(last) and isinstance(last[0][1].event, Closed)
         self._open = True
-        rules = self.trees.shared.rules
+        limits = self.trees.shared.limits
         order = recover.rebuild(self.trees, snapshot)
         rows = {spec.id: (spec, run) for spec, run in self.trees.live()}
         self.found = FoundRuns(
@@ -127,14 +127,13 @@ class Engine:
             self.on_record[id], self.roots[id] = run, spec.root
             self.timers.set(id, run.wake_at)
         self._task = asyncio.get_running_loop().create_task(self._loop(), name="retinue engine")
-        self.post("", Opened(epoch=epoch, limits=rules))
+        self.post("", Opened(epoch=epoch, limits=limits))
         for delivery in snapshot.deliveries:
             if delivery.state in ("pending", "sent"):
                 self.performer.deliver_at(delivery.key, delivery.next_at)
 
     async def stop(self) -> None:
-        """Stop immediately: what is recorded stays, and the next start resumes what is under
-        way."""
+        """Stop immediately. What is recorded stays; the next start resumes the rest."""
         tasks = [t for t in (self._task, *self.performer.tasks()) if t is not None]
         for task in tasks:
             task.cancel()

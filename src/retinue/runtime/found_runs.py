@@ -36,8 +36,8 @@ class FoundRuns:
         self._dormant = runs
         self._epoch = epoch
         self._clean = clean
-        rules = engine.trees.shared.rules
-        self._trial = Trial((run for _, run in runs.values()), epoch, clean=clean, rules=rules)
+        limits = engine.trees.shared.limits
+        self._trial = Trial((run for _, run in runs.values()), epoch, clean=clean, limits=limits)
         self._watched = -1
 
     @property

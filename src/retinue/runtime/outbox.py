@@ -128,7 +128,7 @@ class Outbox:
         try:
             if channel is None:
                 raise RetinueError(f"unknown channel {delivery.origin.channel!r} in this process")
-            async with asyncio.timeout(self._engine.trees.shared.rules.delivery_timeout_ms / 1000):
+            async with asyncio.timeout(self._engine.trees.shared.limits.delivery_timeout_ms / 1000):
                 await channel.send(delivery)
         except Exception as error:
             bounced = Bounced(key=effect.key, error=f"{type(error).__name__}: {error}")

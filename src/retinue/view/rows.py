@@ -39,7 +39,7 @@ from retinue.core.state import (
     Thinking,
     Waiting,
     Working,
-    is_seated,
+    holds_slots,
 )
 from retinue.core.state_names import ENDS as OVER
 from retinue.core.values import NANOS_PER_USD, ModelInfo
@@ -314,7 +314,7 @@ class TreeView:
                 node.parent.n_over += 1 if after in OVER else -1
         seats = (
             tuple(lane.name for lane in node.spec.request.lanes)
-            if node.run and is_seated(node.run)
+            if node.run and holds_slots(node.run)
             else ()
         )
         if seats != node.seats:

@@ -142,8 +142,8 @@ def _failed_line(final: TreeRecord, id: str) -> list[str]:
     end = totals.ending(failed[0])
     assert end is not None
     why = one_line(end.error or end.stop.replace("_", " "), 100).rstrip(".")
-    order = failed[0].spec.request
-    name = one_line(view_format.agent_label(order.label or order.agent), 40)
+    request = failed[0].spec.request
+    name = one_line(view_format.agent_label(request.label or request.agent), 40)
     others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
     return [f"  failed  {name}: {why}{others}. Retry: retinue resume {id} --from-failed"]
 

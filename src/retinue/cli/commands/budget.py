@@ -174,9 +174,9 @@ def _above(record: RecordReader, row: RunRecord) -> RunRecord | None:
 def _whose(above: RunRecord | None) -> str:
     if above is None:
         return "Nothing above it has a limit either."
-    order, id = above.spec.request, view_format.short_id(above.spec.id)
+    request, id = above.spec.request, view_format.short_id(above.spec.id)
     return (
-        f"It draws from {one_line(view_format.agent_label(order.label or order.agent), 40)} "
+        f"It draws from {one_line(view_format.agent_label(request.label or request.agent), 40)} "
         f"{id}: retinue budget {id}"
     )
 

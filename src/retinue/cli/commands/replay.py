@@ -61,9 +61,9 @@ def command(context: CommandContext, run: str, speed: float, output_format: str)
 
 def describe(row: RunRecord) -> str:
     """One line about the state of a run."""
-    order, state, end = row.spec.request, word(row), ending(row)
-    label = one_line(view_format.agent_label(order.label or order.agent), 60)
-    about = one_line((end.error or end.text) if end is not None else order.task, 80)
+    request, state, end = row.spec.request, word(row), ending(row)
+    label = one_line(view_format.agent_label(request.label or request.agent), 60)
+    about = one_line((end.error or end.text) if end is not None else request.task, 80)
     indent = "  " * row.spec.depth
     return (
         f"{indent}{view_format.glyph(state)} {label} {view_format.short_id(row.spec.id)} "

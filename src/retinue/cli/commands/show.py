@@ -83,17 +83,17 @@ def _agent(row: RunRecord, final: TreeRecord) -> dict[str, object]:
 
 def _header(final: TreeRecord, state: str) -> list[str]:
     top = final.rows[0]
-    order, spent = top.spec.request, ", ".join(facts.spent(final).words)
+    request, spent = top.spec.request, ", ".join(facts.spent(final).words)
     end = facts.ending(top)
     shown = _shown(top, state)
     lines = [
         f"run      {top.spec.id} ({view_format.short_id(top.spec.id)})",
-        f"task     {one_line(order.task, 200)}",
+        f"task     {one_line(request.task, 200)}",
         f"state    {view_format.glyph(shown)} {view_format.state_text(shown)}"
         + (f" ({end.stop})" if end is not None else ""),
-        f"agent    {one_line(view_format.agent_label(order.agent))}, "
+        f"agent    {one_line(view_format.agent_label(request.agent))}, "
         f"{one_line(top.run.model_used or top.spec.model)}",
-        f"where    {one_line(order.cwd) or '-'}",
+        f"where    {one_line(request.cwd) or '-'}",
         f"started  {_clock(top.spec.created_at)}, "
         f"{view_format.span(facts.elapsed(top, int(time.time() * 1000)))}",
         f"spent    {spent}, {top.run.turn} own turns",

@@ -156,13 +156,13 @@ class FamilyTool:
             else returned
         )
 
-    def _marked(self, context: Context, orders: Actions) -> Actions:
+    def _marked(self, context: Context, actions: Actions) -> Actions:
         """Every child knows its depth, and cannot ask questions unless it was given the tool."""
         level, lends = level_of(context, self) + 1, self.settings.lend_ask
         spawns = []
-        for order in orders.spawns:
-            is_ours = isinstance(looking(context).tools(order.agent).get(ASK), AskTool)
-            access = self._reading(context, order)
+        for request in actions.spawns:
+            is_ours = isinstance(looking(context).tools(request.agent).get(ASK), AskTool)
+            access = self._reading(context, request)
             if is_ours and not lends:
                 access = replace(access, deny=tuple(sorted({*access.deny, ASK})))
             options = {
@@ -171,12 +171,12 @@ class FamilyTool:
                 "may_ask": lends,
                 "permissions": access,
             }
-            spawns.append(replace(order, writers=self.settings.writers, **options))
-        return replace(orders, spawns=tuple(spawns))
+            spawns.append(replace(request, writers=self.settings.writers, **options))
+        return replace(actions, spawns=tuple(spawns))
 
-    def _reading(self, context: Context, order: RunRequest) -> Permissions:
+    def _reading(self, context: Context, request: RunRequest) -> Permissions:
         """An agent that may start others can read on where their results are cut."""
-        access, theirs = order.permissions, looking(context).tools(order.agent)
+        access, theirs = request.permissions, looking(context).tools(request.agent)
         tools_given = [name for name in access.tools or () if name not in access.deny]
         starters = [name for name in tools_given if getattr(theirs.get(name), "starts", "")]
         permissions = caller.row.permissions or caller.spec.permissions
@@ -220,8 +220,8 @@ class FamilyTool:
 def level_of(context: Context, tool: FamilyTool) -> int:
     """The depth of the calling run, counted from the run to which the family of `tool` was given,
     which is at 0."""
-    order = context.spec.request
-    return order.level if order.dialect == tool.dialect else 0
+    request = context.spec.request
+    return request.level if request.dialect == tool.dialect else 0
 
 
 async def _said(context: Context, complaint: str) -> str:

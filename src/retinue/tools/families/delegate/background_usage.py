@@ -52,14 +52,14 @@ class Tally:
         them."""
         groups = {(c.run, c.group) for c in self.claims if c.agent == agent and c.group}
         for spec, run in self.rows:
-            order = spec.request
+            request = spec.request
             if (
-                order.agent == agent
-                and order.group_kind == NAME
-                and order.group
+                request.agent == agent
+                and request.group_kind == NAME
+                and request.group
                 and ending_of(run) is None
             ):
-                groups.add((spec.parent, order.group))
+                groups.add((spec.parent, request.group))
         return len(groups)
 
     def n_tokens(self) -> int:
