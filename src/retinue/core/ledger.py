@@ -114,8 +114,7 @@ class Ledger:
         return {id: replace(account) for id, account in touched.items()}
 
     def chain(self, id: str) -> Chain:
-        """The accounts of `id` and all runs above it, in an order that stays while they are
-        open."""
+        """The accounts of `id` and all runs above it. Their order stays while they are open."""
         try:
             return self._chains[id]
         except KeyError:

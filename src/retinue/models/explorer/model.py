@@ -195,6 +195,6 @@ def _announcement(request: ModelRequest) -> str:
 
 
 def _recalled(work: Assignment) -> str:
-    """After a compaction the summary is all there is: it contains the report as it was then."""
+    """After a compaction only the summary is left. It contains the report as it was then."""
     _, _, text = work.summary.partition("\n\n")
     return text or work.summary
