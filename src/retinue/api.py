@@ -1,4 +1,4 @@
-"""The front door, and the only place that names concrete classes."""
+"""The public API, and the only module that names concrete classes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from retinue import open_questions as asked
+from retinue import open_questions
 from retinue.agent import Agent
 from retinue.branches import Branches
 from retinue.channels.base import Channel
@@ -48,7 +48,7 @@ class Retinue(Branches):
     """A runtime on one store. Use it as an async context manager.
 
     `store` is a path (SQLite), None (memory), or a `Store`. Agents named in `agents` are known from
-    the start, so that open runs of an earlier process go on at once; those of other agents wait
+    the start, so that their open runs of an earlier process continue; those of other agents wait
     until their agent is used. `workspace` is the directory in which runs work that name none; where
     there is no sandbox, `unsafe_no_sandbox` runs commands without. `secrets` are values, by name,
     that are never written down (or the `Redactor` that knows them), beside those of environment,
@@ -81,9 +81,9 @@ class Retinue(Branches):
         page = max(64, min(PAGE, limits.text_cap - 200))
         private = own_places(opened.path if isinstance(opened, SqliteStore) else "")
         bare = {"unsafe_no_sandbox": unsafe_no_sandbox}
-        kit = BuiltinTools(opened, folder, page=page, private=private, **bare)
-        kit.cache = cache_folder()
-        toolbox, known_models = Toolbox(kit), dict[str, Model]()
+        builtin = BuiltinTools(opened, folder, page=page, private=private, **bare)
+        builtin.cache = cache_folder()
+        toolbox, known_models = Toolbox(builtin), dict[str, Model]()
         self._asked: dict[str, asyncio.Future[str]] = {}
         home = os.path.realpath(workspace or os.getcwd())
         redactor = secrets if isinstance(secrets, Redactor) else Redactor(secrets or {})
@@ -97,12 +97,13 @@ class Retinue(Branches):
     async def __aenter__(self) -> Retinue:
         await self._engine.start()
         try:
-            for name in self._crew.catalog.offered if self._crew.catalog is not None else ():
-                self._crew.know_model(name)
+            catalog = self._registry.catalog
+            for name in catalog.offered if catalog is not None else ():
+                self._registry.know_model(name)
             for agent in self._first:
-                self._crew.register(agent)
-            self._crew.know_models()
-            await self._kit.sweep(
+                self._registry.register(agent)
+            self._registry.know_models()
+            await self._builtin.sweep(
                 {spec.id for spec, _ in self._engine.trees.live()}, self._engine.is_used
             )
             await self._engine.found.take_up()
@@ -115,9 +116,9 @@ class Retinue(Branches):
     async def __aexit__(self, *exc: object) -> None:
         await self._end_keeping()
         await self._engine.stop()
-        await self._kit.close()
-        if self._crew.catalog is not None:
-            await self._crew.catalog.close()
+        await self._builtin.close()
+        if self._registry.catalog is not None:
+            await self._registry.catalog.close()
 
     # starting runs
 
@@ -129,7 +130,7 @@ class Retinue(Branches):
         """Start a run and return its id once it is recorded. The same `key` starts the same run
         only once."""
         await self.take_up(agent)
-        order = self._crew.request(agent, task, options)
+        order = self._registry.request(agent, task, options)
         id = run_id(0, "key", key) if key else run_id(self._clock.now(), self._clock.chance())
         event = Requested(id=id, request=order, tag=self._pricing.tag(order, self._clock.now()))
         if not key:
@@ -162,7 +163,7 @@ class Retinue(Branches):
     async def _fork_of(
         self, row: RunRecord, task: str, agent: Agent | None, at: int | None, **options: Any
     ) -> tuple[RunRequest, ForkPoint]:
-        agent = agent or self._crew.find(row.spec.request.agent)
+        agent = agent or self._registry.find(row.spec.request.agent)
         await self.take_up(agent)
         length = fork_point(row.run)
         if at is not None and at < length:
@@ -172,7 +173,7 @@ class Retinue(Branches):
         base = ForkPoint(
             conversation=row.spec.conversation, length=length, start=min(length, row.run.start)
         )
-        return self._crew.request(agent, task, options), base
+        return self._registry.request(agent, task, options), base
 
     async def price_tag(
         self,
@@ -184,8 +185,8 @@ class Retinue(Branches):
         **options: Any,
     ) -> PriceTag:
         """What the first prompts of `n` runs would cost, with the provider's cache and without it;
-        nothing is started. With `fork` they go on from the conversation of that run, as its own
-        agent unless another is given."""
+        nothing is started. With `fork` they continue the conversation of that run, as its own agent
+        unless another is given."""
         if fork:
             row = await self._row(fork)
             order, base = await self._fork_of(row, task, agent, None, **options)
@@ -193,14 +194,15 @@ class Retinue(Branches):
         if agent is None:
             raise ConfigError("A price tag needs an agent, or a run to fork.")
         await self.take_up(agent)
-        return self._pricing.tags(self._crew.request(agent, task, options), self._clock.now(), n)
+        request = self._registry.request(agent, task, options)
+        return self._pricing.tags(request, self._clock.now(), n)
 
     async def resume(self, run: str, task: str = "Continue.", **options: Any) -> str:
-        """Go on in the conversation of a run that has ended: a new run, the same messages."""
+        """Continue the conversation of a run that has ended: a new run, the same messages."""
         row = await self._row(run)
         if not isinstance(row.run.state, Ended):
             raise Refused("open", f"Run {run} has not ended. Send it a message instead.")
-        agent = self._crew.find(row.spec.request.agent)
+        agent = self._registry.find(row.spec.request.agent)
         await self.take_up(agent)
         base = ForkPoint(
             conversation=row.spec.conversation, length=row.run.length, start=row.run.start
@@ -210,17 +212,17 @@ class Retinue(Branches):
                 "conversation",
                 f"Run {run} was already resumed. Resume the latest run, or fork this one.",
             )
-        order = self._crew.request(agent, task, options)
+        request = self._registry.request(agent, task, options)
         return await self._request(
             Requested(
                 id=run_id(self._clock.now(), self._clock.chance()),
-                request=order,
+                request=request,
                 permissions=_held(row, options),
                 base=base,
                 conversation=row.spec.conversation,
                 resumes=run,
                 context=row.run.context + row.run.new_bytes,
-                tag=self._pricing.tag(order, self._clock.now(), row, base),
+                tag=self._pricing.tag(request, self._clock.now(), row, base),
                 news=await self._unheard(row),
             )
         )
@@ -246,10 +248,10 @@ class Retinue(Branches):
         return event.id
 
     def register(self, *agents: Agent) -> None:
-        """Make agents known. Open runs of an earlier process that waited for them go on at the next
-        start of a run."""
+        """Make agents known. Open runs of an earlier process that waited for them continue at the
+        next start of a run."""
         for agent in agents:
-            self._crew.register(agent)
+            self._registry.register(agent)
 
     @property
     def redactor(self) -> Redactor:
@@ -257,15 +259,15 @@ class Retinue(Branches):
         return self._engine.redactor
 
     async def take_up(self, agent: Agent) -> None:
-        """Make an agent known; runs that waited for it go on."""
-        if agent not in self._crew:
-            self._crew.register(agent)
-            self._crew.know_models()
+        """Register an agent; runs that waited for it continue."""
+        if agent not in self._registry:
+            self._registry.register(agent)
+            self._registry.know_models()
             await self._engine.found.take_up()
 
     def offer_model(self, name: str) -> None:
         """Make a model known that no agent has, by its name alone: runs may ask for it."""
-        self._crew.know_model(name)
+        self._registry.know_model(name)
 
     # talking to runs
 
@@ -283,11 +285,11 @@ class Retinue(Branches):
         await self._tell(run, MailReceived(mail=Mail(seq=0, text=text, steer=steer)))
 
     async def retry(self, root: str = "", *, refused: Callable[[str], bool] | None = None) -> None:
-        """Runs that wait for their provider try at once, all or those of a tree: a key was brought,
-        or money. With `refused`, only those whose account was refused and of whose model's name it
+        """Runs that wait for their provider try again now, all or those of a tree: a key or money
+        was added. With `refused`, only those whose account was refused and of whose model's name it
         is true."""
-        self._crew.learn_keys()
-        self._crew.know_models()
+        self._registry.learn_keys()
+        self._registry.know_models()
         await self._engine.found.take_up()
         for id in self._engine.waiting_for_provider(root):
             spec, run = self._engine.trees.spec(id), self._engine.trees.run(id)
@@ -301,13 +303,13 @@ class Retinue(Branches):
 
     async def answer(self, question: str, text: str) -> None:
         """Answer an open question by its id, or by its run as long as that asks nothing else."""
-        await self._tell(*asked.answer_to(self._engine.trees, question, text))
+        await self._tell(*open_questions.answer_to(self._engine.trees, question, text))
 
-    async def questions(self, root: str = "") -> Sequence[asked.OpenQuestion]:
+    async def questions(self, root: str = "") -> Sequence[open_questions.OpenQuestion]:
         """What waits for a person, in all runs or in one tree: questions, calls that need a
         permission, and limits."""
-        look = (root, self._crew.preview, self._clock.now(), self._engine.performer.look_ahead)
-        return await asked.open_questions(self._engine.trees, self._store.messages, *look)
+        look = (root, self._registry.preview, self._clock.now(), self._engine.performer.look_ahead)
+        return await open_questions.open_questions(self._engine.trees, self._store.messages, *look)
 
     async def decide(
         self, question: str, allow: bool, *, by: str = "", reason: str = "", always: bool = False
@@ -315,8 +317,8 @@ class Retinue(Branches):
         """Permit a call, or do not; raise a limit by what is suggested, or let the work land. The
         first decision counts; a later one is `Refused`. With `always`, the same call is permitted
         in this tree from now on."""
-        q = await asked.find_question(self._engine.trees, self._store.messages, question)
-        await self._tell(q.run, asked.decision(q, allow, by, reason, always))
+        q = await open_questions.find_question(self._engine.trees, self._store.messages, question)
+        await self._tell(q.run, open_questions.decision(q, allow, by, reason, always))
 
     async def explain(self, run: str, tool: str, args: str = "{}") -> str:
         """Whether a live run may call a tool, and which rule says so."""
@@ -340,8 +342,8 @@ class Retinue(Branches):
     async def wait(
         self, *runs: str, timeout_seconds: float | None = None, first: bool = False
     ) -> dict[str, Outcome | None]:
-        """Wait for all of the runs, or for the first; None stands for one that is still open.
-        Reading takes nothing."""
+        """Wait for all of the runs, or for the first; None for one that is still open. Reading
+        takes nothing."""
         futures, runs = {}, tuple(dict.fromkeys(runs))
         for run in runs:
             if not await self._has_ended(run):
@@ -373,16 +375,16 @@ class Retinue(Branches):
         """A run and everything below it."""
         row = await self._row(run)
         below = [await self.tree(child.spec.id) for child in await self._store.children(run)]
-        order = row.spec.request
+        request = row.spec.request
         return RunTree(
             id=run,
-            label=order.label or order.agent,
-            agent=order.agent,
+            label=request.label or request.agent,
+            agent=request.agent,
             state=state_word(row.run),
             turn=row.run.turn,
             usage=row.run.usage,
             children=tuple(below),
-            group=order.shown_group,
+            group=request.shown_group,
         )
 
     async def messages(self, run: str, start: int = 0) -> Sequence[Message]:
@@ -391,11 +393,10 @@ class Retinue(Branches):
         return await self._store.messages(row.spec.conversation, start, row.run.length)
 
     async def tools_left_out(self, run: str) -> str:
-        """What is said of the tools that a run holds and its model cannot be told of; "" when it is
-        told of all."""
+        """The note about tools that a run has and its model cannot get; "" if it gets all."""
         spec = (await self._row(run)).spec
         offered = self._engine.performer.tools_for(spec)
-        most = getattr(self._crew.models.get(spec.model), "most_tools", 0)
+        most = getattr(self._registry.models.get(spec.model), "most_tools", 0)
         return left_out(offered, fitting(offered, most), most)
 
     async def artifact(self, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
@@ -404,7 +405,7 @@ class Retinue(Branches):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a run can go on here, or an announcement is on its way."""
+        """Whether a run can continue here, or an announcement is on its way."""
         trees, dormant = self._engine.trees, set(self.runs_without_agent)
         return any(
             any(d.state in ("pending", "sent") for d in tree.deliveries.values())
@@ -433,13 +434,13 @@ class Retinue(Branches):
             return None
         account = await self._store.account(id)
         model = self._engine.trees.shared.models.get(row.spec.model)
-        agent = self._crew.agents.get(row.spec.request.agent)
+        agent = self._registry.agents.get(row.spec.request.agent)
         children = await self._store.children(id) if row.run.n_children else []
         return build_outcome(row, account, children, agent, model)
 
 
 def _held(row: RunRecord, options: Mapping[str, Any]) -> Permissions:
-    """Who goes on from another run holds no more than that did, unless its options say what."""
+    """A run that continues another gets its permissions, unless its options say otherwise."""
     permissions = row.run.permissions or row.spec.permissions
     return Permissions() if "permissions" in options else permissions
 

@@ -48,7 +48,7 @@ class Housekeeping:
     """The part of `Retinue` that looks after what is on record."""
 
     def __init__(self, engine: Engine, builtin_tools: BuiltinTools, retention: Retention) -> None:
-        self._engine, self._kit, self._retention = engine, builtin_tools, retention
+        self._engine, self._builtin, self._retention = engine, builtin_tools, retention
         self._store, self._clock = engine.store, engine.clock
         self._keeping: asyncio.Task[None] | None = None
 
@@ -72,7 +72,7 @@ class Housekeeping:
         """Delete an ended root run, its conversation and everything below it, with its artifacts
         and the records of its commands."""
         await self._forget(root)
-        await self._kit.forget_runs(self._store.known)
+        await self._builtin.forget_runs(self._store.known)
 
     async def _forget(self, root: str) -> None:
         row = await self._row(root)
@@ -107,7 +107,7 @@ class Housekeeping:
             while n_gone := await self._forget_down_to(retention.size):
                 n += n_gone
         if n:
-            await self._kit.forget_runs(self._store.known)
+            await self._builtin.forget_runs(self._store.known)
             await self._store.compact()
         return n
 

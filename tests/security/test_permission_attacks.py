@@ -379,14 +379,14 @@ def test_a_lease_is_given_back_however_its_run_ends(tmp_path: Path) -> None:
                 "Go.",
                 permissions=FREE,
             )
-            assert not retinue._kit.writers._leases
+            assert not retinue._builtin.writers._leases
             run = await retinue.spawn(
                 agent("slow", writes, call("rest"), tools=["write", rest]), "Go.", permissions=FREE
             )
             await asyncio.wait_for(begun.wait(), 30)
-            assert list(retinue._kit.writers._leases) == [run]
+            assert list(retinue._builtin.writers._leases) == [run]
             await retinue.cancel(run)
-            assert not retinue._kit.writers._leases
+            assert not retinue._builtin.writers._leases
 
     asyncio.run(main())
 

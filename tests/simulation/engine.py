@@ -316,7 +316,7 @@ async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
     }
     origin = Origin(channel="hook")
     root = await retinue.spawn(
-        retinue._crew.agents["lead"],
+        retinue._registry.agents["lead"],
         "root task",
         key=f"root {seed}",
         lanes=order.lanes,

@@ -51,7 +51,7 @@ class Toolbox:
     agent to agent.)"""
 
     def __init__(self, builtin_tools: BuiltinTools | None = None) -> None:
-        self._kit = builtin_tools
+        self._builtin = builtin_tools
         self._tools: dict[str, dict[str, Tool]] = {}
         self._known: dict[str, dict[str, KnownTool]] = {}
         self._defaults: dict[str, dict[str, Any]] = {}
@@ -119,7 +119,11 @@ class Toolbox:
             args = parse(call.args)
         except BadArguments as error:
             return ToolResult(text=f"{tool.invalid}: {error}", error=True)
-        if tool.writes and self._kit is not None and (why := self._kit.writers.take(context())):
+        if (
+            tool.writes
+            and self._builtin is not None
+            and (why := self._builtin.writers.take(context()))
+        ):
             return ToolResult(text=f"Not run: {why}", error=True)
         return tool, args
 
@@ -139,7 +143,11 @@ class Toolbox:
         if known is None or look is None or args is None:
             return None
         preview: CallPreview = await look(context, args)
-        if known.writes and self._kit is not None and (why := self._kit.writers.held(context)):
+        if (
+            known.writes
+            and self._builtin is not None
+            and (why := self._builtin.writers.held(context))
+        ):
             preview = replace(preview, problem=why)
         return replace(
             preview, directory=context.root, isolated=bool(context.spec.request.isolation)
@@ -148,29 +156,29 @@ class Toolbox:
     async def place(self, spec: RunSpec, home: str) -> str:
         """Where a run works: the directory that it was sent to, or a copy of it."""
         source = spec.request.cwd or home
-        if self._kit is None or spec.request.isolation != "worktree":
+        if self._builtin is None or spec.request.isolation != "worktree":
             return source
         label = spec.request.label or spec.request.agent
-        return await self._kit.worktrees.open(spec.id, source, label, spec.request.copy_of)
+        return await self._builtin.worktrees.open(spec.id, source, label, spec.request.copy_of)
 
     async def snapshot(self, place: str) -> str:
         """The commit with the files of a directory as they are; "" where there can be none."""
-        return "" if self._kit is None else await self._kit.snapshot(place)
+        return "" if self._builtin is None else await self._builtin.snapshot(place)
 
     async def merge(self, key: str, copies: Sequence[WriterCopy]) -> tuple[BranchMerge, ...]:
         """What became of what writers have changed in their copies."""
-        return () if self._kit is None else await self._kit.merge(key, copies)
+        return () if self._builtin is None else await self._builtin.merge(key, copies)
 
     async def work(self, spec: RunSpec) -> BranchDiff | None:
         """What an isolated run has done until now."""
-        if self._kit is None or not self._kit.worktrees.has(spec.id):
+        if self._builtin is None or not self._builtin.worktrees.has(spec.id):
             return None
-        return await self._kit.worktrees.changes(spec.id, spec.request.task)
+        return await self._builtin.worktrees.changes(spec.id, spec.request.task)
 
     def over(self, run: str, is_used: Callable[[str], bool]) -> Awaitable[None] | None:
         """A run has ended: what its tools still hold is released, immediately or by the returned
         awaitable. `is_used` says whether a run still works in a directory."""
-        return None if self._kit is None else self._kit.over(run, is_used)
+        return None if self._builtin is None else self._builtin.over(run, is_used)
 
     def is_quick(self, agent: str, name: str) -> bool:
         """Whether a tool returns without ever waiting. (An unknown tool is answered
