@@ -25,11 +25,11 @@ class Agent:
     """A definition: instructions, a model, tools. It never runs itself; `Retinue.run` makes a run
     of it.
 
-    `staff` are the agents that its runs may start; only their tools can be lent. `output` is a type
-    (or a JSON schema) that results must match: the child is asked again until they do. `families`
-    give it tools to start children that are defined on the spot: they work with its own tools.
-    `options` are defaults for any field of an order. A name among the `tools` is that of a built-in
-    one."""
+    `staff` are the agents that its runs may start; only their tools can be given to children.
+    `output` is a type (or a JSON schema) that results must match: the child is asked again until
+    they do. `families` give it tools to start children that are defined on the spot: they work with
+    its own tools. `options` are defaults for any field of a `RunRequest`. A name among the `tools`
+    is that of a built-in one."""
 
     name: str
     instructions: str = ""
@@ -50,7 +50,7 @@ class Agent:
 
     @property
     def own_tools(self) -> tuple[Tool, ...]:
-        """Its tools, as far as they can be told without a runtime."""
+        """Its tools, as far as they are known without a runtime."""
         return self.equip(_not_here)
 
     def equip(self, builtin: Callable[[str], Tool]) -> tuple[Tool, ...]:
@@ -64,13 +64,13 @@ class Agent:
 
     @cached_property
     def family_list(self) -> tuple[Family, ...]:
-        """Its families; a name stands for one with the settings of that profile."""
+        """Its families; a name means the family with the settings of that profile."""
         return tuple(family(f) if isinstance(f, str) else f for f in self.families)
 
     @cached_property
     def helpers(self) -> tuple[Agent, ...]:
-        """Who works for its families: agents with its other tools, on the model of whoever starts
-        them."""
+        """The sub-agents of its families: agents with its other tools, on the model of the run that
+        starts them."""
         return tuple(
             Agent(
                 helper_name(self.name, f.name),
@@ -81,7 +81,7 @@ class Agent:
         )
 
     def _lent(self, dialect: Family) -> list[Tool | Callable[..., Any] | str]:
-        """Its own tools as a family's children have them: they ask nobody, unless the setting lends
+        """Its own tools as a family's children have them: without `ask`, unless the setting gives
         that too."""
         if dialect.settings.lend_ask:
             return list(self.tools)
@@ -144,7 +144,7 @@ class Agent:
         return msgspec.structs.replace(self.model.info, name=self.model_name)
 
     def reachable_agents(self) -> Iterator[Agent]:
-        """This agent and everybody below it, each once."""
+        """This agent and all agents below it, each once."""
         agents: dict[str, Agent] = {}
         todo = [self]
         while todo:
@@ -187,8 +187,8 @@ def guard_of(tool: Tool) -> ToolRisk:
 
 
 def define(agent: Agent, tools: Mapping[str, Sequence[Tool]]) -> Definition:
-    """What is stored of an agent. `tools` are those of everybody in its crew, by name."""
-    crew = sorted(a.name for a in agent.reachable_agents())
+    """What is stored of an agent. `tools` are those of all reachable agents, by name."""
+    reachable = sorted(a.name for a in agent.reachable_agents())
     own = tools[agent.name]
     names = {t.schema.name for t in own}
     instructions = agent.full_instructions({})
@@ -198,8 +198,8 @@ def define(agent: Agent, tools: Mapping[str, Sequence[Tool]]) -> Definition:
         model=agent.model_name,
         tools=tuple(sorted(names)),
         submit_tools=tuple(n for n in (RESULT, ERROR) if n in names),
-        reachable_tools=tuple(sorted({t.schema.name for name in crew for t in tools[name]})),
-        agents=tuple(crew),
+        reachable_tools=tuple(sorted({t.schema.name for name in reachable for t in tools[name]})),
+        agents=tuple(reachable),
         prompt_bytes=len(instructions.encode()) + len(msgspec.json.encode([t.schema for t in own])),
         notices={t.schema.name: words for t in own if (words := getattr(t, "notices", None))},
         tool_risks={t.schema.name: guard for t in own if (guard := guard_of(t)) != ToolRisk()},
