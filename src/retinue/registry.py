@@ -1,5 +1,5 @@
-"""The agents and models that a runtime knows: names become tools and models, and requests become
-orders."""
+"""The agents and models that a runtime knows: names become tools and models, and options become
+requests."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from retinue.tools.toolbox import Toolbox
 
 
 class Registry:
-    """Whoever may run here. `models` and the toolbox are the engine's too: what is learned here is
-    known there. `home` is where runs work that are not told otherwise, without links."""
+    """The registered agents and models. The engine uses the same `models` and toolbox. `home` is
+    the default working directory of runs, without links."""
 
     def __init__(
         self,
         engine: Engine,
         toolbox: Toolbox,
-        kit: BuiltinTools,
+        builtin_tools: BuiltinTools,
         models: dict[str, Model],
         catalog: ModelCatalog | None,
         home: str,
     ) -> None:
         self._engine = engine
         self._toolbox = toolbox
-        self._kit = kit
+        self._builtin_tools = builtin_tools
         self._home = home
         self.models, self.catalog = models, catalog
         self.agents: dict[str, Agent] = {}
@@ -52,10 +52,10 @@ class Registry:
         return self.agents.get(agent.name) is agent
 
     def register(self, agent: Agent) -> None:
-        crew = list(agent.reachable_agents())
-        tools = {a.name: self._equip(a) for a in crew}
+        agents = list(agent.reachable_agents())
+        tools = {a.name: self._equip(a) for a in agents}
         models = dict(self.models)
-        for member in crew:
+        for member in agents:
             if self.agents.get(member.name, member) is not member:
                 raise ConfigError(f"Two different agents are named {member.name!r}. Rename one.")
             if (
@@ -66,13 +66,13 @@ class Registry:
                     f"Two different models are named {member.model_name!r}. Rename one."
                 )
         boxes = Toolbox()
-        for member in crew:
+        for member in agents:
             boxes.add(member.name, tools[member.name])
         self.models.update(models)
         learn_from(
             self._engine.redactor, *models.values(), *(t for own in tools.values() for t in own)
         )
-        for member in crew:
+        for member in agents:
             self._toolbox.add(member.name, tools[member.name], member.request_defaults)
             self.agents[member.name] = member
             if isinstance(member.model, str):
@@ -103,10 +103,10 @@ class Registry:
                     self.know_model(spec.model)
 
     def _equip(self, agent: Agent) -> Sequence[Tool]:
-        own = agent.equip(self._kit.tool)
+        own = agent.equip(self._builtin_tools.tool)
         if not own or any(t.schema.name == "artifact" for t in own):
             return own
-        return (*own, self._kit.tool("artifact"))
+        return (*own, self._builtin_tools.tool("artifact"))
 
     def request(self, agent: Agent, task: str, options: dict[str, Any]) -> RunRequest:
         self.learn_keys()
