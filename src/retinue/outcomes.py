@@ -1,4 +1,4 @@
-"""What the doors show of a run: how it ended, what it cost, who worked for it."""
+"""The outcome of a run: how it ended, what it cost, and its children."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from retinue.pricing import CacheUse, PriceTag, cache_use, price_tag
 
 
 class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One child of a run, and how it stands. `group` is the group of background work that it
-    belongs to."""
+    """One child of a run, and its state. `group` is the group of background work that it belongs
+    to."""
 
     id: str
     label: str
@@ -30,10 +30,10 @@ class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended, as the runtime saw it. `usage` is the run's own, `tree` includes everything
     below it. `by` is who ended it (`user`, `parent`, `limit`, `system`), "" when it ended by
-    itself. `helpers` says whose work the result rests on: how many were started on all levels below
-    it, and who of them never returned. `price_tag` is what its first prompt was expected to cost
-    when it was started; `cache` and `tree_cache` are what prompt caches were expected to give to
-    it, and to it and everything below it, and gave.
+    itself. `helpers` says on whose work the result rests: how many runs were started on all levels
+    below it, and which of them never returned. `price_tag` is what its first prompt was expected to
+    cost when it was started; `cache` and `tree_cache` are what prompt caches were expected to give
+    to it, and to it and everything below it, and gave.
 
     Calls that were never answered are in it with their bounds: `tree_tokens_estimated` and
     `tree_usd_estimated` say how much that is, and `cost_is_known` that there is none of it, and no
@@ -70,8 +70,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> str:
-        """Who of the helpers did not return, in one line: "2 of 5 helpers never returned: ..."; ""
-        when all did."""
+        """The sub-agents that did not return, in one line: `2 of 5 helpers never returned: ...`; ""
+        if all did."""
         return tell(self.helpers)
 
     @property
@@ -157,11 +157,11 @@ def _typed(agent: Agent | None, data: Any) -> Any:
 
 
 def child_info(row: RunRecord) -> ChildInfo:
-    order, ending = row.spec.request, ending_of(row.run)
+    request, ending = row.spec.request, ending_of(row.run)
     stop = ending.stop if ending else ""
-    label = order.label or order.agent
+    label = request.label or request.agent
     return ChildInfo(
-        id=row.spec.id, label=label, state=state_word(row.run), stop=stop, group=order.shown_group
+        id=row.spec.id, label=label, state=state_word(row.run), stop=stop, group=request.shown_group
     )
 
 
