@@ -52,7 +52,7 @@ class FunctionTool:
         self._direct = quick or inspect.iscoroutinefunction(function)
         self._timeout = None if timeout is None else seconds(timeout)
         self._compose = format_results
-        self._caller, self._args = _arguments(function)
+        self._context, self._args = _arguments(function)
         try:
             parameters = plain_schema(self._args)
         except TypeError as error:
@@ -67,7 +67,7 @@ class FunctionTool:
     def name(self) -> str:
         return self.schema.name
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         values = self._given(args)
         if isinstance(values, ToolResult):
             return values
@@ -157,14 +157,14 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def _arguments(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]:
-    """The name of the caller's parameter, if any, and a type for all others."""
+    """The name of the context parameter, if any, and a type for all others."""
     try:
         hints = get_type_hints(function, localns={"Context": Context})
     except NameError as error:
         raise ConfigError(
             f"Tool {function.__name__!r}: cannot resolve an annotation: {error}"
         ) from None
-    caller = ""
+    context = ""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (
@@ -181,12 +181,12 @@ def _arguments(function: Callable[..., Any]) -> tuple[str, type[msgspec.Struct]]
                 f"Tool {function.__name__!r}: parameter {name!r} needs an annotation."
             )
         if hint is Context:
-            caller = name
+            context = name
         elif parameter.default is parameter.empty:
             fields.append((name, hint))
         else:
             fields.append((name, hint, parameter.default))
-    return caller, msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+    return context, msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
 
 
 def plain_schema(type_: Any) -> dict[str, Any]:
