@@ -84,7 +84,7 @@ class Retinue(Branches):
         builtin = BuiltinTools(opened, folder, page=page, private=private, **bare)
         builtin.cache = cache_folder()
         toolbox, known_models = Toolbox(builtin), dict[str, Model]()
-        self._asked: dict[str, asyncio.Future[str]] = {}
+        self._starts: dict[str, asyncio.Future[str]] = {}
         home = os.path.realpath(workspace or os.getcwd())
         redactor = secrets if isinstance(secrets, Redactor) else Redactor(secrets or {})
         learn_from(redactor, environment_secrets(), *(channels or {}).values())
@@ -127,19 +127,19 @@ class Retinue(Branches):
         return await self._outcome_of(await self.spawn(agent, task, **options))
 
     async def spawn(self, agent: Agent, task: str, *, key: str = "", **options: Any) -> str:
-        """Start a run and return its id once it is recorded. The same `key` starts the same run
-        only once."""
+        """Start a run and return its id once it is recorded. A `key` starts its run only once."""
         await self.take_up(agent)
-        order = self._registry.request(agent, task, options)
+        request = self._registry.request(agent, task, options)
         id = run_id(0, "key", key) if key else run_id(self._clock.now(), self._clock.chance())
-        event = Requested(id=id, request=order, tag=self._pricing.tag(order, self._clock.now()))
+        tag = self._pricing.tag(request, self._clock.now())
+        event = Requested(id=id, request=request, tag=tag)
         if not key:
             return await self._request(event)
-        request = self._asked.get(id)
-        if request is None:
-            request = self._asked[id] = asyncio.ensure_future(self._request_once(event))
-            request.add_done_callback(lambda _: self._asked.pop(id))
-        return await asyncio.shield(request)
+        start = self._starts.get(id)
+        if start is None:
+            start = self._starts[id] = asyncio.ensure_future(self._request_once(event))
+            start.add_done_callback(lambda _: self._starts.pop(id))
+        return await asyncio.shield(start)
 
     async def fork(
         self,
@@ -248,8 +248,7 @@ class Retinue(Branches):
         return event.id
 
     def register(self, *agents: Agent) -> None:
-        """Make agents known. Open runs of an earlier process that waited for them continue at the
-        next start of a run."""
+        """Register agents. Open runs that waited for them continue at the next start of a run."""
         for agent in agents:
             self._registry.register(agent)
 
