@@ -6,22 +6,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from retinue.core.values import Value
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from retinue.config.config_value import Config
     from retinue.models.catalog import Catalog
     from retinue.sandbox.private_paths import Private
-
-
-class Config(Value):
-    """What one file says. `families` are ready to be given to an agent; `value` is a
-    `schema.Configuration`."""
-
-    families: tuple[Any, ...] = ()
-    path: str = ""
-    value: Any = None
 
 
 def environment_secrets() -> dict[str, str]:
@@ -56,6 +46,7 @@ def environment_catalog() -> Catalog:
 def read_config(path: str | Path) -> Config:
     """Read a configuration file; its suffix tells TOML from JSON5. Raises `ConfigError` with
     everything that is wrong."""
+    from retinue.config.config_value import Config
     from retinue.config.layer_reader import read_layer
     from retinue.config.layers import EffectiveSettings
 

@@ -15,7 +15,6 @@ import apsw
 
 from retinue.errors import StoreCorrupt, StoreError, StoreTooNew
 from retinue.sandbox.open_beneath import sync_folder
-from retinue.store.sqlite.migration_steps import STEPS
 from retinue.store.sqlite.sqlite_errors import busy, open_error
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
@@ -123,6 +122,8 @@ def _check(db: apsw.Connection, path: str, *, has_wal: bool) -> int:
 
 
 def _migrate(db: apsw.Connection, file: Path, number: int, path: str) -> None:
+    from retinue.store.sqlite.migration_steps import STEPS  # a reader does not load it
+
     db.execute("BEGIN IMMEDIATE")
     try:
         db.execute(file.read_text(encoding="utf-8"))
@@ -138,6 +139,7 @@ def _migrate(db: apsw.Connection, file: Path, number: int, path: str) -> None:
 
 def _next_epoch(db: apsw.Connection, path: str) -> int:
     """Fence every earlier process. `home` is the file's inode while it is in use: see `_check`."""
+
     db.execute("BEGIN IMMEDIATE")
     upsert = "insert into meta values (?, ?) on conflict (key) do update set value = "
     db.execute(upsert + "value + 1", ("epoch", 1))
