@@ -98,7 +98,7 @@ class Mill:
 
     def take_order(
         self,
-        caller: Context,
+        context: Context,
         n: int,
         fields: dict[str, Any],
         done: asyncio.Future[list[str] | None],
@@ -107,16 +107,16 @@ class Mill:
             self.refused += 1
             done.set_result([])
         else:
-            self.record(caller, n, fields, done)
+            self.record(context, n, fields, done)
 
     def record(
         self,
-        caller: Context,
+        context: Context,
         n: int,
         fields: dict[str, Any],
         done: asyncio.Future[list[str] | None],
     ) -> None:
-        parent, ids = caller.spec, []
+        parent, ids = context.spec, []
         self.runs[parent.id] = replace(
             self.runs[parent.id], n_children=self.runs[parent.id].n_children + n
         )
@@ -125,11 +125,11 @@ class Mill:
                 turn=caller.row.turn,
                 index=caller.index,
                 item=item,
-                call_id=caller.call_id,
+                call_id=context.call_id,
                 tool=OURS,
             )
             order = RunRequest(agent="helper", task="x", **fields)
-            id = caller.child_id(item)
+            id = context.child_id(item)
             path = f"{parent.path}/{slot.turn}.{slot.index}.{item}"
             spec = RunSpec(
                 id=id,
@@ -320,10 +320,10 @@ def asking(mill: Mill, id: str = "root", n: int = 1) -> list[Context]:
     return [mill.caller(run, call, i) for i, call in enumerate(calls)]
 
 
-async def start(mill: Mill, caller: Context, n: int = 1) -> list[str]:
+async def start(mill: Mill, context: Context, n: int = 1) -> list[str]:
     """Children that were granted, and recorded at once."""
     done: asyncio.Future[list[str] | None] = asyncio.get_running_loop().create_future()
-    mill.record(caller, n, await mill.quotas.take(caller, n), done)
+    mill.record(context, n, await mill.quotas.take(context, n), done)
     return await done or []
 
 
@@ -390,7 +390,7 @@ async def test_a_reader_that_comes_late_does_not_miss_what_another_has_seen_reco
         await late
 
 
-def _seen_by(caller: Context, look: Any) -> Context:
+def _seen_by(context: Context, look: Any) -> Context:
     fields = {
         name: getattr(caller, name)
         for name in ("spec", "row", "call_id", "index", "key", "called_at")

@@ -47,9 +47,9 @@ def agent(name: str, *turns: Any, **fields: Any) -> Agent:
 
 def hire(child: Agent, **options: Any) -> Any:
     @tool(name="hire", restart="keyed")
-    async def hire(caller: Context) -> Actions:
+    async def hire(context: Context) -> Actions:
         """Hire."""
-        return caller.spawn_actions(child, "task", **options)
+        return context.spawn_actions(child, "task", **options)
 
     return hire
 

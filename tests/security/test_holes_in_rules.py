@@ -159,9 +159,9 @@ def test_a_grant_for_a_command_holds_where_it_was_given(tmp_path: Path) -> None:
         x, y = agent("x", command, tools=["shell"]), agent("y", command, tools=["shell"])
 
         @tool(name="both", restart="keyed")
-        async def both(caller: Context, who: str) -> Actions:
+        async def both(context: Context, who: str) -> Actions:
             """Hire."""
-            return caller.spawn_actions(x if who == "a" else y, "task", cwd=who)
+            return context.spawn_actions(x if who == "a" else y, "task", cwd=who)
 
         lead = agent(
             "lead", call("both", who="a"), call("both", who="b"), tools=[both], staff=[x, y]

@@ -341,9 +341,9 @@ def test_no_spelling_sends_a_child_out_of_its_parents_directory(tmp_path: Path, 
         child = agent("child", tools=["read"])
 
         @tool(name="hire", restart="keyed")
-        async def hire(caller: Context) -> Actions:
+        async def hire(context: Context) -> Actions:
             """Hire."""
-            return caller.spawn_actions(child, "task", cwd=cwd.format(top=top))
+            return context.spawn_actions(child, "task", cwd=cwd.format(top=top))
 
         async with Retinue(workspace=top) as retinue:
             lead = agent("lead", call("hire"), tools=[hire, "read"], staff=[child])

@@ -186,24 +186,24 @@ def agents(world: World) -> list[Agent]:
         await asyncio.sleep(r.choice((0.0, 0.0, 0.2, 2.0)))
 
     @tool(restart="pure")
-    async def read(caller: Context) -> str:
-        await pause(caller)
+    async def read(context: Context) -> str:
+        await pause(context)
         return "read done"
 
     @tool(restart="keyed")
-    async def post(caller: Context) -> str:
-        await pause(caller)
+    async def post(context: Context) -> str:
+        await pause(context)
         return "post done"
 
     @tool
-    async def write(caller: Context) -> str:
-        world.must(world.starts[caller.key] == 0, f"I5 write {caller.key} was started twice")
-        await pause(caller)
+    async def write(context: Context) -> str:
+        world.must(world.starts[context.key] == 0, f"I5 write {context.key} was started twice")
+        await pause(context)
         return "write done"
 
     @tool(restart="pure")
-    async def ask(caller: Context) -> Ask | ToolResult:
-        await pause(caller)
+    async def ask(context: Context) -> Ask | ToolResult:
+        await pause(context)
         return Ask(question="?")
 
     def words(outcomes: Any) -> str:
@@ -215,12 +215,15 @@ def agents(world: World) -> list[Agent]:
         return script.orders(world.seed, caller.spec.path, caller.row.turn, caller.index)
 
     @tool(restart="pure")
-    async def watch(caller: Context) -> Actions | str:
-        if caller.is_woken:
+    async def watch(context: Context) -> Actions | str:
+        if context.is_woken:
             return "watch done"
-        await pause(caller)
+        await pause(context)
         children = tuple(
-            spec.id for spec, run in await caller.children() if not isinstance(run.state, Ended)
+            spec.id for spec, run in await context.children() if not isinstance(run.state, Ended)
+        )
+        return script.watch(
+            world.seed, context.spec.path, context.run.turn, context.index, children
         )
         return script.watch(world.seed, caller.spec.path, caller.row.turn, caller.index, children)
 
