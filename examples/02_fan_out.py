@@ -26,11 +26,11 @@ def read(request: ModelRequest) -> str | ToolCall:  # a reader asks for its file
 
 
 @tool(restart="keyed", format_results=lambda ended: "\n".join(child.ending.text for child in ended))
-def read_folder(caller: Context) -> Actions:
+def read_folder(context: Context) -> Actions:
     files = sorted(FOLDER.rglob("*.py"), key=lambda file: -file.stat().st_size)[:12]
     how = {"lanes": (Lane(name="readers", size=4),), "format_results": True}
     names, none = [str(file.relative_to(FOLDER)) for file in files], "There are no Python files in"
-    spawns = tuple(caller.request(reader, n, label=n, **how) for n in names)
+    spawns = tuple(context.request(reader, n, label=n, **how) for n in names)
     return Actions(spawns=spawns, answer=None if spawns else f"{none} {FOLDER}.")
 
 

@@ -21,8 +21,8 @@ async def work(request: ModelRequest) -> str:
 
 
 @tool(restart="keyed", format_results=lambda ended: ", ".join(child.ending.text for child in ended))
-def give_out(caller: Context) -> Actions:
-    return caller.spawn_actions(worker, "part 1", "part 2", "part 3", format_results=True)
+def give_out(context: Context) -> Actions:
+    return context.spawn_actions(worker, "part 1", "part 2", "part 3", format_results=True)
 
 
 worker = Agent("worker", model=Scripted(work, name="w"))

@@ -1,8 +1,8 @@
 """`python -m retinue`, and the program `retinue`: the command line.
 
-Nothing is imported from where it is started, which may be a directory that nobody trusts. (What
-Python itself looks for there before this file is read cannot be kept from it here: `python -m`
-does, the installed program does not.)"""
+Nothing is imported from where it is started, which may be an untrusted directory. (What Python
+itself looks for there before this file is read cannot be kept from it here: `python -m` does, the
+installed program does not.)"""
 
 import os
 import sys

@@ -55,8 +55,8 @@ class Acts(Reads):
         """Runs that wait for their provider try at once, all or those of a tree: a key was brought,
         or money. With `refused`, only those whose account was refused and of whose model's name it
         is true."""
-        self._crew.learn_keys()
-        self._crew.know_models()
+        self._registry.learn_keys()
+        self._registry.know_models()
         await self._engine.found.take_up()
         for id in self._engine.waiting_for_provider(root):
             spec, run = self._engine.trees.spec(id), self._engine.trees.run(id)
@@ -95,7 +95,7 @@ class Acts(Reads):
     async def open_questions(self, root: str = "") -> Sequence[asked.OpenQuestion]:
         """All that waits for a person now, in all runs or in one tree, with what a screen shows of
         it."""
-        look = (root, self._crew.preview, self._clock.now(), self._engine.performer.look_ahead)
+        look = (root, self._registry.preview, self._clock.now(), self._engine.performer.look_ahead)
         return await asked.open_questions(self._engine.trees, self._store.messages, *look)
 
     async def answer(self, question: TextQuestion | str, text: str, *, by: str = "") -> None:

@@ -290,8 +290,8 @@ def guard_of(tool: Tool[Any]) -> ToolRisk:
 
 
 def define(agent: Agent[Any, Any], tools: Mapping[str, Sequence[Tool[Any]]]) -> Definition:
-    """What is stored of an agent. `tools` are those of everybody in its crew, by name."""
-    crew = sorted(a.name for a in agent.reachable_agents())
+    """What is stored of an agent. `tools` are those of everybody in its reachable, by name."""
+    reachable = sorted(a.name for a in agent.reachable_agents())
     own = tools[agent.name]
     names = {t.schema.name for t in own}
     instructions = agent.full_instructions({})
@@ -301,8 +301,8 @@ def define(agent: Agent[Any, Any], tools: Mapping[str, Sequence[Tool[Any]]]) -> 
         model=agent.model_name,
         tools=tuple(sorted(names)),
         submit_tools=tuple(n for n in (RESULT, ERROR) if n in names),
-        reachable_tools=tuple(sorted({t.schema.name for name in crew for t in tools[name]})),
-        agents=tuple(crew),
+        reachable_tools=tuple(sorted({t.schema.name for name in reachable for t in tools[name]})),
+        agents=tuple(reachable),
         prompt_bytes=len(instructions.encode()) + len(msgspec.json.encode([t.schema for t in own])),
         notices={t.schema.name: words for t in own if (words := getattr(t, "notices", None))},
         tool_risks={t.schema.name: guard for t in own if (guard := guard_of(t)) != ToolRisk()},

@@ -1,4 +1,4 @@
-"""The front door, and the only place that names concrete classes."""
+"""The public API, and the only module that names concrete classes."""
 
 from __future__ import annotations
 
@@ -115,15 +115,17 @@ class Retinue(Starts[Deps_co]):
         self._loop = asyncio.get_running_loop()
         await self._engine.start()
         try:
-            for name in self._crew.catalog.offered if self._crew.catalog is not None else ():
-                self._crew.know_model(name)
+            for name in (
+                self._registry.catalog.offered if self._registry.catalog is not None else ()
+            ):
+                self._registry.know_model(name)
             named: dict[str, Agent[Any, Any]] = {}
             for agent in self._first:
                 if named.setdefault(agent.name, agent) != agent:
                     raise ConfigError(f"Two different agents are named {agent.name!r}. Rename one.")
-                self._crew.register(agent)
-            self._crew.know_models()
-            await self._kit.sweep(
+                self._registry.register(agent)
+            self._registry.know_models()
+            await self._builtin.sweep(
                 {spec.id for spec, _ in self._engine.trees.live()}, self._engine.is_used
             )
             await self._engine.found.take_up()
@@ -136,9 +138,9 @@ class Retinue(Starts[Deps_co]):
     async def __aexit__(self, *exc: object) -> None:
         await self._end_keeping()
         await self._engine.stop()
-        await self._kit.close()
-        if self._crew.catalog is not None:
-            await self._crew.catalog.close()
+        await self._builtin.close()
+        if self._registry.catalog is not None:
+            await self._registry.catalog.close()
 
 
 def _open(store: str | Path | Store | None) -> Store:

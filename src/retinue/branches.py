@@ -33,7 +33,7 @@ class Branches(Steps):
     """The part of `Retinue` that deals with branches of runs."""
 
     async def branches(self, run: str) -> Sequence[RunBranch]:
-        """The copies of a run and of everybody below it, oldest first."""
+        """The copies of a run and of all runs below it, oldest first."""
         rows = [r for r in (await self.tree_record(run)).rows if r.spec.request.isolation]
         listing = []
         for row in rows:
@@ -58,7 +58,7 @@ class Branches(Steps):
         row = await self._isolated(run)
         spec, ending = row.spec, ending_of(row.run)
         if ending is None:
-            work = await self._kit.worktrees.changes(spec.id, spec.request.task)
+            work = await self._builtin.worktrees.changes(spec.id, spec.request.task)
         else:
             work = await self._on_branch(spec)
         if work is not None:
@@ -74,8 +74,8 @@ class Branches(Steps):
         if not isinstance(row.run.state, Ended):
             raise Refused("merge", f"Run {run} is still open. Wait for it, or cancel it.")
         spec, key = row.spec, f"{run}.{BY_PERSON}"
-        (merged,) = await self._kit.merge(key, (self._copy(spec),))
-        self._kit.merges.forget(key)
+        (merged,) = await self._builtin.merge(key, (self._copy(spec),))
+        self._builtin.merges.forget(key)
         return merged
 
     async def _isolated(self, run: str) -> RunRecord:

@@ -1,4 +1,4 @@
-"""Budgets of runs that are there already: how they stand, and how a person changes them."""
+"""Budgets of existing runs: their state, and how a person changes them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Spent(Value):
 
 
 class Spending(Value):
-    """The budget of a run at this moment, for itself and everybody below it: its limits as they are
+    """The budget of a run at this moment, for itself and all runs below it: its limits as they are
     now, what is spent, and what is held for calls under way or was given to children.
     `seconds_left` is to its deadline, if it has one. `questions` are the ids of what is asked about
     it."""
@@ -75,8 +75,8 @@ class Budgets(Housekeeping):
         by: str = "",
     ) -> Spending:
         """Raise the limits of an open run, whether or not it has asked; with a `question`, only as
-        the first answer to it. Whoever waits there goes on. What a child's limit gets more is taken
-        from its parent's, or `Refused` says how much there is."""
+        the first answer to it. Runs that wait there continue. What a child's limit gets more is
+        taken from its parent's, or `Refused` says how much there is."""
         if not all(math.isfinite(amount) for amount in (tokens, usd, turns, calls, seconds)):
             raise ConfigError("A limit is raised by a finite amount. Nothing was changed.")
         add = (int(tokens), round(usd * NANOS_PER_USD), int(turns), int(calls))
@@ -85,8 +85,8 @@ class Budgets(Housekeeping):
         )
 
     async def set_on_limit(self, run: str, on_limit: OnLimit, *, by: str = "") -> Spending:
-        """What happens at the limits of an open run from now on. With `land`, whoever waits for an
-        answer takes its last turn; with `ask`, a person is asked at the next limit."""
+        """What happens at the limits of an open run from now on. With `land`, a run that waits for
+        an answer takes its last turn; with `ask`, a person is asked at the next limit."""
         if on_limit not in ("land", "ask", "stop"):
             raise ConfigError(
                 f"on_limit must be land, ask or stop, not {on_limit!r}. Nothing was changed."

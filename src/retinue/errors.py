@@ -2,7 +2,7 @@
 not an exception.
 
 RetinueError
-  ConfigError          the caller's settings or definitions are wrong
+  ConfigError          settings or definitions are wrong
     NoKey              a provider has no key, or no address
   NotFound             no such run, agent, artifact or delivery
   Refused              a limit said no (`limit` names it); nothing was done
@@ -50,11 +50,11 @@ class NoKey(ConfigError):
 
 
 class NotFound(RetinueError):
-    """The thing named does not exist (any more)."""
+    """The thing named does not exist, or no longer exists."""
 
 
 class Refused(RetinueError):
-    """A limit refused an order. `limit` is its name; nothing was changed."""
+    """A limit refused the request. `limit` is its name; nothing was changed."""
 
     def __init__(self, limit: str, message: str) -> None:
         super().__init__(message)
@@ -75,9 +75,9 @@ class ModelError(RetinueError):
 
     `sent` is False when nothing ever left. `usage` (a `core.values.Usage`) is what the failed call
     has cost all the same, as far as it is known: nothing when it was not sent or was refused, an
-    estimate when its answer broke off. None is for nobody knows. `trouble` (a
-    `core.values.ProviderTrouble`) names the provider and what it answered; `cause` is a word for
-    what happened where it answered nothing."""
+    estimate when its answer broke off. None if unknown. `trouble` (a `core.values.ProviderTrouble`)
+    names the provider and what it answered; `cause` is a word for what happened where it answered
+    nothing."""
 
     def __init__(
         self, message: str, kind: str = "server_error", *, usage: Any = None, sent: bool = True
@@ -90,7 +90,7 @@ class ModelError(RetinueError):
 
 class ModelUnavailable(ModelError):
     """Overload, rate limit, network: the same call may succeed later. `hearers` are called, by run,
-    when it may: they were told what another call had met."""
+    when it may: they got the error that another call had met."""
 
     def __init__(
         self,
@@ -152,12 +152,12 @@ class SandboxMissing(RetinueError):
 
 
 class Defect(RetinueError):
-    """A mistake of Retinue's own in a step of one tree. The tree is set aside as it is on record;
-    others go on."""
+    """A mistake of Retinue's own in a step of one tree. The tree is set aside as it is recorded;
+    others continue."""
 
 
 class NoProvider(NoKey):
-    """There is no model that could be asked; the message says what to set."""
+    """No model is available; the message says what to set."""
 
 
 class HostGone(RetinueError):

@@ -64,15 +64,15 @@ class Groups(Budgets):
             await self._ended_state(id)
 
     async def _line_of(self, run: str) -> list[RunSpec]:
-        """The runs that a run goes on for, oldest first, and itself."""
+        """The earlier runs of a run's conversation, oldest first, and itself."""
         line = [(await self._row(run)).spec]
         while line[0].resumes and (row := await self._store.row(line[0].resumes)) is not None:
             line.insert(0, row.spec)
         return line
 
     async def _unheard(self, row: RunRecord) -> tuple[Mail, ...]:
-        """What became of those whom a run, or one before it in its conversation, has left, as far
-        as nobody heard."""
+        """The unread ends of children that a run, or an earlier run of its conversation, left
+        behind."""
         line, out = await self._line_of(row.spec.id), list[Mail]()
         families_open = [
             (spec, rows_below)
@@ -107,12 +107,12 @@ class Groups(Budgets):
 
 
 def _group(run: str, id: str, rows: Sequence[RunRecord]) -> Group:
-    order = rows[0].spec.request
+    request = rows[0].spec.request
     return Group(
         id=id,
-        kind=order.group_kind,
+        kind=request.group_kind,
         run=run,
-        size=order.group_size,
+        size=request.group_size,
         members=tuple(child_info(row) for row in rows),
         is_open=any(not isinstance(row.run.state, Ended) for row in rows),
     )

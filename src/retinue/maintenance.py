@@ -33,8 +33,8 @@ AT_ONCE = 20
 class Housekeeping:
     """The part of `Retinue` that looks after what is on record."""
 
-    def __init__(self, engine: Engine, kit: BuiltinTools, retention: Retention) -> None:
-        self._engine, self._kit, self._retention = engine, kit, retention
+    def __init__(self, engine: Engine, builtin_tools: BuiltinTools, retention: Retention) -> None:
+        self._engine, self._builtin, self._retention = engine, builtin_tools, retention
         self._store, self._clock = engine.store, engine.clock
         self._keeping: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -63,7 +63,7 @@ class Housekeeping:
         """Delete an ended root run, its conversation and everything below it, with its artifacts
         and the records of its commands."""
         await self._forget(root)
-        await self._kit.forget_runs(self._store.known)
+        await self._builtin.forget_runs(self._store.known)
 
     async def _forget(self, root: str) -> None:
         row = await self._row(root)
@@ -98,7 +98,7 @@ class Housekeeping:
             while n_gone := await self._forget_down_to(retention.size):
                 n += n_gone
         if n:
-            await self._kit.forget_runs(self._store.known)
+            await self._builtin.forget_runs(self._store.known)
             await self._store.compact()
         return n
 
@@ -114,7 +114,7 @@ class Housekeeping:
     async def _forget_all(self, roots: Iterable[str]) -> int:
         n = 0
         for root in roots:
-            with contextlib.suppress(Refused, NotFound):  # it goes on, or went with another
+            with contextlib.suppress(Refused, NotFound):  # it continues, or was deleted before
                 while not self._is_live(root) and await self._store.thin(root):
                     pass
                 await self._forget(root)
@@ -231,5 +231,5 @@ class Housekeeping:
         await self._store.backup(str(path))
 
     async def verify(self) -> Sequence[str]:
-        """What is wrong with the store; nothing, one hopes."""
+        """Problems found in the store; empty if it is sound."""
         return await self._store.verify()

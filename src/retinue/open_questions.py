@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from retinue.core import limit_questions as limits
+from retinue.core import limit_questions
 from retinue.core.account import DIMENSIONS, limits_of
 from retinue.core.budget_shares import written
 from retinue.core.call_lines import call_lines
@@ -17,6 +17,7 @@ from retinue.core.events import Answered, Decided, LimitChanged
 from retinue.core.messages import AssistantMessage, Message, ToolCall
 from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import ByDimension, Waiting, calls_of, questions_of
+from retinue.core.state_names import names_question
 from retinue.core.trees import Trees
 from retinue.core.values import NANOS_PER_USD, Budget, ToolRisk
 from retinue.errors import NotFound, Refused
@@ -25,7 +26,6 @@ from retinue.formats.safe_text import one_line, reveal, several_lines
 from retinue.pricing import PriceTag, children_tag
 from retinue.tools.call_preview import CallPreview
 
-SHORTEST = 6
 Read = Callable[[str, int, int], Awaitable[Sequence[Message]]]
 Preview = Callable[[str, ToolCall], Sequence[RunRequest]]
 """About which children a call of an agent would start."""
@@ -37,8 +37,8 @@ MOST_SAID = 1_000
 class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """One question. A `permission` wants a yes or a no to exactly `call`, a `question` wants a
     text. `shown` is the call as a person should see it: every argument, and nothing that hides or
-    reorders characters. `price_tag` is what the input of those whom the call would start should
-    cost, where that can be told.
+    reorders characters. `price_tag` is what the input of the sub-agents that the call would start
+    should cost, where that is known.
 
     `preview` is what the call would do as things are now, computed by what would do it: the diff of
     an edit, the command with what is enforced. `why` is what the agent said with the call,
@@ -79,9 +79,8 @@ async def open_questions(
     now: int = 0,
     look_ahead: LookAhead | None = None,
 ) -> list[OpenQuestion]:
-    """Everything that somebody asks, oldest run first; with a `root`, in its tree only. With a
-    `preview` it is said what calls that start others would cost, with `look_ahead` what each call
-    would do."""
+    """All open questions, oldest run first; with a `root`, in its tree only. With a `preview` it is
+    said what calls that start others would cost, with `look_ahead` what each call would do."""
     runs = sorted(set(trees.index.questions.values()))
     questions = [q for run in runs for q in await _asked_by(trees, read, run, root)]
     if preview is not None:
@@ -96,10 +95,10 @@ def _priced(trees: Trees, q: OpenQuestion, preview: Preview, now: int) -> OpenQu
     spec, run = trees.spec(q.run), trees.run(q.run)
     if spec is None or run is None or q.kind != "permission":
         return q
-    orders = preview(spec.request.agent, q.call)
+    requests = preview(spec.request.agent, q.call)
     return (
-        msgspec.structs.replace(q, price_tag=children_tag(trees.shared, spec, run, orders, now))
-        if orders
+        msgspec.structs.replace(q, price_tag=children_tag(trees.shared, spec, run, requests, now))
+        if requests
         else q
     )
 
@@ -127,8 +126,8 @@ def _held_up(trees: Trees, spec: RunSpec) -> tuple[str, ...]:
 
 def _about_limits(trees: Trees) -> Iterator[OpenQuestion]:
     for tree in trees.index.asking.values():
-        for question in limits.open_questions(tree):
-            order = tree.specs[question.account].request
+        for question in limit_questions.open_questions(tree):
+            request = tree.specs[question.account].request
             i = DIMENSIONS.index(question.lack)
             added = f"A yes adds {written(i, question.suggested[i])}."
             more = ByDimension(*(amount or None for amount in question.suggested))
@@ -137,7 +136,7 @@ def _about_limits(trees: Trees) -> Iterator[OpenQuestion]:
                 id=question.id,
                 run=question.account,
                 root=tree.root,
-                label=order.label or order.agent,
+                label=request.label or request.agent,
                 kind="budget",
                 text=question.text,
                 shown=f"{question.text}\n{added}",
@@ -153,7 +152,7 @@ async def _asked_by(trees: Trees, read: Read, id: str, root: str = "") -> list[O
     if spec is None or run is None or calls is None or root not in ("", spec.root, id):
         return []
     messages = await read(spec.conversation, calls.message, calls.message + 1)
-    if not messages:  # what it said is not on record yet, and so nobody is asked yet
+    if not messages:  # its message is not recorded yet, so no question is open yet
         return []
     message = messages[0]
     assert isinstance(message, AssistantMessage)
@@ -184,8 +183,8 @@ async def _asked_by(trees: Trees, read: Read, id: str, root: str = "") -> list[O
 
 
 async def find_question(trees: Trees, read: Read, name: str) -> OpenQuestion:
-    """The question of this id, or of an id that begins so. A run is no name for one: what it asks
-    may have changed."""
+    """Find an open question by its id or the start of it. A run id is not accepted, because the
+    run's question may have changed."""
     id = _named(trees, name)
     if id in trees.index.questions:
         questions = await _asked_by(trees, read, trees.index.questions[id])
@@ -204,11 +203,13 @@ def _named(trees: Trees, name: str) -> str:
         return name
     everything = {
         *questions,
-        *(q.id for tree in trees.index.asking.values() for q in limits.open_questions(tree)),
+        *(
+            q.id
+            for tree in trees.index.asking.values()
+            for q in limit_questions.open_questions(tree)
+        ),
     }
-    matches = (
-        sorted(id for id in everything if id.startswith(name)) if len(name) >= SHORTEST else []
-    )
+    matches = sorted(id for id in everything if names_question(name, id))
     if len(matches) > 1:
         raise Refused(
             "question",
@@ -282,6 +283,6 @@ def answer_to(trees: Trees, name: str, text: str, by: str = "") -> tuple[str, An
 
 
 def several(run: str, questions: Sequence[tuple[str, str]]) -> str:
-    """A run is no name for one of the things that it asks."""
+    """The error for a run that has several open questions."""
     listed = "; ".join(f"{id} ({one_line(text, 80)})" for id, text in questions)
     return f"Run {run} has {len(questions)} open questions. Answer one by its id: {listed}"

@@ -1,4 +1,4 @@
-"""What the doors show of a run: how it ended, what it cost, who worked for it."""
+"""The outcome of a run: how it ended, what it cost, and its children."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from retinue.tools.output_type import convert_output
 
 
 class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One child of a run, and how it stands. `group` is the group of background work that it
-    belongs to."""
+    """One child of a run, and its state. `group` is the group of background work that it belongs
+    to."""
 
     id: RunId[Any]
     label: str
@@ -83,8 +83,8 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
 
     @property
     def missing(self) -> str:
-        """Who of the helpers did not return, in one line: "2 of 5 helpers never returned: ..."; ""
-        when all did."""
+        """The sub-agents that did not return, in one line: `2 of 5 helpers never returned: ...`; ""
+        if all did."""
         return tell(self.helpers)
 
     @property
@@ -218,15 +218,15 @@ def _typed(agent: Agent[Any, Any] | None, ending: Ending) -> Any:
 
 
 def child_info(row: RunRecord) -> ChildInfo:
-    order, ending = row.spec.request, ending_of(row.run)
+    request, ending = row.spec.request, ending_of(row.run)
     stop = ending.stop if ending else ""
-    label = order.label or order.agent
+    label = request.label or request.agent
     return ChildInfo(
         id=RunId(row.spec.id),
         label=label,
         state=state_word(row.run),
         stop=stop,
-        group=order.shown_group,
+        group=request.shown_group,
     )
 
 

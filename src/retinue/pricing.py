@@ -18,8 +18,8 @@ from retinue.core.values import NANOS_PER_USD
 class PriceTag(msgspec.Struct, frozen=True, kw_only=True):
     """What the first prompts of `n` runs are expected to cost, all together and about: `tokens`, of
     which the provider's cache should have `cached_tokens`; `usd` with that cache,
-    `usd_without_cache` without any. None: the price of a model is not known. `is_fork`: they go on
-    from another conversation."""
+    `usd_without_cache` without any. None: the price of a model is not known. `is_fork`: they
+    continue another conversation."""
 
     n: int
     tokens: int
@@ -71,32 +71,32 @@ def cache_use(cached: Cached) -> CacheUse:
 
 
 def children_tag(
-    shared: Shared, spec: RunSpec, run: Run, orders: Sequence[RunRequest], now: int
+    shared: Shared, spec: RunSpec, run: Run, requests: Sequence[RunRequest], now: int
 ) -> PriceTag | None:
     """What children would cost that a live run is about to order; None where one of them is not
     known well enough."""
     prefixes, tags = Prefixes(), []
     calls = calls_of(run)
     length = run.length if calls is None else calls.message
-    for order in orders:
-        definition = shared.definitions.get(order.agent)
-        model = order.model or (definition.model if definition is not None else "") or spec.model
+    for request in requests:
+        definition = shared.definitions.get(request.agent)
+        model = request.model or (definition.model if definition is not None else "") or spec.model
         if definition is None or model not in shared.models:
             return None
         source = None
-        if order.history.kind == "fork":
+        if request.history.kind == "fork":
             source = PrefixSource(
                 spec, run, ForkPoint(conversation=spec.conversation, length=length, start=run.start)
             )
-            order = msgspec.structs.replace(order, instructions=spec.request.instructions)
-        expected = expect(shared, order, model, now, source)
+            request = msgspec.structs.replace(request, instructions=spec.request.instructions)
+        expected = expect(shared, request, model, now, source)
         tags.append(expected.tag(is_first=not prefixes.is_warm(expected.prefix, now)))
         prefixes.send(expected.prefix, now)
-    return price_tag(tags, is_fork=all(order.history.kind == "fork" for order in orders))
+    return price_tag(tags, is_fork=all(request.history.kind == "fork" for request in requests))
 
 
 class Pricing:
-    """Tags for runs that somebody outside asks for. It remembers which prefixes they have in
+    """Tags for runs that a user or program asks for. It remembers which prefixes they have in
     common."""
 
     def __init__(self, shared: Shared) -> None:
@@ -105,14 +105,14 @@ class Pricing:
 
     def tag(
         self,
-        order: RunRequest,
+        request: RunRequest,
         now: int,
         row: RunRecord | None = None,
         base: ForkPoint | None = None,
     ) -> Tag | None:
-        """The tag of a run that is about to be started, which goes on from that of `row` if there
-        is one."""
-        expected = self._expect(order, now, row, base)
+        """The tag of a run that is about to be started, which continues that of `row` if there is
+        one."""
+        expected = self._expect(request, now, row, base)
         if expected is None:
             return None
         is_first = not self._prefixes.is_warm(expected.prefix, now)
@@ -122,14 +122,14 @@ class Pricing:
 
     def tags(
         self,
-        order: RunRequest,
+        request: RunRequest,
         now: int,
         n: int,
         row: RunRecord | None = None,
         base: ForkPoint | None = None,
     ) -> PriceTag:
         """What `n` such runs would cost, none of which is started."""
-        expected = self._expect(order, now, row, base)
+        expected = self._expect(request, now, row, base)
         if expected is None or n < 1:
             return price_tag(())
         first = expected.tag(is_first=not self._prefixes.is_warm(expected.prefix, now))
@@ -138,10 +138,10 @@ class Pricing:
         )
 
     def _expect(
-        self, order: RunRequest, now: int, row: RunRecord | None, base: ForkPoint | None
+        self, request: RunRequest, now: int, row: RunRecord | None, base: ForkPoint | None
     ) -> Expected | None:
-        definition = self._shared.definitions.get(order.agent)
-        model = order.model or (definition.model if definition is not None else "")
+        definition = self._shared.definitions.get(request.agent)
+        model = request.model or (definition.model if definition is not None else "")
         if model not in self._shared.models:
             return None
         source = (
@@ -149,9 +149,9 @@ class Pricing:
         )
         return expect(
             self._shared,
-            order,
+            request,
             model,
             now,
             source,
-            (order.permissions.tools, order.permissions.deny),
+            (request.permissions.tools, request.permissions.deny),
         )

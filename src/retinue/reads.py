@@ -53,7 +53,7 @@ class Reads(Branches):
         self, engine: Engine, kit: BuiltinTools, retention: Retention, crew: Registry
     ) -> None:
         super().__init__(engine, kit, retention)
-        self._crew = crew
+        self._registry = crew
 
     async def find(self, run: str, agent: Agent[T, Any]) -> RunId[T]:
         """A stored id with its type again. Raises `NotFound` if there is no such run, and
@@ -150,7 +150,7 @@ class Reads(Branches):
         told of all."""
         spec = (await self._row(run)).spec
         offered = self._engine.performer.tools_for(spec)
-        most = getattr(self._crew.models.get(spec.model), "most_tools", 0)
+        most = getattr(self._registry.models.get(spec.model), "most_tools", 0)
         return left_out(offered, fitting(offered, most), most)
 
     async def artifact(self, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
@@ -183,7 +183,7 @@ class Reads(Branches):
             return None
         account = await self._store.account(id)
         model = self._engine.trees.shared.models.get(row.spec.model)
-        agent = self._crew.agents.get(row.spec.request.agent)
+        agent = self._registry.agents.get(row.spec.request.agent)
         children = await self._store.children(id) if row.run.n_children else []
         return build_outcome(row, account, children, agent, model)
 

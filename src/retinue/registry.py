@@ -1,5 +1,5 @@
-"""The agents and models that a runtime knows: names become tools and models, and requests become
-orders."""
+"""The agents and models that a runtime knows: names become tools and models, and options become
+requests."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ log = logging.getLogger("retinue.runs")
 
 
 class Registry:
-    """Whoever may run here. `models` and the toolbox are the engine's too: what is learned here is
-    known there. `home` is where runs work that are not told otherwise, without links."""
+    """The registered agents and models. The engine uses the same `models` and toolbox. `home` is
+    the default working directory of runs, without links."""
 
     def __init__(
         self,
         engine: Engine,
         toolbox: Toolbox,
-        kit: BuiltinTools,
+        builtin_tools: BuiltinTools,
         models: dict[str, Model],
         catalog: ModelCatalog | Mapping[str, Model | ModelInfo | str] | None,
         home: str,
@@ -48,7 +48,7 @@ class Registry:
     ) -> None:
         self._engine, self._deps = engine, deps
         self._toolbox = toolbox
-        self._kit = kit
+        self._builtin_tools = builtin_tools
         self._home = home
         if isinstance(catalog, Mapping):
             catalog = environment_catalog(providers, catalog)
@@ -69,12 +69,12 @@ class Registry:
     def register(self, agent: Agent[Any, Any]) -> None:
         """Make an agent known with everybody below it. One that is known by the same name and is
         not the same is replaced: new runs are runs of the new one."""
-        crew = list(agent.reachable_agents())
-        for member in crew:
+        agents = list(agent.reachable_agents())
+        for member in agents:
             self._check_deps(member)
-        tools = {a.name: self._equip(a) for a in crew}
+        tools = {a.name: self._equip(a) for a in agents}
         models = dict(self.models)
-        for member in crew:
+        for member in agents:
             if isinstance(member.model, str):
                 continue
             name, before = member.model_name, self.agents.get(member.name)
@@ -83,13 +83,13 @@ class Registry:
                 raise ConfigError(f"Two different models are named {name!r}. Rename one.")
             models[name] = member.model
         boxes = Toolbox()
-        for member in crew:
+        for member in agents:
             boxes.add(member.name, tools[member.name])
         self.models.update(models)
         learn_from(
             self._engine.redactor, *models.values(), *(t for own in tools.values() for t in own)
         )
-        for member in crew:
+        for member in agents:
             if self.agents.get(member.name, member) != member:
                 log.info("agent %s has changed: new runs follow its new definition", member.name)
                 self._engine.performer.tools_changed()
@@ -124,10 +124,10 @@ class Registry:
                     self.know_model(spec.model)
 
     def _equip(self, agent: Agent[Any, Any]) -> Sequence[Tool[Any]]:
-        own = agent.equip(self._kit.tool)
+        own = agent.equip(self._builtin_tools.tool)
         if not own or any(t.schema.name == "artifact" for t in own):
             return own
-        return (*own, self._kit.tool("artifact"))
+        return (*own, self._builtin_tools.tool("artifact"))
 
     def request(self, agent: Agent[Any, Any], task: str, options: dict[str, Any]) -> RunRequest:
         self.learn_keys()

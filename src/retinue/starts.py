@@ -93,7 +93,7 @@ class Starts(Acts, Generic[Deps_co]):
         own = dict(options)
         key = own.pop("key", "")
         await self.take_up(agent)
-        order = self._crew.request(agent, task, own)
+        order = self._registry.request(agent, task, own)
         id = run_id(0, "key", key) if key else run_id(self._clock.now(), self._clock.chance())
         event = Requested(id=id, request=order, tag=self._pricing.tag(order, self._clock.now()))
         if not key:
@@ -152,7 +152,7 @@ class Starts(Acts, Generic[Deps_co]):
         at: int | None,
         **options: Any,
     ) -> tuple[RunRequest, ForkPoint]:
-        agent = agent or self._crew.find(row.spec.request.agent)
+        agent = agent or self._registry.find(row.spec.request.agent)
         await self.take_up(agent)
         length = fork_point(row.run)
         if at is not None and at < length:
@@ -162,7 +162,7 @@ class Starts(Acts, Generic[Deps_co]):
         base = ForkPoint(
             conversation=row.spec.conversation, length=length, start=min(length, row.run.start)
         )
-        return self._crew.request(agent, task, options), base
+        return self._registry.request(agent, task, options), base
 
     async def price_tag(
         self,
@@ -183,7 +183,9 @@ class Starts(Acts, Generic[Deps_co]):
         if agent is None:
             raise ConfigError("A price tag needs an agent, or a run to fork.")
         await self.take_up(agent)
-        return self._pricing.tags(self._crew.request(agent, task, options), self._clock.now(), n)
+        return self._pricing.tags(
+            self._registry.request(agent, task, options), self._clock.now(), n
+        )
 
     @overload
     async def resume(
@@ -200,7 +202,7 @@ class Starts(Acts, Generic[Deps_co]):
         options = _inherited(row, options)
         if not isinstance(row.run.state, Ended):
             raise Refused("open", f"Run {run} has not ended. Send it a message instead.")
-        agent = self._crew.find(row.spec.request.agent)
+        agent = self._registry.find(row.spec.request.agent)
         await self.take_up(agent)
         base = ForkPoint(
             conversation=row.spec.conversation, length=row.run.length, start=row.run.start
@@ -210,7 +212,7 @@ class Starts(Acts, Generic[Deps_co]):
                 "conversation",
                 f"Run {run} was already resumed. Resume the latest run, or fork this one.",
             )
-        order = self._crew.request(agent, task, options)
+        order = self._registry.request(agent, task, options)
         event = Requested(
             id=run_id(self._clock.now(), self._clock.chance()),
             request=order,
@@ -248,18 +250,18 @@ class Starts(Acts, Generic[Deps_co]):
         """Make agents known. Open runs of an earlier process that waited for them go on at the next
         start of a run."""
         for agent in agents:
-            self._crew.register(agent)
+            self._registry.register(agent)
 
     async def take_up(self, agent: Agent[Any, Any]) -> None:
         """Make an agent known; runs that waited for it go on."""
-        if agent not in self._crew:
-            self._crew.register(agent)
-            self._crew.know_models()
+        if agent not in self._registry:
+            self._registry.register(agent)
+            self._registry.know_models()
             await self._engine.found.take_up()
 
     def offer_model(self, name: str) -> None:
         """Make a model known that no agent has, by its name alone: runs may ask for it."""
-        self._crew.know_model(name)
+        self._registry.know_model(name)
 
 
 def failing(agent: Agent[Any, Any]) -> dict[str, Any]:

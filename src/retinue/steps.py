@@ -1,4 +1,5 @@
-"""What happens in runs, as it is recorded: a whole tree or one run of it, and how each stands."""
+"""What happens in runs, as it is recorded: a whole tree or one run of it, and the state of each
+run."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ class Steps(Groups):
                 yield item
 
     async def record(self, run: str) -> RunRecord:
-        """A run as it stands: what was asked of it, and its state."""
+        """A run: its request, and its state."""
         return await self._row(run)
 
     async def entries(self, run: str, *, until: int) -> list[LogEntry]:
@@ -117,7 +118,7 @@ class Steps(Groups):
 
     async def artifact_roots(self, sha256: str) -> list[str]:
         """The root runs of the trees in which an artifact is named: those that its content came
-        from, or was told to."""
+        from, or was sent to."""
         return await self._store.artifact_roots(sha256)
 
     def held_calls(self) -> tuple[HeldCall, ...]:

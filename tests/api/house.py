@@ -58,9 +58,9 @@ def hiring(child: Agent, name: str = "hire", **options: Any) -> FunctionTool:
     """A tool that starts `child` on each of its tasks."""
 
     @tool(name=name, restart="keyed")
-    async def hire(caller: Context, tasks: list[str]) -> Actions:
+    async def hire(context: Context, tasks: list[str]) -> Actions:
         """Hire somebody for each task."""
-        return caller.spawn_actions(child, *tasks, **options)
+        return context.spawn_actions(child, *tasks, **options)
 
     return hire
 

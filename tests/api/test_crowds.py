@@ -122,13 +122,13 @@ def crowd(world: World, grant: Budget | None) -> Agent:
     staff = [Agent(name, model=Frugal(world, name, a, b), tools=[look]) for name, a, b in names]
 
     @tool(restart="keyed")
-    async def hire(caller: Context) -> Actions:
+    async def hire(context: Context) -> Actions:
         """Hire everybody."""
         r = random.Random(world.seed)
         orders = []
         for n in range(CHILDREN):
             own: dict[str, Any] = {"budget": grant} if grant is not None and n % 100 == 0 else {}
-            orders += caller.spawn_actions(
+            orders += context.spawn_actions(
                 r.choice(staff), "x" * r.choice((20, 300)), retry=RETRY, **own
             ).spawns
         return Actions(spawns=tuple(orders))

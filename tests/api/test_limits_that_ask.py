@@ -253,9 +253,9 @@ async def test_a_tool_sees_the_limit_as_it_was_raised(tmp_path: Path) -> None:
     seen: list[int | None] = []
 
     @tool(restart="pure")
-    async def see(caller: Context) -> str:
+    async def see(context: Context) -> str:
         """See."""
-        seen.append(caller.spec.request.budget.tokens)
+        seen.append(context.spec.request.budget.tokens)
         return "seen"
 
     watcher = agent(

@@ -51,9 +51,11 @@ def three(**options: Any) -> Agent:
 
 def labelled(child: Agent) -> Any:
     @tool(name="hire", restart="keyed")
-    async def hire(caller: Context, tasks: list[str]) -> Actions:
+    async def hire(context: Context, tasks: list[str]) -> Actions:
         """Hire somebody for each task."""
-        return Actions(spawns=tuple(caller.request(child.name, task, label=task) for task in tasks))
+        return Actions(
+            spawns=tuple(context.request(child.name, task, label=task) for task in tasks)
+        )
 
     return hire
 

@@ -34,7 +34,7 @@ class Scribe(Builtin[Note]):
         super().__init__()
         self.wrote: list[str] = []
 
-    async def call(self, caller: Context, args: Note) -> Returned:
+    async def call(self, context: Context, args: Note) -> Returned:
         self.wrote.append(args.path)
         return ToolResult(text=f"wrote {args.path}")
 

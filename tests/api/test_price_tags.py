@@ -68,13 +68,13 @@ def crew(model: HttpModel, *, fork: bool, n: int = N) -> Agent:
         return "found " * 200
 
     @tool(restart="pure", quick=True)
-    def hire(caller: Context) -> Actions:
+    def hire(context: Context) -> Actions:
         """Hire some."""
         tasks = [f"Task {i}" for i in range(n)]
         return (
-            caller.spawn_actions("talker", *tasks, history=History(kind="fork"))
+            context.spawn_actions("talker", *tasks, history=History(kind="fork"))
             if fork
-            else caller.spawn_actions(hand, *tasks)
+            else context.spawn_actions(hand, *tasks)
         )
 
     hand = Agent("hand", f"You help. {LONG}", model=model, tools=[look])

@@ -105,9 +105,9 @@ async def test_an_interrupted_tool_is_repeated_only_if_it_says_so(
     home, started = Home(kind, tmp_path), list[bool]()
 
     @tool(restart=restart)
-    async def write(caller: Context) -> str:
+    async def write(context: Context) -> str:
         """Write."""
-        started.append(caller.again)
+        started.append(context.again)
         await asyncio.sleep(10)
         return "wrote"
 
@@ -224,9 +224,9 @@ async def test_results_are_put_into_words_only_by_whoever_knows_how(
     home, child = Home(kind, tmp_path), agent("child", ["part"], seconds=10)
 
     @tool(restart="keyed", format_results=lambda ends: " and ".join(e.ending.text for e in ends))
-    async def hire(caller: Context) -> Actions:
+    async def hire(context: Context) -> Actions:
         """Hire two."""
-        return caller.spawn_actions(child, "a", "b", format_results=True)
+        return context.spawn_actions(child, "a", "b", format_results=True)
 
     lead = agent(
         "lead", lambda q: call("hire") if q.turn == 0 else last(q), tools=[hire], staff=[child]

@@ -169,9 +169,9 @@ async def test_a_tool_may_put_its_childrens_outcomes_into_its_own_words() -> Non
     child = agent("child", lambda q: f"did {last(q)}")
 
     @tool(restart="keyed", format_results=lambda ends: " and ".join(e.ending.text for e in ends))
-    async def hire(caller: Context, tasks: list[str]) -> Actions:
+    async def hire(context: Context, tasks: list[str]) -> Actions:
         """Hire."""
-        return caller.spawn_actions(child, *tasks, format_results=True)
+        return context.spawn_actions(child, *tasks, format_results=True)
 
     script = Scripted(lambda q: last(q) if q.turn else call("hire", tasks=["a", "b"]), name="lead")
     lead = Agent("lead", model=script, tools=[hire], staff=[child])

@@ -20,31 +20,31 @@ both = pytest.mark.parametrize("kind", STORES)
 
 
 @tool
-async def look(caller: Context) -> str:
+async def look(context: Context) -> str:
     """Say how the children are."""
-    found = [(spec.request.task, ending_of(run)) for spec, run in await caller.children()]
+    found = [(spec.request.task, ending_of(run)) for spec, run in await context.children()]
     return ", ".join(
         f"{task} {'runs' if end is None else end.text or end.state}" for task, end in found
     )
 
 
 @tool(restart="keyed")
-async def stop(caller: Context, task: str) -> Actions:
+async def stop(context: Context, task: str) -> Actions:
     """End a child."""
-    found = [spec.id for spec, _ in await caller.children() if spec.request.task == task]
+    found = [spec.id for spec, _ in await context.children() if spec.request.task == task]
     return Actions(cancels=tuple(found), answer="Stopped.")
 
 
 @tool(restart="keyed")
-async def stop_run(caller: Context, run: str) -> Actions:
+async def stop_run(context: Context, run: str) -> Actions:
     """End a run."""
     return Actions(cancels=(run,), answer="Stopped.")
 
 
 @tool(restart="keyed")
-async def tell(caller: Context, task: str, text: str) -> Actions:
+async def tell(context: Context, task: str, text: str) -> Actions:
     """Write to a child."""
-    found = [spec.id for spec, _ in await caller.children() if spec.request.task == task]
+    found = [spec.id for spec, _ in await context.children() if spec.request.task == task]
     return Actions(sends=tuple(SendMessage(to=id, text=text) for id in found), answer="Told.")
 
 

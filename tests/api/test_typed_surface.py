@@ -268,9 +268,9 @@ async def test_agents_made_anew_for_each_request_are_known_once() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         for _ in range(3):
             assert (await retinue.run(Agent("one", "Go on.", model=model), "Go.")).ok
-        first = retinue._crew.agents["one"]
+        first = retinue._registry.agents["one"]
         await retinue.run(Agent("one", "Go on.", model=model), "Go.")
-        assert retinue._crew.agents["one"] is first
+        assert retinue._registry.agents["one"] is first
 
 
 @pytest.mark.parametrize(("on_cancel", "state"), [("keep", None), ("cancel", "cancelled")])

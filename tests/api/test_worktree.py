@@ -44,10 +44,10 @@ def repository(tmp_path: Path) -> Path:
 
 
 @tool(restart="unsafe")
-def put(caller: Context, name: str, text: str) -> str:
+def put(context: Context, name: str, text: str) -> str:
     """Write a file."""
-    (Path(caller.root) / name).write_text(text)
-    return f"put into {caller.root}"
+    (Path(context.root) / name).write_text(text)
+    return f"put into {context.root}"
 
 
 @tool(restart="pure")
@@ -66,9 +66,9 @@ def crew(*script: Any, tasks: int = 1, **options: Any) -> Agent:
     child = Agent("child", model=Scripted(work, name="m1"), tools=[put, rest])
 
     @tool(restart="keyed")
-    async def hire(caller: Context) -> Actions:
+    async def hire(context: Context) -> Actions:
         """Hire."""
-        return caller.spawn_actions(
+        return context.spawn_actions(
             child, *[f"task {n}" for n in range(tasks)], isolation="worktree", **options
         )
 

@@ -42,10 +42,10 @@ def crew(*scripts: Sequence[object], **options: Any) -> Agent:
     child = Agent("child", model=Scripted(work, name="m1"), tools=["edit", "write", "read"])
 
     @tool(restart="keyed")
-    async def hire(caller: Context) -> Actions:
+    async def hire(context: Context) -> Actions:
         """Hire."""
         orders = [
-            caller.request(child, f"task {n}", label=f"writer {n}", **options)
+            context.request(child, f"task {n}", label=f"writer {n}", **options)
             for n in range(len(scripts))
         ]
         return Actions(spawns=tuple(orders))

@@ -197,9 +197,9 @@ async def test_a_tool_cannot_send_its_children_to_a_channel_that_does_not_exist(
     child = agent("child", ["x"])
 
     @tool(restart="keyed")
-    async def hire(caller: Context) -> Actions:
+    async def hire(context: Context) -> Actions:
         """Hire somebody for somebody else."""
-        return caller.spawn_actions(child, "Go.", origin=ADA, announce=True)
+        return context.spawn_actions(child, "Go.", origin=ADA, announce=True)
 
     def script(request: Any) -> Any:
         return call("hire") if request.turn == 0 else last(request)

@@ -15,16 +15,16 @@ from retinue.cli.tui.project_runs import ProjectRuns
 from retinue.cli.tui.top_app import TopApp
 from retinue.core.values import ModelInfo, Usage
 from retinue.formats.money import money
-from retinue.host import project_paths as places
+from retinue.host import project_paths
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
 from retinue.models.base import ModelRequest
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import Scripted, call
-from retinue.view import format as words
-from retinue.view import totals as facts
+from retinue.view import format as view_format
+from retinue.view import totals
 from retinue.view.cells import plain
-from retinue.view.export_formats import FORMATS
+from retinue.view.export_formats import FORMATS, ExportSource
 from retinue.view.rows import TreeView
 from retinue.view.top_frame import TopList, top_frame
 from retinue.view.updates import conclude
@@ -78,7 +78,7 @@ async def crash(store: Path) -> str:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     home = House(tmp_path_factory.mktemp("bounds"))
     home.ok("ps")
-    found = places.find(home.env, cwd=str(home.project))
+    found = project_paths.find(home.env, cwd=str(home.project))
     Path(found.store).parent.mkdir(parents=True, exist_ok=True)
     asyncio.run(crash(Path(found.store)))
     yield home
@@ -87,10 +87,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 def amounts(home: House) -> tuple[str, str]:
     """Tokens and dollars of the tree, as they are with all bounds."""
-    with RunListing(places.find(home.env, cwd=str(home.project))) as shelf:
+    with RunListing(project_paths.find(home.env, cwd=str(home.project))) as shelf:
         (line,) = shelf.roots()
     assert line.usd is not None and line.usd > line.usd_estimated > 0
-    tokens, usd = words.amounts(line)
+    tokens, usd = view_format.amounts(line)
     return tokens.removeprefix("at most "), usd.removeprefix("at most ")
 
 
@@ -134,11 +134,12 @@ def test_json_says_that_the_cost_is_not_known(home: House) -> None:
 
 def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: House) -> None:
     tokens, usd = amounts(home)
-    found = places.find(home.env, cwd=str(home.project))
+    found = project_paths.find(home.env, cwd=str(home.project))
     view = TreeView()
-    with RecordReader(found) as book:
-        final = book.tree(RunListing(found).roots()[0].id)
-        assert all(FORMATS[name](book, final) for name in FORMATS)  # type: ignore[call-arg]
+    with RecordReader(found) as record:
+        final = record.tree(RunListing(found).roots()[0].id)
+        source = ExportSource(record, final, "2026-11-18")
+        assert all(FORMATS[name](source) for name in FORMATS)
     conclude(view, final)
     frame = "\n".join(line.plain for line in Screen(view).frame(Focus(), 0, 140, 40))
     assert f"≤{tokens}" in frame and f"≤{usd}" in frame
@@ -148,16 +149,18 @@ def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: House) -> None:
     lines = [plain(line) for line in top_frame(top._facts(), TopList(), board.rows(), 120, 20)]
     (line,) = RunListing(found).roots()
     assert line.usd is not None
-    known = words.money(line.usd - line.usd_estimated)
+    known = view_format.money(line.usd - line.usd_estimated)
     assert lines[1].startswith(f" today {known}, at most {usd} · ")
     assert any(line.endswith(f"≤{usd}") for line in lines[4:]), lines
     board.close()
-    spent = facts.TreeSpending(0, 0.0).plus(facts.spent(final)).plus(facts.TreeSpending(1_000, 0.5))
+    spent = (
+        totals.TreeSpending(0, 0.0).plus(totals.spent(final)).plus(totals.TreeSpending(1_000, 0.5))
+    )
     assert not spent.cost_is_known and all(word.startswith("at most ") for word in spent.words)
 
 
 def test_the_sum_of_today_has_only_facts_and_what_it_is_at_most(home: House) -> None:
-    with RunListing(places.find(home.env, cwd=str(home.project))) as shelf:
+    with RunListing(project_paths.find(home.env, cwd=str(home.project))) as shelf:
         (line,) = shelf.roots()
         assert line.usd is not None and line.ended_at is not None
         known = line.usd - line.usd_estimated
@@ -165,21 +168,24 @@ def test_the_sum_of_today_has_only_facts_and_what_it_is_at_most(home: House) -> 
         # It began before: how much of it came later is on no record.
         assert shelf.spent_since(line.created_at + 1) == (0.0, line.usd, False)
         assert shelf.spent_since(line.ended_at + 1) == (0.0, 0.0, False)
-    assert words.sum_text(1.42, 1.61, False) == "$1.42, at most $1.61"
-    assert words.sum_text(1.42, 1.42, False) == "$1.42" and words.sum_text(0, 0, False) == "$0.00"
-    assert words.sum_text(1.42, 1.42, True) == "$1.42, more n/a"
-    assert words.sum_text(0, 0, True) == "n/a"
+    assert view_format.sum_text(1.42, 1.61, False) == "$1.42, at most $1.61"
+    assert (
+        view_format.sum_text(1.42, 1.42, False) == "$1.42"
+        and view_format.sum_text(0, 0, False) == "$0.00"
+    )
+    assert view_format.sum_text(1.42, 1.42, True) == "$1.42, more n/a"
+    assert view_format.sum_text(0, 0, True) == "n/a"
 
 
 def test_little_room_is_kept_and_nothing_is_rounded_down() -> None:
     numbers = (940, 18_940, 123_400, 999_999, 12_000_001)
-    assert [words.tokens(n, is_bound=True, is_short=True) for n in numbers] == [
+    assert [view_format.tokens(n, is_bound=True, is_short=True) for n in numbers] == [
         "≤940", "≤19.0k", "≤124k", "≤1M", "≤13M",
     ]  # fmt: skip
     assert [money(usd, is_bound=True, is_short=True) for usd in (0.0012, 0.181, 12.0)] == [
         "≤$0.01", "≤$0.19", "≤$12.00",
     ]  # fmt: skip
-    assert [words.tokens(n, is_bound=True) for n in (940, 18_901, 1_210_000)] == [
+    assert [view_format.tokens(n, is_bound=True) for n in (940, 18_901, 1_210_000)] == [
         "at most 940", "at most 19.0k", "at most 1.3M",
     ]  # fmt: skip
     assert [money(usd, is_bound=True) for usd in (0.18, 0.181, 0.00123)] == [

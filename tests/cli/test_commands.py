@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
+from retinue import __version__
 from retinue.errors import NotFound
 from retinue.testing import call
 from tests.cli.house import SECONDS, Gate, House, house
@@ -77,6 +80,7 @@ def test_what_was_said_can_be_read_and_exported(tmp_path: Path) -> None:
         assert home.ok("export").startswith("# Delegate <b>it</b>.")
         page = home.ok("export", "--format", "html")
         assert "<b>it" not in page and "&lt;b&gt;it" in page and "<script" not in page
+        assert f"retinue {__version__}, {time.strftime('%Y-%m-%d')}<" in page
         trace = json.loads(home.ok("export", "--format", "perfetto"))["traceEvents"]
         assert len({e["tid"] for e in trace}) == 3 and all(
             e["dur"] > 0 for e in trace if e["ph"] == "X"
@@ -98,6 +102,40 @@ def test_logs_follow_a_run_to_its_end(tmp_path: Path) -> None:
         gate.opened.set()
         out, _ = following.communicate(timeout=SECONDS)
         assert "  you           a long task\n" in out and out.endswith("\n              The end.\n")
+
+
+def test_logs_since_a_time_shows_only_newer_messages(tmp_path: Path) -> None:
+    with house(tmp_path, Gate(call("think", thought="first"), "The end.", at=9)) as home:
+        home.ok("run", "-p", "a long task")
+        everything = home.ok("logs")
+        assert "user: a long task" in everything and "calls think" in everything
+        assert home.ok("logs", "--since", "1h") == everything
+        home.ok("host", "stop")
+        move_into_the_past(home.store, 7_200_000, until="The end.")
+        recent = home.ok("logs", "--since", "1h")
+        assert recent == "4 assistant: The end."
+        assert everything.endswith(f"\n   {recent}"), "messages keep their numbers"
+        assert home.ok("logs", "--since", "3h") == everything
+        assert home.ok("logs", "--since", "3h", "-n", "1") == recent
+        assert (
+            0
+            < len(home.lines("logs", "--since", "1h", "--jsonl"))
+            < len(home.lines("logs", "--jsonl"))
+        )
+
+
+def move_into_the_past(store: Path, ms: int, until: str) -> None:
+    """Every step before the one that has the text `until` is older by so much."""
+    database = apsw.Connection(str(store))
+    rows = list(database.execute("select seq, body from bodies order by seq"))
+    last = next(seq for seq, body in rows if until in str(json.loads(body)))
+    for seq, body in rows:
+        if seq < last:
+            entry = json.loads(body)
+            entry["at"] -= ms
+            new = json.dumps(entry).encode()
+            database.execute("update bodies set body = ? where seq = ?", (new, seq))
+    database.close()
 
 
 def test_a_run_goes_on_forks_and_is_deleted(tmp_path: Path) -> None:
@@ -235,13 +273,13 @@ def test_runs_are_completed_with_their_task(tmp_path: Path) -> None:
 
 
 def test_an_address_that_means_several_runs_lists_them(tmp_path: Path) -> None:
-    from retinue.host import project_paths as places
+    from retinue.host import project_paths
     from retinue.host.listing import RunListing
 
     with house(tmp_path) as home:
         for n in range(3):
             home.ok("run", f"task {n}")
-        with RunListing(places.find(home.env, cwd=str(home.project))) as shelf:
+        with RunListing(project_paths.find(home.env, cwd=str(home.project))) as shelf:
             with pytest.raises(NotFound, match=r"matches 3 runs: .*task 2.*task 0"):
                 shelf.resolve("main")
             with pytest.raises(NotFound, match="matches 3 runs"):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from retinue.cli.context import CommandContext
-from retinue.host import project_config as settings
+from retinue.host import project_config
 from tests.cli.house import SECONDS, House
 from tests.needs import needs
 
@@ -257,19 +257,21 @@ def test_what_only_the_environment_is_asked_for_is_put_there(home: House) -> Non
         if name not in ("RETINUE_PROBE", "RETINUE_IDLE_SECONDS")
     }
     door = CommandContext(environ={**env, "WORK": SECRET}, cwd=str(home.project))
-    told = settings.environment(door.project, settings.load(door.project))
+    told = project_config.environment(door.project, project_config.load(door.project))
     assert (told["RETINUE_IDLE_SECONDS"], told["RETINUE_PROBE"], told["OPENAI_API_KEY"]) == (
         "90",
         "0",
         SECRET,
     )
     assert "RETINUE_START_SECONDS" not in told
-    assert settings.stored(door.environ) == "/x/y.db"
+    assert project_config.stored(door.environ) == "/x/y.db"
     door = CommandContext(environ={**env, "RETINUE_IDLE_SECONDS": "5"}, cwd=str(home.project))
     assert (
-        settings.environment(door.project, settings.load(door.project))["RETINUE_IDLE_SECONDS"]
+        project_config.environment(door.project, project_config.load(door.project))[
+            "RETINUE_IDLE_SECONDS"
+        ]
         == "5"
     )
     for wrong in ("[store", "store = 3\n", "[store]\npath = 3\n"):
         user_file(home, wrong)
-        assert settings.stored(door.environ) == ""
+        assert project_config.stored(door.environ) == ""

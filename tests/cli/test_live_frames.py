@@ -20,7 +20,7 @@ from retinue.cli.terminal.colors import Palette
 from retinue.cli.terminal.keyboard import Editor, KeyDecoder, Keys
 from retinue.cli.terminal.painter import Painter
 from retinue.cli.terminal.screen import Focus, Screen
-from retinue.cli.terminal.terminal_style import TerminalStyle, manners
+from retinue.cli.terminal.terminal_style import TerminalStyle, detect_style
 from retinue.core.events import LogEntry, Replied
 from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, ToolMessage, UserMessage
 from retinue.core.spec import RunRequest, RunSpec
@@ -403,7 +403,7 @@ def test_manners_follow_the_environment(
         def isatty(self) -> bool:
             return tty
 
-    assert manners(env, Stream(), flag) == TerminalStyle(color, moves)
+    assert detect_style(env, Stream(), flag) == TerminalStyle(color, moves)
 
 
 @pytest.mark.parametrize(

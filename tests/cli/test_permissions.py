@@ -18,6 +18,11 @@ def writer(heard: Any) -> Any:
     return results[-1].text if results else WRITE
 
 
+def two_writes(request: Any) -> Any:
+    calls = [call("write", path=name, content="x") for name in ("one.txt", "two.txt")]
+    return calls if request.turn == 0 else "Done."
+
+
 def test_without_anybody_to_ask_a_write_is_denied_and_reported(tmp_path: Path) -> None:
     with house(tmp_path, writer) as home:
         (told,) = home.lines("run", "-p", "--output-format", "json", "write it")
@@ -50,11 +55,11 @@ def test_another_terminal_can_permit_what_a_run_asks(tmp_path: Path) -> None:
         unsaid = home.run("approve", id, "y")
         assert (
             unsaid.returncode == 1
-            and f"--question {asked[:8]}" in unsaid.stderr
+            and f"retinue approve {asked[:8]} y" in unsaid.stderr
             and "made.txt" in unsaid.stdout
         )
         assert home.runs()[0]["state"] == "needs_input"
-        assert home.real("approve", id, "--question", asked[:8]).returncode == 0
+        assert home.real("approve", asked[:8]).returncode == 0
         home.ok("wait", id)
         assert (home.project / "made.txt").read_text() == "hello"
         nothing = home.run("approve", id)
@@ -62,11 +67,7 @@ def test_another_terminal_can_permit_what_a_run_asks(tmp_path: Path) -> None:
 
 
 def test_a_yes_permits_the_call_that_was_read_and_no_other(tmp_path: Path) -> None:
-    def both(heard: Any) -> Any:
-        made = [call("write", path=name, content="x") for name in ("one.txt", "two.txt")]
-        return made if heard.turn == 0 else "Done."
-
-    with house(tmp_path, both) as home:
+    with house(tmp_path, two_writes) as home:
         id = home.ok("run", "--bg", "write them")
         home.until(lambda: len(json.loads(home.ok("approve", "--json"))) == 2)
         read = json.loads(home.ok("approve", "--json"))[0]
@@ -83,6 +84,39 @@ def test_a_yes_permits_the_call_that_was_read_and_no_other(tmp_path: Path) -> No
             assert screen.ended() == 0
         home.ok("wait", id)
         assert (home.project / "two.txt").exists() and not (home.project / "one.txt").exists()
+
+
+def test_an_answer_goes_to_the_question_that_it_names(tmp_path: Path) -> None:
+    with house(tmp_path, two_writes) as home:
+        id = home.ok("run", "--bg", "write them")
+        home.until(lambda: len(json.loads(home.ok("approve", "--json"))) == 2)
+        one, two = json.loads(home.ok("approve", "--json"))
+        assert json.loads(home.ok("approve", two["id"][:6], "--json")) == [two]
+        short = home.run("approve", two["id"][:5], "y")
+        assert short.returncode == 2, "five characters name no question"
+        assert "allowed: Edit two.txt?" in home.run("approve", two["id"][:8], "y").stderr
+        assert json.loads(home.ok("approve", "--json")) == [one]
+        late = home.run("approve", two["id"], "no")
+        assert late.returncode == 2 and "may already have been answered" in late.stderr
+        assert json.loads(home.ok("approve", "--json")) == [one], "a late answer hits nothing else"
+        home.ok("approve", one["id"], "no", "not", "this", "one")
+        home.ok("wait", id)
+        assert (home.project / "two.txt").exists() and not (home.project / "one.txt").exists()
+
+
+def test_a_question_named_in_a_terminal_is_shown_before_it_is_answered(tmp_path: Path) -> None:
+    with house(tmp_path, writer) as home:
+        id = home.ok("run", "--bg", "write it")
+        home.until(lambda: home.runs()[0]["state"] == "needs_input")
+        (question,) = json.loads(home.ok("approve", "--json"))
+        with tty(home.env, home.project, "approve", question["id"][:8]) as screen:
+            screen.until("y, always, no WHY, show or later")
+            assert "made.txt" in screen.text
+            assert home.runs()[0]["state"] == "needs_input"
+            screen.type("y\n")
+            assert screen.ended() == 0
+        home.ok("wait", id)
+        assert (home.project / "made.txt").read_text() == "hello"
 
 
 def test_another_terminal_can_refuse_it_with_a_reason(tmp_path: Path) -> None:
@@ -102,7 +136,12 @@ def test_a_question_is_answered_in_words(tmp_path: Path) -> None:
     with house(tmp_path, asker) as home:
         id = home.ok("run", "--bg", "paint it")
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
-        home.ok("approve", id, "dark", "green")
+        (question,) = json.loads(home.ok("approve", "--json"))
+        empty = home.run("approve", question["id"])
+        assert (
+            empty.returncode == 2 and f"retinue approve {question['id'][:8]} TEXT" in empty.stderr
+        )
+        home.ok("approve", question["id"], "dark", "green")
         assert home.ok("attach", id) == "So: dark green"
         assert "No one is available" in home.ok("run", "-p", "paint it")
 

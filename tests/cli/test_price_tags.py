@@ -13,7 +13,7 @@ from retinue.core.cache_figures import Tag
 from retinue.core.spec import ForkPoint, ParentCall, RunRequest, RunSpec
 from retinue.host.listing import cache_json
 from retinue.testing import call
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.fan_out_costs import OLD_MS, SETTLED_MS, FanOuts
 from tests.cli.house import house
 
@@ -68,7 +68,7 @@ def test_what_was_expected_and_what_came_is_shown_for_each_run_and_for_the_tree(
             and total["saved_usd"] > 0
         )
         text = home.ok("show")
-        assert f"cache    {words.cache(total)}" in text.splitlines()
+        assert f"cache    {view_format.cache(total)}" in text.splitlines()
         (shown,) = home.lines("show", "--json")
         assert shown["cache"] == total
         assert [agent["price_tag"] for agent in shown["agents"][1:]] == tags
@@ -105,7 +105,7 @@ def test_who_is_asked_to_permit_a_fan_out_sees_what_it_would_cost(tmp_path: Path
         (asked,) = json.loads(home.ok("approve", "--json"))
         tag = asked["price_tag"]
         assert tag["n"] == 4 and 0 < tag["usd"] < tag["usd_without_cache"]
-        assert words.price_tag(tag) in home.ok("approve")
+        assert view_format.price_tag(tag) in home.ok("approve")
         home.ok("approve", id, "--question", asked["id"][:8])
         home.ok("wait", id)
         (shown,) = home.lines("show", id, "--json")
@@ -164,7 +164,7 @@ def test_what_is_free_old_or_a_single_child_is_not_told() -> None:
     ],
 )  # fmt: skip
 def test_a_price_tag_is_one_line(changed: dict[str, Any], text: str) -> None:
-    assert words.price_tag({**FORKED, **changed}) == text
+    assert view_format.price_tag({**FORKED, **changed}) == text
 
 
 @pytest.mark.parametrize(
@@ -184,4 +184,4 @@ def test_a_price_tag_is_one_line(changed: dict[str, Any], text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_a_cache_gave_is_one_line(figures: dict[str, int], text: str) -> None:
-    assert words.cache(cache_json(figures)) == text
+    assert view_format.cache(cache_json(figures)) == text

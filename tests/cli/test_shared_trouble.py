@@ -14,7 +14,7 @@ import pytest
 from retinue.cli.terminal.keyboard import ASK_GROUND, KeyDecoder, Keys
 from retinue.cli.terminal.painter import Painter
 from retinue.cli.terminal.screen import Focus, Screen
-from retinue.cli.terminal.terminal_style import ground_of, manners
+from retinue.cli.terminal.terminal_style import detect_style, ground_of
 from retinue.cli.terminal.wall_clock import clock
 from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import NOTHING, Ended, Queued, Run, State, Thinking, Waiting
@@ -126,9 +126,9 @@ def test_the_ground_is_what_the_terminal_answers(answer: str, ground: str) -> No
 
 def test_a_flag_or_a_variable_goes_before_what_the_terminal_says() -> None:
     stream = io.StringIO()
-    assert manners({"COLORFGBG": "0;15"}, stream).theme == "light"
-    assert manners({"COLORFGBG": "0;15", "RETINUE_THEME": "dark"}, stream).theme == "dark"
-    assert manners({"RETINUE_THEME": "auto"}, stream).theme == "unknown"
+    assert detect_style({"COLORFGBG": "0;15"}, stream).theme == "light"
+    assert detect_style({"COLORFGBG": "0;15", "RETINUE_THEME": "dark"}, stream).theme == "dark"
+    assert detect_style({"RETINUE_THEME": "auto"}, stream).theme == "unknown"
 
 
 @pytest.mark.parametrize("answer", [b"\x1b]11;rgb:ffff/ffff/ffff\x07", b""])

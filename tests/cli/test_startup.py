@@ -24,6 +24,7 @@ HEAVY = (
     "mcp",
     "starlette",
     "prompt_toolkit",
+    "msgspec",
     "retinue.api",
 )
 LOOK = """

@@ -19,7 +19,7 @@ from retinue.cli.tui.request_screen import RequestScreen
 from retinue.cli.tui.top_app import TopApp
 from retinue.cli.tui.top_screens import RunScreen
 from retinue.core.spec import RunRequest, RunSpec
-from retinue.host import project_paths as places
+from retinue.host import project_paths
 from retinue.testing import call
 from retinue.view.row_filter import matches
 from retinue.view.rows import TreeView
@@ -32,7 +32,7 @@ ENDED = "ended in the last hour"
 
 
 def top(home: House, only: str = "") -> TopApp:
-    found = places.find(home.env, cwd=str(home.project))
+    found = project_paths.find(home.env, cwd=str(home.project))
     return TopApp(ProjectRuns(found, home.env, (only,) if only else ()), seconds=0.3)
 
 
@@ -42,7 +42,7 @@ def frame(app: TopApp) -> list[str]:
 
 
 def table(app: TopApp) -> list[list[str]]:
-    """The rows by their columns: name, state and words."""
+    """The rows by their columns: name, state and view_format."""
     rows = [line for line in frame(app)[4:-1] if line.strip() and line.strip() != ENDED]
     return [[line[:26].strip(" ▸"), line[27:40].strip(), line[40:82].strip()] for line in rows]
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from retinue import errors
-from retinue.cli import exit_codes as exits
+from retinue.cli import exit_codes
 from retinue.cli.handover import found_severity
-from retinue.host import model_choice as provider
-from retinue.host import project_paths as places
+from retinue.host import model_choice, project_paths
 from retinue.host.agent_source import PlannedAgents
 from retinue.host.builder import AgentBuilder
 from retinue.host.host import Host
@@ -22,11 +21,11 @@ from retinue.host.keys import KeyedCatalog
 from retinue.host.plan import Plan
 from retinue.host.requests import StartRequest
 from retinue.host.run_setup import permission_mode, permission_rules
-from retinue.view import format as words
+from retinue.view import format as view_format
 
 
 def test_numbers_and_times_are_short() -> None:
-    assert [words.count(n) for n in (0, 940, 18_900, 999_949, 1_200_000)] == [
+    assert [view_format.count(n) for n in (0, 940, 18_900, 999_949, 1_200_000)] == [
         "0",
         "940",
         "18.9k",
@@ -34,11 +33,11 @@ def test_numbers_and_times_are_short() -> None:
         "1.2M",
     ]
     times = (400, 9_999, 61_000, 12_000_000, 187_200_000)
-    assert [words.span(ms) for ms in times] == ["400ms", "10s", "1m 01s", "3h 20m", "2d 4h"]
-    assert [words.short_span(ms) for ms in times] == ["0s", "9s", "1m", "3h", "2d"]
-    told = [words.span_text(ms) for ms in (400, 2_400, 24_000, 90_000, 130_000)]
+    assert [view_format.span(ms) for ms in times] == ["400ms", "10s", "1m 01s", "3h 20m", "2d 4h"]
+    assert [view_format.short_span(ms) for ms in times] == ["0s", "9s", "1m", "3h", "2d"]
+    told = [view_format.span_text(ms) for ms in (400, 2_400, 24_000, 90_000, 130_000)]
     assert told == ["400 ms", "2.4 s", "24 s", "90 s", "2m 10s"]
-    assert [words.money(usd) for usd in (0.0, 0.61, 0.0004, None)] == [
+    assert [view_format.money(usd) for usd in (0.0, 0.61, 0.0004, None)] == [
         "$0.00",
         "$0.61",
         "$0.0004",
@@ -48,7 +47,7 @@ def test_numbers_and_times_are_short() -> None:
 
 def test_states_have_one_vocabulary() -> None:
     states = ("queued", "thinking", "working", "waiting", "asking", "stopping", "timed_out")
-    assert [words.shown_state(s) for s in states] == [
+    assert [view_format.shown_state(s) for s in states] == [
         "queued",
         "running",
         "running",
@@ -57,7 +56,7 @@ def test_states_have_one_vocabulary() -> None:
         "cancelling",
         "timed_out",
     ]
-    assert words.is_wanted("timed_out", ["failed"]) and not words.is_wanted(
+    assert view_format.is_wanted("timed_out", ["failed"]) and not view_format.is_wanted(
         "completed", ["failed", "open"]
     )
 
@@ -83,7 +82,7 @@ def test_states_have_one_vocabulary() -> None:
 def test_each_end_has_its_exit_code(
     state: str, stop: str, options: dict[str, Any], code: int
 ) -> None:
-    assert exits.of_outcome(state, stop, **options) == code
+    assert exit_codes.of_outcome(state, stop, **options) == code
 
 
 @pytest.mark.parametrize(
@@ -102,18 +101,18 @@ def test_each_end_has_its_exit_code(
     ],
 )
 def test_each_error_has_its_exit_code_and_one_line(error: BaseException, code: int) -> None:
-    assert exits.of_error(error) == code
-    assert "\n" not in exits.sentence(error)
+    assert exit_codes.of_error(error) == code
+    assert "\n" not in exit_codes.sentence(error)
 
 
 def test_a_full_disk_says_what_to_do() -> None:
-    assert exits.sentence(OSError(28, "No space left on device", "x.db")) == (
+    assert exit_codes.sentence(OSError(28, "No space left on device", "x.db")) == (
         "x.db: No space left on device. Free some space and try again."
     )
 
 
 def test_every_exit_code_is_explained() -> None:
-    assert set(exits.MEANING) == {0, 1, 2, 3, 4, 5, 6, 130, 143}
+    assert set(exit_codes.MEANING) == {0, 1, 2, 3, 4, 5, 6, 130, 143}
 
 
 def test_rules_of_other_programs_become_ours() -> None:
@@ -175,17 +174,17 @@ KEYS = {"ANTHROPIC_API_KEY": "k", "RETINUE_PROBE": "0"}
 def test_a_provider_is_chosen_in_order(
     options: dict[str, str], environ: dict[str, str], model: str, why: str
 ) -> None:
-    assert provider.choose(environ, **options)[:2] == (model, why)
+    assert model_choice.choose(environ, **options)[:2] == (model, why)
 
 
 def test_a_key_without_a_known_model_is_named_as_a_hint() -> None:
-    choice = provider.choose({"GITHUB_API_KEY": "k", "RETINUE_PROBE": "0"})
+    choice = model_choice.choose({"GITHUB_API_KEY": "k", "RETINUE_PROBE": "0"})
     assert choice.model == "offline/explorer" and "GITHUB_API_KEY is set" in choice.hints[0]
 
 
 def test_a_missing_key_is_told_with_a_way_out() -> None:
     with pytest.raises(errors.NoProvider, match=r"OPENAI_API_KEY.*offline/explorer"):
-        provider.choose({}, flag="openai:gpt-5.2")
+        model_choice.choose({}, flag="openai:gpt-5.2")
 
 
 def test_two_projects_of_one_name_have_two_stores(tmp_path: Path) -> None:
@@ -193,7 +192,7 @@ def test_two_projects_of_one_name_have_two_stores(tmp_path: Path) -> None:
     found = []
     for name in ("x", "y"):
         (tmp_path / name / "same" / ".git").mkdir(parents=True)
-        found.append(places.find(env, cwd=str(tmp_path / name / "same")))
+        found.append(project_paths.find(env, cwd=str(tmp_path / name / "same")))
     assert len({p.store for p in found}) == len({p.socket for p in found}) == 2
     assert all(
         p.store.startswith(str(tmp_path / ".local/share/retinue/projects/same-")) for p in found
@@ -204,7 +203,10 @@ def test_a_socket_never_has_too_long_a_name(tmp_path: Path) -> None:
     long = tmp_path / ("x" * 100)
     long.mkdir()
     for env in ({"HOME": str(long)}, {"HOME": str(long), "XDG_RUNTIME_DIR": str(long)}):
-        assert len(os.fsencode(places.find(env, cwd=str(long)).socket)) <= places.SOCKET_LIMIT
+        assert (
+            len(os.fsencode(project_paths.find(env, cwd=str(long)).socket))
+            <= project_paths.SOCKET_LIMIT
+        )
 
 
 def test_a_folder_of_somebody_else_is_not_used(
@@ -212,15 +214,15 @@ def test_a_folder_of_somebody_else_is_not_used(
 ) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 12_345)
     with pytest.raises(errors.ConfigError, match="another user"):
-        places.private_directory(str(tmp_path), strict=True)
+        project_paths.private_directory(str(tmp_path), strict=True)
 
 
 def test_the_same_plan_has_the_same_stamp_and_another_has_not() -> None:
     one, two = Plan(model="m"), Plan(model="n")
     assert one.stamp == Plan(model="m").stamp != two.stamp
     assert (
-        words.agent_label(one.agent_name) == "main"
-        and words.agent_label(f"{one.agent_name}.delegate") == "main.delegate"
+        view_format.agent_label(one.agent_name) == "main"
+        and view_format.agent_label(f"{one.agent_name}.delegate") == "main.delegate"
     )
 
 

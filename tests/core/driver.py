@@ -373,7 +373,7 @@ class Story:
     def crash(self) -> list[str]:
         """The process dies and another takes the log over; nobody is told yet."""
         snapshot = self.snapshot()
-        rules, epoch = self.trees.shared.rules, self.trees.shared.epoch + 1
+        rules, epoch = self.trees.shared.limits, self.trees.shared.epoch + 1
         self.found = dict(self.rows)
         self.trees = Trees(rules)
         order = rebuild(self.trees, snapshot)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue.core import capabilities as policy
+from retinue.core import capabilities
 from retinue.core.effects import FormatResults
 from retinue.core.events import Recovered, Requested, ResultsFormatted, RunCreated
 from retinue.core.spec import Lane, Retry, RunRequest
@@ -214,7 +214,9 @@ def test_equal_sets_give_equal_sets_whether_or_not_they_are_the_same_object() ->
     """A restart decodes new objects; `Permissions` are sorted tuples, so a derived set must be one
     too."""
     tools = ("note", "look")
-    same = policy.derive(Permissions(tools=tools, read=tools), Permissions(tools=tools, read=tools))
+    same = capabilities.derive(
+        Permissions(tools=tools, read=tools), Permissions(tools=tools, read=tools)
+    )
     assert (same.tools, same.read) == (("look", "note"), ("look", "note"))
 
 

@@ -186,7 +186,7 @@ def test_an_early_bell_is_harmless() -> None:
 @pytest.mark.parametrize("name", ["Working", "Waiting", "Asking"])
 def test_no_wait_is_endless(name: str) -> None:
     story = in_state(name)
-    assert story.run("root").wake_at == story.now + story.trees.shared.rules.wait_ms
+    assert story.run("root").wake_at == story.now + story.trees.shared.limits.wait_ms
     story.wake("root")
     assert story.ended("root") == ("timed_out", "waited_too_long")
 

@@ -9,9 +9,7 @@ import random
 
 import pytest
 
-from retinue.core import call_rules
-from retinue.core import capabilities as policy
-from retinue.core import permissions as permits
+from retinue.core import call_rules, capabilities, permissions
 from retinue.core.call_rules import Verdict
 from retinue.core.messages import ToolCall
 from retinue.core.values import MODES, PermissionGrant, Permissions, ToolRisk
@@ -36,7 +34,7 @@ def verdict(
     default: str = "manual",
 ) -> str:
     chain = [(f"run {n}", h) for n, h in enumerate(held or (Permissions(),))]
-    return permits.rule_on(
+    return permissions.rule_on(
         chain, call, guard, [PermissionGrant(rule=g) for g in grants], default
     ).verdict
 
@@ -65,7 +63,7 @@ def test_every_mode_is_at_least_as_strict_as_the_one_before() -> None:
     for weaker, stronger in itertools.pairwise(MODES):
         for guard in (READ, WRITE, SHELL, FETCH, OWN, SPAWN):
             a, b = (verdict(calls("t"), guard, rules(mode=m)) for m in (weaker, stronger))
-            assert permits.STRICTNESS[a] <= permits.STRICTNESS[b], (weaker, stronger, guard)
+            assert permissions.STRICTNESS[a] <= permissions.STRICTNESS[b], (weaker, stronger, guard)
 
 
 def test_functions_of_the_program_are_not_asked_about_but_a_plan_stays_a_plan() -> None:
@@ -179,7 +177,7 @@ def test_a_child_cannot_permit_itself_what_its_parent_is_asked_about() -> None:
     assert verdict(calls("shell", command="x"), SHELL, wide, Permissions()) == "ask", (
         "the runtime's mode is the root's"
     )
-    derived = policy.derive(rules("deny: shell", mode="plan"), wide)
+    derived = capabilities.derive(rules("deny: shell", mode="plan"), wide)
     assert (derived.mode, "deny: shell" in derived.rules) == ("plan", True)
 
 
@@ -199,7 +197,7 @@ def test_a_grant_answers_a_question_and_never_a_denial() -> None:
 def test_malformed_arguments_are_asked_about_as_they_are() -> None:
     broken = ToolCall(id="c", name="shell", args='{"command": ')
     assert verdict(broken, SHELL, rules("allow: shell(git *)")) == "ask"
-    assert "{" in permits.question_text(broken, SHELL)
+    assert "{" in permissions.question_text(broken, SHELL)
 
 
 def test_no_tree_of_rules_lets_a_child_do_what_an_ancestor_may_not() -> None:
@@ -218,21 +216,23 @@ def test_no_tree_of_rules_lets_a_child_do_what_an_ancestor_may_not() -> None:
                     for _ in range(r.randint(0, 2))
                 ),
             )
-            held = asked if not depth else policy.derive(held, asked)
+            held = asked if not depth else capabilities.derive(held, asked)
             chain.insert(0, (str(depth), held))
         command = r.choice(words)
-        found = permits.rule_on(chain, calls("shell", command=command), SHELL)
+        found = permissions.rule_on(chain, calls("shell", command=command), SHELL)
         levels = [
             _plainly(h, command, is_root=n == len(chain) - 1) for n, (_, h) in enumerate(chain)
         ]
-        assert permits.STRICTNESS[found.verdict] == max(permits.STRICTNESS[v] for v in levels), (
+        assert permissions.STRICTNESS[found.verdict] == max(
+            permissions.STRICTNESS[v] for v in levels
+        ), (
             chain,
             command,
         )
         for n in range(1, len(chain)):
-            above = permits.rule_on(chain[n:], calls("shell", command=command), SHELL)
-            assert permits.STRICTNESS[above.verdict] <= permits.STRICTNESS[found.verdict]
-            assert policy.exceeds(chain[0][1], chain[n][1]) is None
+            above = permissions.rule_on(chain[n:], calls("shell", command=command), SHELL)
+            assert permissions.STRICTNESS[above.verdict] <= permissions.STRICTNESS[found.verdict]
+            assert capabilities.exceeds(chain[0][1], chain[n][1]) is None
 
 
 def _plainly(held: Permissions, command: str, *, is_root: bool) -> Verdict:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core import capabilities as policy
+from retinue.core import capabilities
 from retinue.core.effects import CallModel
 from retinue.core.events import Answered, Asked, ChildEnded, LogEntry, PermissionsRestricted, Woke
 from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
@@ -350,7 +350,7 @@ def test_no_child_ever_has_more_than_its_parent_had(seed: int, n: int) -> None:
     specs = world.story.specs
     for spec in specs.values():
         if spec.parent:
-            assert policy.exceeds(spec.permissions, specs[spec.parent].permissions) is None
+            assert capabilities.exceeds(spec.permissions, specs[spec.parent].permissions) is None
             assert spec.depth == specs[spec.parent].depth + 1
 
 

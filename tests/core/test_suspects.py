@@ -95,7 +95,7 @@ def test_after_three_deaths_all_are_taken_up_within_seconds() -> None:
 def held(
     *runs: Run, epoch: int = 5, clean: bool = False, rules: Limits = RULES
 ) -> tuple[list[Collection[str]], str]:
-    trial = Trial(runs, epoch, clean=clean, rules=rules)
+    trial = Trial(runs, epoch, clean=clean, limits=rules)
     return [sorted(wave) for wave in trial.waves], trial.alone
 
 
@@ -127,7 +127,7 @@ def test_after_four_deaths_they_are_tried_by_quarters() -> None:
 
 
 def test_a_wave_is_over_when_everybody_in_it_has_moved_on() -> None:
-    trial = Trial([busy(id, 1) for id in "abcd"], 5, clean=False, rules=RULES)
+    trial = Trial([busy(id, 1) for id in "abcd"], 5, clean=False, limits=RULES)
     a, b = busy("a", 1), busy("b", 1)
     assert not trial.saw({"a": a, "b": b, "c": replace(a, id="c", suspicion=None)})
     assert not trial.saw({"a": replace(a, suspicion=None)})

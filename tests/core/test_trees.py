@@ -46,7 +46,7 @@ def test_a_letter_that_cannot_arrive_is_told_to_its_sender(why: str) -> None:
     if why == "ended":
         story.reply("b", "done")
     else:
-        for n in range(story.trees.shared.rules.mail_per_sender):
+        for n in range(story.trees.shared.limits.mail_per_sender):
             story.mail_to("b", f"{n}", sender="a")
     story.reply("a", "", call("hire"))
     story.order("a", sends=(send("b", "psst"),), answer="sent")

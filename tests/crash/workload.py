@@ -348,78 +348,78 @@ class Tools:
             FunctionTool(self.unsafe),
         ]
 
-    def _begin(self, caller: Context, tool: str) -> None:
+    def _begin(self, context: Context, tool: str) -> None:
         self._world.fuse.at("tool-start")
-        self._note(caller, tool, "start")
+        self._note(context, tool, "start")
 
-    def _end(self, caller: Context, tool: str) -> None:
-        self._note(caller, tool, "end")
+    def _end(self, context: Context, tool: str) -> None:
+        self._note(context, tool, "end")
         self._world.fuse.at("tool-end")
 
-    def _note(self, caller: Context, tool: str, kind: str) -> None:
+    def _note(self, context: Context, tool: str, kind: str) -> None:
         self._world.journal.write(
             **{"is": kind},
             life=self._world.life,
             pid=os.getpid(),
             tool=tool,
-            key=caller.key,
-            run=caller.run_id,
-            call=caller.call_id,
+            key=context.key,
+            run=context.run_id,
+            call=context.call_id,
         )
 
     def _plain(self, name: str) -> Callable[..., Any]:
-        async def run(caller: Context, node: str, step: int, n: int) -> str:
-            self._begin(caller, name)
-            await asyncio.sleep(NEVER if name == "sleep" else _pause(caller.key))
-            self._end(caller, name)
+        async def run(context: Context, node: str, step: int, n: int) -> str:
+            self._begin(context, name)
+            await asyncio.sleep(NEVER if name == "sleep" else _pause(context.key))
+            self._end(context, name)
             return plans.answer(name, node, step, n)
 
         return run
 
-    def unsafe(self, caller: Context, node: str, step: int, n: int) -> str:
+    def unsafe(self, context: Context, node: str, step: int, n: int) -> str:
         """Runs in a thread, as a plain function does, and declares nothing."""
-        self._begin(caller, "unsafe")
-        time.sleep(_pause(caller.key))
-        self._end(caller, "unsafe")
+        self._begin(context, "unsafe")
+        time.sleep(_pause(context.key))
+        self._end(context, "unsafe")
         return plans.answer("unsafe", node, step, n)
 
-    async def hand_out(self, caller: Context, node: str, step: int, n: int) -> Actions:
-        self._begin(caller, "hand_out")
+    async def hand_out(self, context: Context, node: str, step: int, n: int) -> Actions:
+        self._begin(context, "hand_out")
         act = self._world.script.act(node, step, n)
-        spawns = tuple(self._order(caller, child, compose=act.compose) for child in act.children)
-        self._end(caller, "hand_out")
+        spawns = tuple(self._order(context, child, compose=act.compose) for child in act.children)
+        self._end(context, "hand_out")
         return Actions(spawns=spawns)
 
-    def _order(self, caller: Context, child: Node, *, compose: bool) -> RunRequest:
+    def _order(self, context: Context, child: Node, *, compose: bool) -> RunRequest:
         agent = "clerk" if child.kind in ("data", "error") else "lead"
-        return caller.request(
+        return context.request(
             agent, child.task, join=child.join, format_results=compose, **_options(child)
         )
 
-    async def call_off(self, caller: Context, node: str, step: int, n: int) -> Actions:
-        self._begin(caller, "call_off")
+    async def call_off(self, context: Context, node: str, step: int, n: int) -> Actions:
+        self._begin(context, "call_off")
         target = self._world.script.act(node, step, n).target
-        (found,) = [spec.id for spec, _ in await caller.children() if spec.request.label == target]
-        self._end(caller, "call_off")
+        (found,) = [spec.id for spec, _ in await context.children() if spec.request.label == target]
+        self._end(context, "call_off")
         return Actions(cancels=(found,), answer="Called off.")
 
-    async def tell(self, caller: Context, node: str, step: int, n: int) -> Actions:
-        self._begin(caller, "tell")
+    async def tell(self, context: Context, node: str, step: int, n: int) -> Actions:
+        self._begin(context, "tell")
         await asyncio.sleep(0)
-        self._end(caller, "tell")
+        self._end(context, "tell")
         return Actions(
-            sends=(SendMessage(to=caller.spec.parent, text=plans.mail(node)),), answer="Told."
+            sends=(SendMessage(to=context.spec.parent, text=plans.mail(node)),), answer="Told."
         )
 
-    async def ask(self, caller: Context, node: str, step: int, n: int) -> Ask:
-        self._begin(caller, "ask")
+    async def ask(self, context: Context, node: str, step: int, n: int) -> Ask:
+        self._begin(context, "ask")
         await asyncio.sleep(0)
-        self._end(caller, "ask")
+        self._end(context, "ask")
         return Ask(question="May I?")
 
-    async def poison(self, caller: Context, node: str, step: int, n: int) -> str:
+    async def poison(self, context: Context, node: str, step: int, n: int) -> str:
         """Gives the others time to get on, then takes the process with it."""
-        self._begin(caller, "poison")
+        self._begin(context, "poison")
         await asyncio.sleep(0.2)
         os.kill(os.getpid(), signal.SIGKILL)
         return ""

@@ -63,10 +63,10 @@ def reader(seen: list[Context] | None = None) -> FunctionTool:
     """A tool that only looks, and shows who called it."""
 
     @tool(risk="read", restart="pure")
-    async def look(caller: Context) -> str:
+    async def look(context: Context) -> str:
         """Look."""
         if seen is not None:
-            seen.append(caller)
+            seen.append(context)
         return "seen"
 
     return look

@@ -65,9 +65,9 @@ class Play:
         self.lead = Agent("lead", model=model, tools=tools, families=[family(name, **settings)])
 
         @tool(restart="pure")
-        async def hand_on(caller: Context) -> Any:
+        async def hand_on(context: Context) -> Any:
             """Hand it on."""
-            return caller.spawn_actions("lead", "Go.")
+            return context.spawn_actions("lead", "Go.")
 
         self.manager = Agent("manager", model=model, tools=[hand_on], staff=[self.lead])
 

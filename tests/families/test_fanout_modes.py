@@ -40,7 +40,7 @@ class Undeclared:
     restart: Any = "unsafe"
     schema = ToolSchema(name="undeclared", description="?", parameters={"type": "object"})
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> ToolResult:
+    async def run(self, context: Context, args: dict[str, Any]) -> ToolResult:
         return ToolResult(text="?")
 
     def format_results(self, outcomes: Sequence[ChildOutcome]) -> str:
@@ -120,9 +120,9 @@ async def test_an_explorer_may_write_nowhere_and_a_worker_where_its_parent_may()
 @on_virtual_time
 async def test_a_sub_agent_cannot_start_others_by_a_tool_of_its_lead_either() -> None:
     @tool(risk="read")
-    async def hire(caller: Context) -> Actions:
+    async def hire(context: Context) -> Actions:
         """Hire."""
-        return caller.spawn_actions(caller.spec.request.agent, "more")
+        return context.spawn_actions(context.spec.request.agent, "more")
 
     heard: list[str] = []
 

@@ -287,9 +287,9 @@ async def test_whoever_may_delegate_further_can_read_on_though_its_list_does_not
 
 @on_virtual_time
 async def test_plain_staff_that_is_joined_shares_the_room_too() -> None:
-    async def send(caller: Context) -> Any:
+    async def send(context: Context) -> Any:
         """Send them."""
-        return caller.spawn_actions("worker", *(f"{n}" for n in range(10)))
+        return context.spawn_actions("worker", *(f"{n}" for n in range(10)))
 
     worker = Agent("worker", model=Scripted(lambda q: REPORT, name="small"))
     lead = Agent(

@@ -12,7 +12,7 @@ from retinue import Agent, Budget, Origin
 from retinue.core.messages import AssistantMessage
 from retinue.models.base import ModelRequest
 from retinue.testing import call
-from retinue.tools.families import family_states as states
+from retinue.tools.families import family_states
 from tests.api.house import on_virtual_time
 from tests.families.sessions_world import (
     CHAT,
@@ -95,7 +95,7 @@ async def test_the_states_shown_are_those_of_the_family() -> None:
     await world.go()
     shown = [s["status"] for s in world.results[-1]["sessions"][:-1]][::-1]
     assert shown == ["ok", "error", "timeout", "error", "running", "queued"]
-    assert set(shown[:4]) <= set(states.SESSIONS.values())
+    assert set(shown[:4]) <= set(family_states.SESSIONS.values())
 
 
 @on_virtual_time

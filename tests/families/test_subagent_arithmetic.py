@@ -98,7 +98,7 @@ class Mill:
 
     def take_order(
         self,
-        caller: Context,
+        context: Context,
         n: int,
         fields: dict[str, Any],
         done: asyncio.Future[list[str] | None],
@@ -107,29 +107,29 @@ class Mill:
             self.refused += 1
             done.set_result([])
         else:
-            self.record(caller, n, fields, done)
+            self.record(context, n, fields, done)
 
     def record(
         self,
-        caller: Context,
+        context: Context,
         n: int,
         fields: dict[str, Any],
         done: asyncio.Future[list[str] | None],
     ) -> None:
-        parent, ids = caller.spec, []
+        parent, ids = context.spec, []
         self.runs[parent.id] = replace(
             self.runs[parent.id], n_children=self.runs[parent.id].n_children + n
         )
         for item in range(n):
             slot = ParentCall(
-                turn=caller.row.turn,
-                index=caller.index,
+                turn=context.row.turn,
+                index=context.index,
                 item=item,
-                call_id=caller.call_id,
+                call_id=context.call_id,
                 tool=OURS,
             )
             order = RunRequest(agent="helper", task="x", **fields)
-            id = caller.child_id(item)
+            id = context.child_id(item)
             path = f"{parent.path}/{slot.turn}.{slot.index}.{item}"
             spec = RunSpec(
                 id=id,
@@ -211,7 +211,7 @@ class Mill:
         )
         await asyncio.gather(*(self.call(run, call, i) for i, call in enumerate(calls)))
 
-    def caller(self, run: Run, call: ToolCall, index: int) -> Context:
+    def context(self, run: Run, call: ToolCall, index: int) -> Context:
         self.at += 1
         spec = self.specs[run.id]
         key = f"{run.id}/{run.turn}/{index}"
@@ -240,16 +240,16 @@ class Mill:
         """Those that were started; None when the process died before it was recorded."""
         await self.lag()
         epoch, quotas, n = self.epoch, self.quotas, self.r.randint(1, 3)
-        caller = self.caller(run, call, index)
+        context = self.context(run, call, index)
         try:
-            await quotas.check(caller, CallComplaint)
-            fields = await quotas.take(caller, n)
+            await quotas.check(context, CallComplaint)
+            fields = await quotas.take(context, n)
         except (QuotaSpent, CallComplaint):
             return [] if epoch == self.epoch else None
         if epoch != self.epoch:
             return None
         done: asyncio.Future[list[str] | None] = asyncio.get_running_loop().create_future()
-        self.queue.append((caller, n, fields, done))
+        self.queue.append((context, n, fields, done))
         return await done
 
 
@@ -317,13 +317,13 @@ def asking(mill: Mill, id: str = "root", n: int = 1) -> list[Context]:
     bits = (1 << n) - 1
     state = Working(calls=OpenCalls(message=len(said) - 1, count=n, open=bits, tools=bits))
     run = mill.runs[id] = replace(run, turn=run.turn + 1, length=len(said), state=state)
-    return [mill.caller(run, call, i) for i, call in enumerate(calls)]
+    return [mill.context(run, call, i) for i, call in enumerate(calls)]
 
 
-async def start(mill: Mill, caller: Context, n: int = 1) -> list[str]:
+async def start(mill: Mill, context: Context, n: int = 1) -> list[str]:
     """Children that were granted, and recorded at once."""
     done: asyncio.Future[list[str] | None] = asyncio.get_running_loop().create_future()
-    mill.record(caller, n, await mill.quotas.take(caller, n), done)
+    mill.record(context, n, await mill.quotas.take(context, n), done)
     return await done or []
 
 
@@ -390,9 +390,9 @@ async def test_a_reader_that_comes_late_does_not_miss_what_another_has_seen_reco
         await late
 
 
-def _seen_by(caller: Context, look: Any) -> Context:
+def _seen_by(context: Context, look: Any) -> Context:
     fields = {
-        name: getattr(caller, name)
+        name: getattr(context, name)
         for name in ("spec", "row", "call_id", "index", "key", "called_at")
     }
     return Context(**fields, reader=look)

@@ -91,9 +91,9 @@ async def test_the_depth_is_counted_from_the_lead_wherever_it_stands() -> None:
     stage = Stage(one("1"))
 
     @tool(restart="pure")
-    async def hire(caller: Context) -> Actions:
+    async def hire(context: Context) -> Actions:
         """Hire the next one."""
-        return caller.spawn_actions(middle if caller.spec.depth == 0 else stage.lead, "Go.")
+        return context.spawn_actions(middle if context.spec.depth == 0 else stage.lead, "Go.")
 
     lines = [call("hire"), lambda q: q.messages[-1].text]
 

@@ -297,9 +297,9 @@ async def test_other_amounts_of_the_tree_stay_one_pool() -> None:
 
 
 @tool(restart="pure")
-async def clone(caller: Context, prompt: str) -> Actions:
+async def clone(context: Context, prompt: str) -> Actions:
     """Let another one of your kind do it."""
-    return caller.spawn_actions(caller.spec.request.agent, prompt, label=prompt)
+    return context.spawn_actions(context.spec.request.agent, prompt, label=prompt)
 
 
 @on_virtual_time
@@ -383,9 +383,9 @@ async def test_a_lead_on_the_staff_of_another_shares_the_quota_of_the_tree() -> 
     lead = Agent("lead", model=inner, tools=TOOLS, families=stage.lead.families)
 
     @tool(restart="pure")
-    async def hire(caller: Context) -> Actions:
+    async def hire(context: Context) -> Actions:
         """Hire both."""
-        return caller.spawn_actions(lead, "Go.", "Go.")
+        return context.spawn_actions(lead, "Go.", "Go.")
 
     top = Agent(
         "top", model=Scripted([call("hire"), "end"], name="top"), tools=[hire], staff=[lead]

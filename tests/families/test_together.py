@@ -13,7 +13,7 @@ from retinue.core.messages import AssistantMessage, ToolMessage
 from retinue.core.values import Ending
 from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, Scripted, call, run_virtual
-from retinue.tools.families import family_states as states
+from retinue.tools.families import family_states
 from retinue.tools.families.profiles import FAMILIES, PROFILES
 
 SPAWNERS = {
@@ -89,18 +89,18 @@ def test_a_run_has_one_state_in_all_vocabularies(end: Any) -> None:
     """Success in one family is success in all; a failure is nowhere a success."""
     ending = Ending(state=end, stop="x", text="partial" if end == "incomplete" else "")
     good = end == "completed"
-    assert (states.AGENT[end] == "completed") == (end in ("completed", "incomplete"))
-    assert (states.DELEGATE[end] == "completed") == good
-    assert (states.SESSIONS[end] == "ok") == good
-    assert (states.SUBAGENT[end] == "complete") == good
+    assert (family_states.AGENT[end] == "completed") == (end in ("completed", "incomplete"))
+    assert (family_states.DELEGATE[end] == "completed") == good
+    assert (family_states.SESSIONS[end] == "ok") == good
+    assert (family_states.SUBAGENT[end] == "complete") == good
     if not good and end != "incomplete":
-        assert states.error_kind(ending) in states.KINDS
+        assert family_states.error_kind(ending) in family_states.KINDS
     assert (
-        (states.SESSIONS[end] == "timeout")
-        == (states.DELEGATE[end] == "timed_out")
+        (family_states.SESSIONS[end] == "timeout")
+        == (family_states.DELEGATE[end] == "timed_out")
         == (end == "timed_out")
     )
-    assert (states.AGENT[end] == "cancelled") == (end == "cancelled")
+    assert (family_states.AGENT[end] == "cancelled") == (end == "cancelled")
 
 
 def test_one_run_is_seen_alike_through_the_families_that_look() -> None:

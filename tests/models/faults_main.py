@@ -189,10 +189,10 @@ class Story:
         )
 
         @tool(restart="keyed")
-        async def hire(caller: Context, task: str) -> Actions:
+        async def hire(context: Context, task: str) -> Actions:
             """Hires the helper for a task."""
             self.done.append(("lead", task))
-            return caller.spawn_actions(helper, task, retry=RETRY)
+            return context.spawn_actions(helper, task, retry=RETRY)
 
         return Agent(
             "lead", "You are the lead.", model=model, tools=[reader("lead"), hire], staff=[helper]

@@ -260,9 +260,9 @@ def test_a_family_of_siblings_warms_once() -> None:
             helper = Agent("helper", f"You are a helper. {LONG}", model=model)
 
             @tool
-            async def hire(caller: Context) -> Actions:
+            async def hire(context: Context) -> Actions:
                 """Hires ten helpers."""
-                return caller.spawn_actions(helper, *(f"Task {i}" for i in range(10)))
+                return context.spawn_actions(helper, *(f"Task {i}" for i in range(10)))
 
             lead = Agent("lead", "You lead.", model=model, tools=[hire], staff=[helper])
             outcome = await retinue.run(lead, "Go.")

@@ -28,7 +28,7 @@ def test_a_server_of_ones_own_has_a_name_an_address_a_price_and_headers() -> Non
                 providers={"house": house}, models={"house:small": small}
             ) as retinue:
                 outcome = await retinue.run(Agent("printer", model="house:small"), "x")
-                model: Any = retinue._crew.models["house:small"]
+                model: Any = retinue._registry.models["house:small"]
                 return llm.requests[-1], outcome, model
 
     request, outcome, model = asyncio.run(work())

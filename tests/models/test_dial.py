@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable
-from retinue.models import new_connections as dial
+from retinue.models import new_connections
 from retinue.models.http import ConnectionPool, HttpModel, Times
 from retinue.models.new_connections import Dialer
 from tests.models.http_world import KEY, asking, complete, http_model, serving
@@ -28,7 +28,7 @@ from tests.waiting import SECONDS, until
 
 def test_an_address_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Any] = []
-    real = dial._connected
+    real = new_connections._connected
 
     async def connected(address: Any) -> socket.socket:
         tried.append(address)
@@ -56,7 +56,7 @@ def test_an_address_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.M
                 raise socket.gaierror(socket.EAI_AGAIN, "try again")
             return found
 
-        monkeypatch.setattr(dial, "_connected", connected)
+        monkeypatch.setattr(new_connections, "_connected", connected)
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", lookup)
         there = http_model(f"http://provider.test:{port}", client=client, stream=False)
         assert (await fails(there, client)).kind == "network"

@@ -13,7 +13,7 @@ import pytest
 
 from retinue.errors import ModelError, ModelRejected, ModelUnavailable
 from retinue.models import kept_connections as pool
-from retinue.models import new_connections as dial
+from retinue.models import new_connections
 from retinue.models.http import ConnectionPool, HttpModel, Times
 from retinue.models.http_connection import MOST_INTERIM, MOST_UNREAD
 from retinue.models.new_connections import Route
@@ -445,7 +445,7 @@ def test_a_machine_without_descriptors_is_not_the_providers_fault(
 
     async def story(model: HttpModel, client: ConnectionPool) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(dial.socket, "socket", none_left)  # type: ignore[attr-defined]
+            patched.setattr(new_connections.socket, "socket", none_left)  # type: ignore[attr-defined]
             error = await fails(model, client)
         assert error.kind == "machine" and "EMFILE" in str(error)
         assert (await complete(model)).message.text == "Hi"

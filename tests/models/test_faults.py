@@ -191,9 +191,9 @@ def hiring(model: Any, n: int) -> Agent:
     helper = Agent("helper", "You help.", model=model)
 
     @tool
-    async def hire(caller: Context) -> Actions:
+    async def hire(context: Context) -> Actions:
         """Hires helpers."""
-        return caller.spawn_actions(helper, *(f"Task {i}." for i in range(n)), retry=RETRY)
+        return context.spawn_actions(helper, *(f"Task {i}." for i in range(n)), retry=RETRY)
 
     return Agent("lead", "You lead.", model=model, tools=[hire], staff=[helper])
 

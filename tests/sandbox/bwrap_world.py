@@ -51,8 +51,8 @@ class House:
             spec=spec, row=Run(id=run, state=Queued()), call_id="c", index=0, key=key, **known
         )
 
-    async def sh(self, command: str, caller: Context | None = None, **args: Any) -> ToolResult:
-        answer = await self.shell.run(caller or self.caller(), {"command": command, **args})
+    async def sh(self, command: str, context: Context | None = None, **args: Any) -> ToolResult:
+        answer = await self.shell.run(context or self.caller(), {"command": command, **args})
         assert isinstance(answer, ToolResult)
         return answer
 

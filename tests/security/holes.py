@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue import Actions, Agent, Context, Permissions, Retinue, tool
-from retinue.core import permissions as permits
+from retinue.core import permissions
 from retinue.core.messages import ToolCall, ToolMessage
 from retinue.core.values import PermissionGrant, ToolRisk
 from retinue.models.base import ModelRequest
@@ -29,7 +29,7 @@ def verdict(
 ) -> str:
     text = args if isinstance(args, str) else json.dumps(args)
     chain = [("run", Permissions(rules=rules, mode=mode))]
-    return permits.rule_on(
+    return permissions.rule_on(
         chain,
         ToolCall(id="c", name=name, args=text),
         guard,
@@ -47,9 +47,9 @@ def agent(name: str, *turns: Any, **fields: Any) -> Agent:
 
 def hire(child: Agent, **options: Any) -> Any:
     @tool(name="hire", restart="keyed")
-    async def hire(caller: Context) -> Actions:
+    async def hire(context: Context) -> Actions:
         """Hire."""
-        return caller.spawn_actions(child, "task", **options)
+        return context.spawn_actions(child, "task", **options)
 
     return hire
 

@@ -35,7 +35,7 @@ from retinue.sandbox import worktree, worktree_files
 from retinue.sandbox.bounded_read import read_beneath
 from retinue.sandbox.open_directories import OpenDirectory
 from retinue.tools.base import Context
-from retinue.tools.builtin import ripgrep as engines
+from retinue.tools.builtin import ripgrep
 from retinue.tools.builtin.edit import EditTool
 from retinue.tools.builtin.git import GitTool
 from retinue.tools.builtin.list_find_tools import FindTool, ListFilesTool
@@ -434,7 +434,7 @@ def _inline(monkey: Any = asyncio) -> None:
 
 if __name__ == "__main__":
     _inline()
-    engines.SECONDS = 5.0
+    ripgrep.SECONDS = 5.0
     where, many, start, *how = sys.argv[1:]
     found = asyncio.run(play(Path(where), int(many), int(start), ByName if how else OpenDirectory))
     sys.stdout.write(json.dumps(found) + "\n")

@@ -40,9 +40,9 @@ def talk(*turns: Any, end: str = "done") -> Any:
 
 def hire_with(child: Agent, **options: Any) -> Any:
     @tool(name="hire", restart="keyed")
-    async def hire(caller: Context) -> Actions:
+    async def hire(context: Context) -> Actions:
         """Hire one."""
-        return caller.spawn_actions(child, "task", **options)
+        return context.spawn_actions(child, "task", **options)
 
     return hire
 
@@ -169,9 +169,9 @@ def test_a7_a_child_is_not_sent_out_of_its_parents_directories(tmp_path: Path, c
 def test_a9_a_run_that_copies_itself_stops_at_the_limits_and_within_its_budget() -> None:
     async def main() -> None:
         @tool(name="copy", restart="keyed")
-        async def copy(caller: Context) -> Actions:
+        async def copy(context: Context) -> Actions:
             """Two copies of myself."""
-            return caller.spawn_actions(
+            return context.spawn_actions(
                 "bomb", "spawn two copies of yourself", "spawn two copies of yourself"
             )
 
@@ -263,9 +263,9 @@ def test_a17_the_sender_of_a_message_is_the_one_who_sent_it() -> None:
         seen: list[Any] = []
 
         @tool(name="tell", restart="keyed")
-        async def tell(caller: Context) -> Actions:
+        async def tell(context: Context) -> Actions:
             """Write to the parent."""
-            return Actions(sends=(SendMessage(to=caller.spec.parent, text=forged),), answer="sent")
+            return Actions(sends=(SendMessage(to=context.spec.parent, text=forged),), answer="sent")
 
         child = Agent("child", model=Scripted(talk(call("tell")), name="c"), tools=[tell])
 

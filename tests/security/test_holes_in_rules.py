@@ -21,8 +21,7 @@ from retinue import (
     Retinue,
     tool,
 )
-from retinue.core import call_rules
-from retinue.core import permissions as permits
+from retinue.core import call_rules, permissions
 from retinue.core.events import Asked
 from retinue.core.messages import ToolCall
 from retinue.core.spec import WaitForRuns
@@ -49,7 +48,7 @@ def test_a_rule_sees_through_half_a_surrogate_pair() -> None:
 def test_a_grant_for_an_empty_subject_is_not_one_for_the_whole_tool(
     guard: ToolRisk, args: dict[str, str]
 ) -> None:
-    subject = permits.subject_of(ToolCall(id="", name="t", args=json.dumps(args)), guard)
+    subject = permissions.subject_of(ToolCall(id="", name="t", args=json.dumps(args)), guard)
     granted = call_rules.rule_for("allow", "t", subject or "")
     assert verdict("t", {guard.subject: "other"}, guard, grants=(granted,)) == "ask"
 
@@ -160,9 +159,9 @@ def test_a_grant_for_a_command_holds_where_it_was_given(tmp_path: Path) -> None:
         x, y = agent("x", command, tools=["shell"]), agent("y", command, tools=["shell"])
 
         @tool(name="both", restart="keyed")
-        async def both(caller: Context, who: str) -> Actions:
+        async def both(context: Context, who: str) -> Actions:
             """Hire."""
-            return caller.spawn_actions(x if who == "a" else y, "task", cwd=who)
+            return context.spawn_actions(x if who == "a" else y, "task", cwd=who)
 
         lead = agent(
             "lead", call("both", who="a"), call("both", who="b"), tools=[both], staff=[x, y]
@@ -337,7 +336,7 @@ def test_a_run_that_is_resumed_holds_no_more_than_before(tmp_path: Path) -> None
 def verdict_in_ws(name: str, guard: ToolRisk, rule: str, **args: object) -> str:
     held = Permissions(rules=(rule,), mode="bypassPermissions")
     call = ToolCall(id="c", name=name, args=json.dumps(args))
-    return permits.rule_on([("run", held)], call, guard, (), "", ["/ws"]).verdict
+    return permissions.rule_on([("run", held)], call, guard, (), "", ["/ws"]).verdict
 
 
 @pytest.mark.parametrize("pattern", ["**/.env", "**", "**/*v"])

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from retinue import Actions, Agent, Context, Limits, NotFound, Permissions, Refused, Retinue, tool
-from retinue.core import call_rules
-from retinue.core import permissions as permits
+from retinue.core import call_rules, permissions
 from retinue.core.events import Answered, Asked, Decided, PermissionsRestricted
 from retinue.core.history import ShownMessages
 from retinue.core.messages import AssistantMessage, ToolCall, ToolMessage
@@ -100,7 +99,9 @@ def test_a_grant_is_worth_exactly_what_was_shown(guard: ToolRisk) -> None:
     ]
     subjects = {"x" + "".join(r.choices(pieces, k=r.randint(0, 6))) for _ in range(120)}
     plain = {
-        permits.subject_of(ToolCall(id="", name="t", args=json.dumps({guard.subject: s})), guard): s
+        permissions.subject_of(
+            ToolCall(id="", name="t", args=json.dumps({guard.subject: s})), guard
+        ): s
         for s in subjects
     }
     for subject in plain:
@@ -109,7 +110,7 @@ def test_a_grant_is_worth_exactly_what_was_shown(guard: ToolRisk) -> None:
         hits = {
             other
             for other, text in plain.items()
-            if permits.rule_on(
+            if permissions.rule_on(
                 [("run", Permissions())],
                 ToolCall(id="", name="t", args=json.dumps({guard.subject: text})),
                 guard,
@@ -340,9 +341,9 @@ def test_no_spelling_sends_a_child_out_of_its_parents_directory(tmp_path: Path, 
         child = agent("child", tools=["read"])
 
         @tool(name="hire", restart="keyed")
-        async def hire(caller: Context) -> Actions:
+        async def hire(context: Context) -> Actions:
             """Hire."""
-            return caller.spawn_actions(child, "task", cwd=cwd.format(top=top))
+            return context.spawn_actions(child, "task", cwd=cwd.format(top=top))
 
         async with Retinue(workspace=top) as retinue:
             lead = agent("lead", call("hire"), tools=[hire, "read"], staff=[child])
@@ -378,14 +379,14 @@ def test_a_lease_is_given_back_however_its_run_ends(tmp_path: Path) -> None:
                 "Go.",
                 permissions=FREE,
             )
-            assert not retinue._kit.writers._leases
+            assert not retinue._builtin.writers._leases
             run = await retinue.spawn(
                 agent("slow", writes, call("rest"), tools=["write", rest]), "Go.", permissions=FREE
             )
             await asyncio.wait_for(begun.wait(), 30)
-            assert list(retinue._kit.writers._leases) == [run]
+            assert list(retinue._builtin.writers._leases) == [run]
             await retinue.cancel(run)
-            assert not retinue._kit.writers._leases
+            assert not retinue._builtin.writers._leases
 
     asyncio.run(main())
 

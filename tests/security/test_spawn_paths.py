@@ -71,7 +71,7 @@ def test_a_root_is_requested_only_by_the_front_door() -> None:
 
 def test_orders_reach_the_machine_only_as_the_answer_of_a_tool() -> None:
     assert uses("ActionsReturned") == {("runtime/tool_events.py", "of")}
-    assert ("core/run.py", "_take_orders") in uses("plan")
+    assert ("core/run.py", "_take_actions") in uses("plan")
 
 
 def test_only_the_policy_makes_capabilities_for_a_run() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retinue.core import limit_questions as limits
-from retinue.core import machine
+from retinue.core import limit_questions, machine
 from retinue.core.effects import (
     Effect,
     ScheduleDelivery,
@@ -76,7 +75,7 @@ def _one(sim: Simulation) -> None:
         return None
     trees = [tree for tree in sim.trees.index.asking.values() if tree.asking]
     if trees and r.random() < (0.5 if not sim.flying else 0.1):
-        question = r.choice(limits.open_questions(r.choice(trees)))
+        question = r.choice(limit_questions.open_questions(r.choice(trees)))
         return _change_limit(sim, question.account, question.id)
     if sim.functions and (able := functions.ready(sim)) and r.random() < 0.6:
         return functions.go_on(sim, r.choice(able))

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from retinue.core import capabilities as policy
+from retinue.core import capabilities
 from retinue.core.account import Account
 from retinue.core.changes import Changes
 from retinue.core.effects import (
@@ -134,7 +134,7 @@ class Books:
             return
         parent = self.specs[spec.parent]
         self.children.setdefault(spec.parent, []).append(spec)
-        why = policy.exceeds(spec.permissions, parent.permissions)
+        why = capabilities.exceeds(spec.permissions, parent.permissions)
         if why is not None:
             broken(f"I9 {spec.id} has more {why} than its parent")
         if not spec.depth == parent.depth + 1 <= 3:
@@ -212,7 +212,7 @@ class Books:
         if tools is None:
             spec, shared = self.specs[id], sim.trees.shared
             all_of_them = shared.definitions[spec.request.agent].tools
-            tools = tuple(t for t in all_of_them if policy.allows(spec.permissions, t))
+            tools = tuple(t for t in all_of_them if capabilities.allows(spec.permissions, t))
             self.tools[id] = tools
         return tools
 

@@ -177,85 +177,87 @@ def _provider_valid(world: World, request: ModelRequest) -> None:
 
 
 def agents(world: World) -> list[Agent]:
-    async def pause(caller: Context) -> None:
-        world.starts[caller.key] += 1
-        row = await world.store.row(caller.spec.id)
-        is_known = row is not None and row.run.turn >= caller.row.turn
-        world.must(is_known, f"I6 {caller.key} is begun before it is on record")
-        r = random.Random(f"{world.seed} {caller.key} tool")
+    async def pause(context: Context) -> None:
+        world.starts[context.key] += 1
+        row = await world.store.row(context.spec.id)
+        is_known = row is not None and row.run.turn >= context.row.turn
+        world.must(is_known, f"I6 {context.key} is begun before it is on record")
+        r = random.Random(f"{world.seed} {context.key} tool")
         await asyncio.sleep(r.choice((0.0, 0.0, 0.2, 2.0)))
 
     @tool(restart="pure")
-    async def read(caller: Context) -> str:
-        await pause(caller)
+    async def read(context: Context) -> str:
+        await pause(context)
         return "read done"
 
     @tool(restart="keyed")
-    async def post(caller: Context) -> str:
-        await pause(caller)
+    async def post(context: Context) -> str:
+        await pause(context)
         return "post done"
 
     @tool
-    async def write(caller: Context) -> str:
-        world.must(world.starts[caller.key] == 0, f"I5 write {caller.key} was started twice")
-        await pause(caller)
+    async def write(context: Context) -> str:
+        world.must(world.starts[context.key] == 0, f"I5 write {context.key} was started twice")
+        await pause(context)
         return "write done"
 
     @tool(restart="pure")
-    async def ask(caller: Context) -> Ask | ToolResult:
-        await pause(caller)
+    async def ask(context: Context) -> Ask | ToolResult:
+        await pause(context)
         return Ask(question="?")
 
     def words(outcomes: Any) -> str:
         return " ".join(o.ending.text for o in outcomes)
 
     @tool(restart="keyed", format_results=words)
-    async def hand_out(caller: Context) -> Actions:
-        await pause(caller)
-        return script.orders(world.seed, caller.spec.path, caller.row.turn, caller.index)
+    async def hand_out(context: Context) -> Actions:
+        await pause(context)
+        return script.orders(world.seed, context.spec.path, context.row.turn, context.index)
 
     @tool(restart="pure")
-    async def watch(caller: Context) -> Actions | str:
-        if caller.is_woken:
+    async def watch(context: Context) -> Actions | str:
+        if context.is_woken:
             return "watch done"
-        await pause(caller)
+        await pause(context)
         children = tuple(
-            spec.id for spec, run in await caller.children() if not isinstance(run.state, Ended)
+            spec.id for spec, run in await context.children() if not isinstance(run.state, Ended)
         )
-        return script.watch(world.seed, caller.spec.path, caller.row.turn, caller.index, children)
+        return script.watch(
+            world.seed, context.spec.path, context.row.turn, context.index, children
+        )
 
-    async def stages(caller: Context) -> str:
+    async def stages(context: Context) -> str:
         """The same steps in every run of a function, and what came of them."""
-        r = random.Random(f"{world.seed} {caller.key} stages")
+        r = random.Random(f"{world.seed} {context.key} stages")
         out = list[str]()
         for n in range(r.choice((1, 2, 2))):
             kind, tasks = r.choice(("run", "gather", "spawn", "ask")), r.choice((1, 2, 2))
             if kind == "ask":
                 with contextlib.suppress(Refused):
-                    out.append(await caller.ask(f"{n}?"))
+                    out.append(await context.ask(f"{n}?"))
                 continue
             with contextlib.suppress(Refused):
                 if kind == "spawn":
-                    await caller.spawn(worker, f"beside {n}", tell_parent=False)
+                    await context.spawn(worker, f"beside {n}", tell_parent=False)
                     continue
                 texts = [f"part {n} {k}" for k in range(tasks)]
-                found = await caller.gather(worker, *texts, at_once=r.choice((None, 1)))
-                world.must(len(found) == tasks, f"I36 {caller.key} got {len(found)} of {tasks}")
+                found = await context.gather(worker, *texts, at_once=r.choice((None, 1)))
+                world.must(len(found) == tasks, f"I36 {context.key} got {len(found)} of {tasks}")
                 out += [outcome.text for outcome in found]
         return " ".join(out) or "done"
 
     @tool(restart="keyed")
-    async def survey(caller: Context) -> str:
-        when = world.made_at.setdefault(caller.key, caller.now)
-        world.must(when == caller.now, f"I36 the time of {caller.key} has changed")
-        await pause(caller)
-        return await stages(caller)
+    async def survey(context: Context) -> str:
+        when = world.made_at.setdefault(context.key, context.now)
+        world.must(when == context.now, f"I36 the time of {context.key} has changed")
+        await pause(context)
+        return await stages(context)
 
     @tool
-    async def errand(caller: Context) -> str:
-        world.must(world.starts[caller.key] == 0, f"I5 errand {caller.key} was started twice")
-        await pause(caller)
-        return await stages(caller)
+    async def errand(context: Context) -> str:
+        world.must(world.starts[context.key] == 0, f"I5 errand {context.key} was started twice")
+        await pause(context)
+        return await stages(context)
 
     tools = [ask, hand_out, post, read, watch, write, survey, errand]
     model = ScriptedModel(world)
@@ -316,7 +318,7 @@ async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
     }
     origin = Origin(channel="hook")
     root = await retinue.spawn(
-        retinue._crew.agents["lead"],
+        retinue._registry.agents["lead"],
         "root task",
         key=f"root {seed}",
         lanes=order.lanes,

@@ -45,7 +45,7 @@ class House:
         """One process, from its start to its death; whether it has survived. If it is `aimed`,
         whoever kills it does so right after a run was taken up alone."""
         self.epoch += 1
-        trial = Trial(self.rows.values(), self.epoch, clean=self.epoch == 1, rules=self.rules)
+        trial = Trial(self.rows.values(), self.epoch, clean=self.epoch == 1, limits=self.rules)
         waiting, at, dies = dict.fromkeys(self.rows), 0, fate
         while True:
             taken = [id for id in waiting if not trial.holds(id)]

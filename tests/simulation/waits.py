@@ -64,7 +64,7 @@ def _thinking(tree: Tree, id: str, state: Thinking) -> str:
     is_last = state.purpose not in ("turn", "compact")
     if is_last or account.limit is UNLIMITED or tree.specs[id].request.budget.on_limit == "stop":
         return ""
-    kept = (state.hold[0] + tree.shared.rules.final_output, 0, 1, 0)
+    kept = (state.hold[0] + tree.shared.limits.final_output, 0, 1, 0)
     for i, limit in enumerate(account.limit):
         if limit is not None and account.reserve[i] < kept[i]:
             return f"I10 {id} could not pay a last turn after its call: {account}"

@@ -22,7 +22,7 @@ from retinue.core.state import (
     Stopping,
     Thinking,
     calls_of,
-    is_seated,
+    holds_slots,
 )
 from retinue.core.tree import Tree
 from retinue.core.writer_lines import TURN
@@ -140,7 +140,7 @@ def _shared_lanes(sim: Simulation) -> None:
 def _held_by(run: Run, lanes: tuple[Lane, ...], told: set[str], shared: Lanes) -> list[str]:
     """In which lanes that trees share a run holds a slot."""
     state = run.state
-    if is_seated(run):
+    if holds_slots(run):
         return [lane.name for lane in lanes if lane.is_shared]
     if not isinstance(state, Queued) or state.lane == TURN:
         return []

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 
 from retinue.core.changes import Changes
-from retinue.store.sqlite import database_file as sqlite_open
+from retinue.store.sqlite import database_file
 from retinue.store.sqlite.tables import TABLES, RowBatch, encode
 from retinue.store.sqlite.tree_logs import link
 
@@ -37,7 +37,7 @@ class Old:
     def __init__(self, path: Path, schema: int) -> None:
         self.db = apsw.Connection(str(path))
         self.db.execute("pragma journal_mode = wal")
-        for file in sqlite_open.migrations()[:schema]:
+        for file in database_file.migrations()[:schema]:
             self.db.execute(file.read_text())
         self.db.pragma("user_version", schema)
         self.db.execute("insert into meta values ('epoch', 1)")

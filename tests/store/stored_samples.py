@@ -43,7 +43,7 @@ ROLES: dict[str, Any] = {
     "act on the task list": Act,
     "plan": Plan,
     "agent of a plan": AgentSpec,
-    "trusted projects": trust_record._Book,
+    "trusted projects": trust_record._TrustFile,
     "approved servers": approvals._File,
     "note on a worktree": branch_diff.WorktreeNote,
     "plan of a merge": branch_merge.MergePlan,

@@ -12,7 +12,7 @@ import pytest
 import retinue.store
 from retinue.core.task_list import Added
 from retinue.errors import ConfigError, NotFound, StoreCorrupt, StoreError
-from retinue.store.sqlite import database_file as sqlite_open
+from retinue.store.sqlite import database_file
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import StoreContract, World, all_of, run_async
 from tests.store.sqlite_files import filled, modes_in, opened
@@ -37,7 +37,7 @@ def test_transactions_begin_immediate_and_in_no_other_way() -> None:
 
 
 def test_the_migrations_are_numbered_without_gaps() -> None:
-    names = [path.name for path in sqlite_open.migrations()]
+    names = [path.name for path in database_file.migrations()]
     assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1))
 
 
@@ -185,9 +185,9 @@ async def test_half_written_artifacts_are_swept_away(tmp_path: Path) -> None:
 def second_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "migrations"
     folder.mkdir()
-    for file in sqlite_open.migrations():
+    for file in database_file.migrations():
         (folder / file.name).write_bytes(file.read_bytes())
-    n = len(sqlite_open.migrations()) + 1
+    n = len(database_file.migrations()) + 1
     file = folder / f"{n:04}_more.sql"
     file.write_text("create table more (x integer); insert into more values (1);")
     file.with_suffix(".bad").write_text(
@@ -205,7 +205,7 @@ async def test_a_copy_is_kept_before_a_migration(
     heir = store.survivor()
     old = tmp_path / f"log.db.before-{second_migration.name[:4]}"
     old.write_text("an earlier try")
-    monkeypatch.setattr(sqlite_open, "MIGRATIONS", second_migration.parent)
+    monkeypatch.setattr(database_file, "MIGRATIONS", second_migration.parent)
     await heir.open()
     assert await all_of(heir) == before
     await heir.close()
@@ -239,7 +239,7 @@ async def test_a_migration_that_fails_leaves_the_old_schema(
     before = await all_of(store)
     await store.close()
     os.rename(second_migration.with_suffix(".bad"), second_migration)
-    monkeypatch.setattr(sqlite_open, "MIGRATIONS", second_migration.parent)
+    monkeypatch.setattr(database_file, "MIGRATIONS", second_migration.parent)
     again = SqliteStore(tmp_path / "log.db")
     with pytest.raises(StoreError, match="nowhere"):
         await again.open()

@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from retinue.core.events import CancelAsked, Forgotten
-from retinue.store.sqlite import tree_logs as sqlite_log
+from retinue.store.sqlite import tree_logs
 from tests.contracts.store import World, run_async
 from tests.store.sqlite_files import alter, filled, flip, opened
 
@@ -178,7 +178,7 @@ async def test_a_child_that_was_not_to_be_kept_keeps_its_place_in_the_chain(tmp_
 async def test_the_heads_and_numbers_that_are_kept_in_memory_are_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_log, "MOST_HEADS", 5)
+    monkeypatch.setattr(tree_logs, "MOST_HEADS", 5)
     store, world = await opened(tmp_path), World()
     roots = [world.start() for _ in range(20)]
     await store.commit(world.take())

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from retinue.core.changes import Changes
 from retinue.errors import StoreError, StoreFull
-from retinue.store.sqlite import sqlite_store as sqlite
-from retinue.store.sqlite import writer as sqlite_write
+from retinue.store.sqlite import sqlite_store, writer
 from retinue.store.sqlite.commit_group import PendingCommit
 from retinue.store.sqlite.tables import RowBatch
 from tests.contracts.store import World, all_of, run_async, texts
@@ -160,13 +159,13 @@ async def test_a_batch_that_is_no_json_is_refused_alone(tmp_path: Path) -> None:
 async def test_rows_are_made_in_the_writers_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads, made = set[str](), sqlite.encode  # type: ignore[attr-defined]
+    threads, made = set[str](), sqlite_store.encode  # type: ignore[attr-defined]
 
     def told(*args: Any, **options: Any) -> Any:
         threads.add(threading.current_thread().name)
         return made(*args, **options)
 
-    monkeypatch.setattr(sqlite, "encode", told)
+    monkeypatch.setattr(sqlite_store, "encode", told)
     store = await filled(tmp_path)
     await store.close()
     assert threads == {"retinue-store-writer"}
@@ -203,7 +202,7 @@ async def test_closing_finishes_what_waits(tmp_path: Path) -> None:
 async def test_the_wal_is_emptied_into_the_file_as_it_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_write, "CHECKPOINT_PAGES", 50)
+    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 50)
     store, world = await opened(tmp_path), World()
     await store.commit(world.take())
     for _ in range(40):
@@ -218,7 +217,10 @@ async def test_the_wal_is_emptied_into_the_file_as_it_grows(
 @run_async
 async def test_threads_take_quick_turns_until_the_last_store_is_closed(tmp_path: Path) -> None:
     before = sys.getswitchinterval()
-    first, second = sqlite.SqliteStore(tmp_path / "a.db"), sqlite.SqliteStore(tmp_path / "b.db")
+    first, second = (
+        sqlite_store.SqliteStore(tmp_path / "a.db"),
+        sqlite_store.SqliteStore(tmp_path / "b.db"),
+    )
     await first.open()
     await second.open()
     assert sys.getswitchinterval() < before / 10
@@ -226,7 +228,7 @@ async def test_threads_take_quick_turns_until_the_last_store_is_closed(tmp_path:
     assert sys.getswitchinterval() < before / 10
     await second.close()
     assert sys.getswitchinterval() == before
-    inline = sqlite.SqliteStore(tmp_path / "c.db", inline=True)
+    inline = sqlite_store.SqliteStore(tmp_path / "c.db", inline=True)
     await inline.open()
     assert sys.getswitchinterval() == before
     await inline.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from retinue.errors import StoreError, StoreFull, StoreLocked
-from retinue.store.sqlite import database_file as sqlite_open
+from retinue.store.sqlite import database_file
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import World, all_of, run_async
 from tests.store.house import ROOT, contents, filled, opened, python
@@ -121,7 +121,7 @@ async def test_a_foreign_lock_is_waited_for_and_then_named(
     another_writer: Callable[[], subprocess.Popen[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sqlite_open, "BUSY_MS", 200)
+    monkeypatch.setattr(database_file, "BUSY_MS", 200)
     store, lasts = await filled(tmp_path / "log.db")
     other = another_writer()
     changes = World().take()

@@ -10,8 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
-from retinue.store.sqlite import integrity as sqlite_verify
-from retinue.store.sqlite import writer as sqlite_write
+from retinue.store.sqlite import integrity, writer
 from retinue.store.sqlite.database_file import connect
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import World, run_async
@@ -75,9 +74,9 @@ async def grow(store: SqliteStore, world: World, n: int) -> int:
 async def test_readers_who_take_turns_do_not_keep_the_wal_growing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_write, "CHECKPOINT_PAGES", 50)
-    monkeypatch.setattr(sqlite_write, "RESTART_PAGES", 200)
-    monkeypatch.setattr(sqlite_write, "RESTART_SECONDS", 0.02)
+    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 50)
+    monkeypatch.setattr(writer, "RESTART_PAGES", 200)
+    monkeypatch.setattr(writer, "RESTART_SECONDS", 0.02)
     store, world = await opened(tmp_path), World()
     await store.commit(world.take())
     with Turns(tmp_path / "log.db", 0.02):
@@ -93,8 +92,8 @@ async def test_readers_who_take_turns_do_not_keep_the_wal_growing(
 async def test_without_waiting_for_them_it_would_grow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_write, "CHECKPOINT_PAGES", 50)
-    monkeypatch.setattr(sqlite_write, "RESTART_PAGES", 1_000_000)
+    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 50)
+    monkeypatch.setattr(writer, "RESTART_PAGES", 1_000_000)
     store, world = await opened(tmp_path), World()
     await store.commit(world.take())
     with Turns(tmp_path / "log.db", 0.02):
@@ -106,8 +105,8 @@ async def test_without_waiting_for_them_it_would_grow(
 async def test_a_reader_who_stays_is_not_waited_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_write, "CHECKPOINT_PAGES", 50)
-    monkeypatch.setattr(sqlite_write, "RESTART_PAGES", 200)
+    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 50)
+    monkeypatch.setattr(writer, "RESTART_PAGES", 200)
     store, world = await opened(tmp_path), World()
     await store.commit(world.take())
     db = connect(store.path, read_only=True)
@@ -115,11 +114,9 @@ async def test_a_reader_who_stays_is_not_waited_for_long(
     db.execute("select max(seq) from events").fetchall()
     began = time.monotonic()
     await grow(store, world, 100)
-    assert time.monotonic() - began < 100 * sqlite_write.RESTART_MS[1] / 1000, (
-        "every commit has waited"
-    )
+    assert time.monotonic() - began < 100 * writer.RESTART_MS[1] / 1000, "every commit has waited"
     db.execute("commit")
-    await asyncio.sleep(sqlite_write.RESTART_SECONDS)
+    await asyncio.sleep(writer.RESTART_SECONDS)
     await grow(store, world, 100)
     db.close()
     assert wal_size(store) < 1_000 * FRAME
@@ -131,14 +128,14 @@ async def test_a_reader_who_stays_is_not_waited_for_long(
 async def test_a_check_that_takes_long_is_in_nobodys_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_verify, "PAGE", 7)
+    monkeypatch.setattr(integrity, "PAGE", 7)
     store, world = await opened(tmp_path), World()
     for _ in range(5):
         world.family()
     await store.commit(world.take())
     other = apsw.Connection(store.path)
     other.execute("select 1 from meta").fetchall()
-    follows, n_looks = sqlite_verify.follows, 0  # type: ignore[attr-defined]
+    follows, n_looks = integrity.follows, 0  # type: ignore[attr-defined]
 
     def slow(*args: Any) -> bool:
         nonlocal n_looks
@@ -146,8 +143,8 @@ async def test_a_check_that_takes_long_is_in_nobodys_way(
         other.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)  # busy, if somebody reads
         return follows(*args)
 
-    monkeypatch.setattr(sqlite_verify, "follows", slow)
-    assert sqlite_verify.verify(store.path) == []
+    monkeypatch.setattr(integrity, "follows", slow)
+    assert integrity.verify(store.path) == []
     assert n_looks == len(await store.entries())
     other.close()
     await store.close()
@@ -157,7 +154,7 @@ async def test_a_check_that_takes_long_is_in_nobodys_way(
 async def test_a_tree_that_grows_or_goes_while_it_is_checked_is_no_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_verify, "PAGE", 3)
+    monkeypatch.setattr(integrity, "PAGE", 3)
     store = SqliteStore(tmp_path / "log.db", inline=True, synchronous="OFF")
     await store.open()
     world = World()
@@ -168,19 +165,19 @@ async def test_a_tree_that_grows_or_goes_while_it_is_checked_is_no_fault(
             world.result(root)
     world.say(gone)
     await store.commit(world.take())
-    follows, n_looks = sqlite_verify.follows, 0  # type: ignore[attr-defined]
+    follows, n_looks = integrity.follows, 0  # type: ignore[attr-defined]
 
     def meanwhile(*args: Any) -> bool:
         nonlocal n_looks
         n_looks += 1
         if n_looks == 5:
-            store._writer.write([sqlite_write.RowBatch(forgotten=[gone])])  # type: ignore[attr-defined]
+            store._writer.write([writer.RowBatch(forgotten=[gone])])  # type: ignore[attr-defined]
         if n_looks > 8 and not n_looks % 2 and n_looks < 30:
             row = (grows, grows, n_looks, b"{}", sha256(b"{}").digest())
-            store._writer.write([sqlite_write.RowBatch(events=[row])])  # type: ignore[attr-defined]
+            store._writer.write([writer.RowBatch(events=[row])])  # type: ignore[attr-defined]
         return follows(*args)
 
-    monkeypatch.setattr(sqlite_verify, "follows", meanwhile)
-    assert sqlite_verify.check_chains(connect(store.path, read_only=True)) == []
+    monkeypatch.setattr(integrity, "follows", meanwhile)
+    assert integrity.check_chains(connect(store.path, read_only=True)) == []
     assert n_looks > 20
     await store.close()

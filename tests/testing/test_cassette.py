@@ -63,9 +63,9 @@ def a_tree(
     )
 
     @tool(restart="keyed")
-    async def hand_out(caller: Context, tasks: list[str]) -> Actions:
+    async def hand_out(context: Context, tasks: list[str]) -> Actions:
         """Start one reader for each task."""
-        return caller.spawn_actions(reader, *tasks)
+        return context.spawn_actions(reader, *tasks)
 
     def lead(request: ModelRequest) -> object:
         if isinstance(last(request), ToolMessage):
@@ -328,10 +328,10 @@ def test_run_ids_in_answers_are_those_of_the_replay(tmp_path: Path) -> None:
         child = Agent("cook", model=model(Scripted(work, name="c")))
 
         @tool(restart="keyed")
-        async def start(caller: Context) -> Actions:
+        async def start(context: Context) -> Actions:
             """Start a cook."""
-            return caller.spawn_actions(
-                child, "cook", join="none", answer=f"started {caller.child_id()}"
+            return context.spawn_actions(
+                child, "cook", join="none", answer=f"started {context.child_id()}"
             )
 
         @tool(restart="keyed")

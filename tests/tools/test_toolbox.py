@@ -67,9 +67,9 @@ def test_a_quick_tool_answers_without_a_coroutine_and_makes_its_caller_only_if_i
         return box.run_now(agent, caller, ToolCall(id="c", name=name, args=args))
 
     @tool(quick=True)
-    def who(caller: Context, again: bool = False) -> str:
+    def who(context: Context, again: bool = False) -> str:
         """Who."""
-        return f"{caller.run_id} {again}"
+        return f"{context.run_id} {again}"
 
     @tool(quick=True)
     def later() -> Any:

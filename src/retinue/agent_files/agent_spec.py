@@ -49,8 +49,8 @@ class DefinitionSource(Value):
 
 
 class AgentSpec(Value):
-    """An agent as a file describes it. None means that the file leaves it to whoever starts the
-    agent.
+    """An agent as a file describes it. None means that the file leaves it to the run that starts
+    the agent.
 
     `tools` are names of ours, `agent` standing for everything that starts others, or
     `mcp__server__tool`. `can_spawn` are names or globs of agents. `rules` are permissions as

@@ -29,7 +29,7 @@ PREFACE = (
 
 
 class AgentsMdFile(Value):
-    """A file that a run was told of. `bytes` and `sha256` are those of the whole file;
+    """A file that is in a run's prompt. `bytes` and `sha256` are those of the whole file;
     `tokens_estimate` is what of it is in the prompt. `note` says what is not."""
 
     path: str
@@ -139,8 +139,8 @@ def _noted(file: AgentsMdFile) -> str:
 
 
 def _fence(files: Sequence[AgentsMdFile]) -> str:
-    """A word that stands in none of the files. It follows from them, so that the same files give
-    the same prompt."""
+    """A word that is in none of the files. It follows from them, so that the same files give the
+    same prompt."""
     text = "".join(f.text for f in files)
     fence = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
     while fence in text:

@@ -50,10 +50,10 @@ def to_agents(
 ) -> dict[str, Agent]:
     """All agents that can be used, by name, each knowing those that it may start.
 
-    `models` says what a model's name in a file stands for; what it does not know runs on the
-    `default_model`. The `families` go to those that may start others; so does the tool `agent`.
-    `lead` is the agent that people talk to: it may start others even if its file says nothing about
-    it. `tools` are further tools of the program by name."""
+    `models` maps a model's name in a file to a model; an unknown one runs on the `default_model`.
+    The `families` go to those that may start others; so does the tool `agent`. `lead` is the agent
+    that people talk to: it may start others even if its file says nothing about it. `tools` are
+    further tools of the program by name."""
     if lead and lead not in library.agents:
         hint = hint_at(lead, library.agents)
         raise ConfigError(

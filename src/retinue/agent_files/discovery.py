@@ -95,11 +95,11 @@ def find_agents(
     beside the built-in ones. Without a `home` only the project is looked at."""
     here = real(cwd)
     root = real(project_root if project_root is not None else root_of(str(here), str(home or "")))
-    shelf = _Shelf()
+    collection = _FoundAgents()
     for item in extra:
-        shelf.add_extra(item, Loader("command", None, known=tools))
+        collection.add_extra(item, Loader("command", None, known=tools))
     if not is_beneath(here, root):
-        shelf.complaints.append(
+        collection.complaints.append(
             FileComplaint(path=shown(here), message=f"it is outside the project {root}")
         )
         root = here
@@ -108,23 +108,23 @@ def find_agents(
     for folder in map(Path, folders_between(str(here), str(root))):
         if folder != users:
             for place in PROJECT:
-                shelf.add_place(folder, place, loader)
+                collection.add_place(folder, place, loader)
     if users is not None:
         config = real(config_home) if config_home is not None else users / ".config"
         codex = real(codex_home) if codex_home is not None else users / ".codex"
         for base, place in user_places(users, config, codex):
-            shelf.add_place(base, place, Loader("user", None, known=tools))
+            collection.add_place(base, place, Loader("user", None, known=tools))
     for spec in builtin:
-        shelf.put(
+        collection.put(
             msgspec.structs.replace(
                 spec, source=msgspec.structs.replace(spec.source, scope="built-in")
             )
         )
-    return shelf.library()
+    return collection.library()
 
 
 @dataclass
-class _Shelf:
+class _FoundAgents:
     """What was found so far, in the order of precedence: the first of a name is kept."""
 
     by_name: dict[str, AgentSpec] = field(default_factory=dict)

@@ -160,7 +160,7 @@ class Fields:
         return ""
 
     def model(self, *keys: str) -> str | None:
-        """None is the model of whoever starts the agent."""
+        """None is the model of the run that starts the agent."""
         key, value = self.raw(*keys)
         if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
             self.complain(key, f"{key} names several models; the first is used", "note")

@@ -170,7 +170,7 @@ def _plain(value: Any, depth: int) -> Any:
 
 
 def _json_lines(text: str, data: dict[str, Any]) -> Lines:
-    """The first line on which a key stands, for keys of the first levels."""
+    """The first line of a key, for keys of the first levels."""
     first: dict[str, int] = {}
     for n, line in enumerate(text.split("\n"), 1):
         for key in re.findall(r'"([^"\\]{1,200})"\s*:', line):

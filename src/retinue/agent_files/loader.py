@@ -39,7 +39,7 @@ READERS: dict[str, Callable[[SpecReader], AgentSpec]] = {
     "cursor": read_cursor,
 }
 NOT_AGENTS = {"readme", "agents", "claude", "gemini", "changelog", "license", "contributing"}
-"""Texts that stand beside agents and are none, unless they have front matter."""
+"""Texts next to agents that are not agents, unless they have front matter."""
 
 NEEDS_HEAD = ("claude", "gemini")
 

@@ -31,12 +31,12 @@ def spawnable(spec: AgentSpec, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def permit_rules(spec: AgentSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The rules for an order, and the tools for which they say less than the file.
+    """The rules for a request, and the tools for which they say less than the file.
 
     A rule without a pattern begins a tool's rules anew. What comes after it and is stricter is kept
-    beside it. What is looser cannot stand beside it: then the rule without a pattern goes, and what
-    no one spoke of is left to the mode, which asks. Where the file wanted that denied, the tool is
-    named in the second part."""
+    beside it. A looser rule cannot be kept next to it: then the rule without a pattern is dropped,
+    and calls without a rule are left to the mode, which asks. Where the file wanted that denied,
+    the tool is named in the second part."""
     rules = list(map(read_rule, spec.rules))
     if all(r.tool == "*" and not r.pattern for r in rules):
         return spec.rules[-1:], ()

@@ -58,7 +58,7 @@ class SkillTool(Builtin[SkillArgs]):
             str(part) for part in ("skill", args.get("name", ""), args.get("file", "")) if part
         )
 
-    async def call(self, caller: Context, args: SkillArgs) -> Returned:
+    async def call(self, context: Context, args: SkillArgs) -> Returned:
         skill = self.skills.get(args.name)
         if skill is None:
             hint = hint_at(args.name, self.skills)
@@ -68,7 +68,7 @@ class SkillTool(Builtin[SkillArgs]):
             )
             return ToolResult(text=problem, error=True)
         folder = self._folders[skill.name]
-        rule_on = barred(caller, READING)
+        rule_on = barred(context, READING)
         if rule_on is not None and (rule := rule_on(str(real(folder / (args.file or FILE))))):
             return ToolResult(
                 text=f"{args.file or FILE} of skill {skill.name} cannot be shown: rule {rule!r}.",
@@ -76,7 +76,7 @@ class SkillTool(Builtin[SkillArgs]):
             )
         try:
             read = partial(_file, folder, args.file) if args.file else partial(_body, folder)
-            return ToolResult(text=await asyncio.to_thread(read, caller.redactor))
+            return ToolResult(text=await asyncio.to_thread(read, context.redactor))
         except (OSError, ValueError) as error:
             problem = getattr(error, "strerror", None) or str(error)
             files = ", ".join(_files(folder)) or "none"

@@ -146,7 +146,7 @@ def _metadata(fields: Fields) -> dict[str, str]:
 
 
 def _allowed(fields: Fields) -> tuple[str, ...]:
-    """In our names; they are a wish of the skill, not a permission."""
+    """In our names; they are a request of the skill, not a permission."""
     value = fields.data.get("allowed-tools")
     entries = split_names(value) if isinstance(value, str) else fields.names("allowed-tools")
     fields.taken.add("allowed-tools")
@@ -162,7 +162,7 @@ def _allowed(fields: Fields) -> tuple[str, ...]:
 
 
 def skills_prompt(skills: Iterable[Skill]) -> str:
-    """What an agent is told at the start: the name of each skill and what it is for."""
+    """What an agent reads at the start: the name of each skill and what it is for."""
     lines = [f"- {s.name}: {_one_line(s.description)}" for s in skills]
     if not lines:
         return ""

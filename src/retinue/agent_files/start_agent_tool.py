@@ -58,7 +58,7 @@ class StartAgentTool(Builtin[StaffArgs]):
     def summary(self, args: dict[str, Any]) -> str:
         return f"agent {args.get('name', '')}: {_one_line(str(args.get('task', '')))[:80]}"
 
-    async def call(self, caller: Context, args: StaffArgs) -> Returned:
+    async def call(self, context: Context, args: StaffArgs) -> Returned:
         spec = self.staff.get(args.name)
         if spec is None:
             hint = hint_at(args.name, self.staff)
@@ -71,12 +71,12 @@ class StartAgentTool(Builtin[StaffArgs]):
                 text="Invalid parameters: task is empty. Give the complete task.", error=True
             )
         if not spec.background:
-            return caller.spawn_actions(args.name, args.task, writers=self.writers)
+            return context.spawn_actions(args.name, args.task, writers=self.writers)
         answer = (
-            f"{args.name} is running in the background as {caller.child_id()}. You will "
+            f"{args.name} is running in the background as {context.child_id()}. You will "
             "be notified when it ends."
         )
-        orders: Actions = caller.spawn_actions(args.name, args.task, answer=answer, join="none")
+        orders: Actions = context.spawn_actions(args.name, args.task, answer=answer, join="none")
         return orders
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from retinue.tools.builtin.builtin_names import NAMES
 
 AGENT = "agent"
-"""Stands for every tool that starts other agents, whichever family it belongs to."""
+"""Means every tool that starts other agents, whichever family it belongs to."""
 SHELL = ("shell", "shell_output", "shell_stop")
 EDIT = ("edit", "write")
 SEARCH = ("search", "find", "list")
@@ -68,7 +68,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }
 """A name in lower case -> tools of ours."""
 GROUPS: dict[str, tuple[str, ...]] = {"edit": EDIT, "search": SEARCH, "read": ("read", "list")}
-"""Words that stand for more where a dialect speaks of groups: Copilot's tool sets, opencode's
+"""Words that mean several tools where a dialect has groups: Copilot's tool sets, opencode's
 permissions."""
 GROUPED: dict[str, dict[str, tuple[str, ...]]] = {
     "copilot": GROUPS,

@@ -29,9 +29,9 @@ _MCP = re.compile(r"mcp__([\w.-]+?)(?:__(.+))?")
 
 
 class ToolList(Value):
-    """A list of tools in our names, and the patterns that stood behind some of them. `every` is a
-    list that leaves nothing out. `spawn` are the agents that were named with the tool that starts
-    them: None when none was."""
+    """A list of tools in our names, and the patterns after some of them. `every` is a list that
+    leaves nothing out. `spawn` are the agents that were named with the tool that starts them: None
+    when none was."""
 
     names: tuple[str, ...] = ()
     patterns: tuple[tuple[str, str], ...] = ()

@@ -1,4 +1,4 @@
-"""YAML as plain values with the lines they stand on, within bounds."""
+"""YAML as plain values with their lines, within bounds."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Open:
 
 class YamlBuilder:
     """Builds values from the parser's events, by hand: no recursion, no constructors of foreign
-    types, and every alias counts as much as what it stands for."""
+    types, and every alias counts as much as its value."""
 
     def __init__(self, out: AgentDocument, first: int) -> None:
         import yaml

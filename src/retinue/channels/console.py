@@ -1,4 +1,4 @@
-"""Announcements for whoever sits at the terminal: one block each, in which nothing can steer the
+"""Announcements for the user at the terminal: one block each, in which nothing can steer the
 terminal.
 
 A text comes from a model, and the model may have read it anywhere: an escape sequence in it could

@@ -1,5 +1,5 @@
 """Announcements in a file: one JSON object a line, on the disk before it counts, each key once,
-whoever else appends.
+whichever process appends.
 
 What is in the file is the record: a key is taken when a whole line with it is there. A line that a
 crash tore is not whole, stays where it is, and the next one starts on a new line."""
@@ -82,7 +82,7 @@ class JsonLines:
         try:
             self._catch_up(fd)
             if key in self._seen:
-                # Whoever wrote it may have been killed before it was on the disk.
+                # Its writer may have been killed before it was on the disk.
                 os.fsync(fd)
                 return
             size = os.fstat(fd).st_size
@@ -131,7 +131,7 @@ class JsonLines:
         """Learn the keys of the lines that are new to us."""
         now = os.fstat(fd)
         if self._file != (now.st_dev, now.st_ino):
-            # Whoever made it may have been killed before its name was on the disk.
+            # Its maker may have been killed before its name was on the disk.
             sync_folder(os.path.dirname(self._path))
             self._file, self._read = (now.st_dev, now.st_ino), 0
         elif now.st_size < self._read:

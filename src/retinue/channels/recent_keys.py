@@ -1,5 +1,5 @@
-"""The keys that were taken lately: what a channel needs to drop a repetition without growing for
-ever."""
+"""The keys that were taken lately: what a channel needs to drop a repetition without growing
+without limit."""
 
 from __future__ import annotations
 

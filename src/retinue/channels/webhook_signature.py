@@ -1,4 +1,4 @@
-"""Signatures of webhooks: made, and checked by whoever receives them."""
+"""Signatures of webhooks: made here, and checked by the receiver."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The command line: a door. It parses, asks the host or the file, and shows; it decides nothing."""
+"""The command line. It parses, asks the host or the file, and shows; it decides nothing."""

@@ -15,7 +15,7 @@ import click
 from retinue.cli.command_help import Flag
 from retinue.formats.durations import seconds
 from retinue.formats.safe_text import several_lines
-from retinue.host import project_paths as where
+from retinue.host import project_paths
 from retinue.host.project import Project
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class CommandContext:
         if self._project is None:
             self.store = self.store or _configured_store(self.environ)
             self._project = Project.of(
-                self.environ, where.find(self.environ, cwd=self.cwd, store=self.store)
+                self.environ, project_paths.find(self.environ, cwd=self.cwd, store=self.store)
             )
         return self._project
 
@@ -52,7 +52,7 @@ class CommandContext:
         self.cwd, self._project = directory, None
 
     @property
-    def places(self) -> where.ProjectPaths:
+    def places(self) -> project_paths.ProjectPaths:
         return self.project.paths
 
     def configure(self, settings: EffectiveSettings | None = None) -> Mapping[str, str]:
@@ -65,9 +65,9 @@ class CommandContext:
             self._project = dataclasses.replace(self.project, environ=self.environ)
         return self.environ
 
-    def prepare(self) -> where.ProjectPaths:
+    def prepare(self) -> project_paths.ProjectPaths:
         places = self.places
-        where.prepare(self.environ, places, is_project=not self.store)
+        project_paths.prepare(self.environ, places, is_project=not self.store)
         return places
 
     def say(self, text: str, *, styled: bool = False) -> None:
@@ -192,4 +192,4 @@ class Duration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-pass_door = click.make_pass_decorator(CommandContext)
+pass_context = click.make_pass_decorator(CommandContext)

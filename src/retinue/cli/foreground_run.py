@@ -1,4 +1,4 @@
-"""Carrying out a run: start it with a host, let somebody watch, and hand over the answer."""
+"""Carrying out a run: start it with a host, show it, and print the answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from retinue import __version__
 from retinue.cli.context import CommandContext, note, out
 from retinue.cli.handover import RunDisplay, hand_over, is_one_terminal
-from retinue.cli.terminal.terminal_style import manners
+from retinue.cli.terminal.terminal_style import detect_style
 from retinue.cli.terminal.watched_run import Notice, Signals, WatchedRun, WatchLeft
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
@@ -20,30 +20,30 @@ from retinue.host.keys import carried
 from retinue.host.launch import reach
 from retinue.host.planner import PlannedRun
 from retinue.steps import TreeRecord
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.format import json_line
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 
 
 @contextlib.contextmanager
-def line_to(door: CommandContext, wish: RunDisplay | None = None) -> Iterator[HostClient]:
+def line_to(context: CommandContext, wish: RunDisplay | None = None) -> Iterator[HostClient]:
     """A connection to the host of the project, or to one in this process."""
-    env = carried(door.configure())
+    env = carried(context.configure())
     if wish is not None and wish.is_memory:
         from retinue.host.in_process import InProcessHost
 
-        approvals = Path(door.places.approvals)
+        approvals = Path(context.places.approvals)
         with InProcessHost(
-            env, door.places.cwd, approvals if approvals.exists() else None
+            env, context.places.cwd, approvals if approvals.exists() else None
         ) as client:
             yield client
         return
-    with reach(door.prepare(), env) as client:
+    with reach(context.prepare(), env) as client:
         yield client
 
 
 def start(
-    door: CommandContext,
+    context: CommandContext,
     client: HostClient,
     planned: PlannedRun,
     text: str,
@@ -65,12 +65,12 @@ def start(
         raise
     run: str = reply["run"]
     with in_sight(run, wish):
-        _introduce(door, client, planned, reply, wish)
+        _introduce(context, client, planned, reply, wish)
     return run
 
 
 def _introduce(
-    door: CommandContext,
+    context: CommandContext,
     client: HostClient,
     planned: PlannedRun,
     reply: dict[str, Any],
@@ -88,26 +88,25 @@ def _introduce(
         mode=reply["mode"],
         deltas=wish.deltas,
     )
-    door.say(
+    context.say(
         f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run "
-        f"{words.short_id(reply['run'])} · mode {reply['mode']}"
+        f"{view_format.short_id(reply['run'])} · mode {reply['mode']}"
     )
     remarks = (*server_lines(reply["mcp"], planned.left_out), *reply["notes"])
     for line in (*choice.hints, *planned.notes, *remarks):
-        door.say(line)
+        context.say(line)
 
 
 @contextlib.contextmanager
 def in_sight(run: str, wish: RunDisplay) -> Iterator[None]:
-    """While a run is going on: whatever happens to this command, its user learns which run it
-    was."""
+    """While a run is open: whatever happens to this command, its user learns which run it was."""
     try:
         yield
     except BrokenPipeError:
-        raise  # nobody reads any more
+        raise  # no one reads the output
     except (Exception, KeyboardInterrupt, SystemExit):
         if not wish.is_memory:
-            id = words.short_id(run)
+            id = view_format.short_id(run)
             note(
                 f"retinue: Run {id} may still be running. Watch it with `retinue attach "
                 f"{id}`, or stop it with `retinue cancel {id}`."
@@ -127,7 +126,7 @@ def server_lines(
     for server in (*left_out, *started):
         name, source = (one_line(server[key], 300) for key in ("name", "source"))
         if server["status"] == "untrusted":
-            continue  # told together with everything else of the project
+            continue  # shown together with everything else of the project
         if server["status"] == "changed":
             lines.append(
                 f"MCP server {name} was not started: {one_line(server['error'], 300)}. "
@@ -148,7 +147,7 @@ def server_lines(
 
 
 def carry_out(
-    door: CommandContext,
+    context: CommandContext,
     client: HostClient,
     run: str,
     wish: RunDisplay,
@@ -167,10 +166,10 @@ def carry_out(
             final = (
                 _stream(watching, teller)
                 if wish.format == "stream-json"
-                else _show(watching, door, wish, teller)
+                else _show(watching, context, wish, teller)
             )
         except WatchLeft as departure:
-            id = words.short_id(run)
+            id = view_format.short_id(run)
             detached = (f"Detached. Run {id} continues: retinue attach {id}",)
             for line in departure.lines or detached:
                 note(line)
@@ -178,7 +177,7 @@ def carry_out(
         except BrokenPipeError:
             client.ask(requests.CancelRequest(runs=(run,), reason="its output is no longer read"))
             raise
-    return hand_over(door, final, wish, teller, watching.code)
+    return hand_over(context, final, wish, teller, watching.code)
 
 
 def _stream(watching: WatchedRun, teller: StreamJsonWriter) -> TreeRecord:
@@ -195,22 +194,22 @@ def _stream(watching: WatchedRun, teller: StreamJsonWriter) -> TreeRecord:
 
 
 def _show(
-    watching: WatchedRun, door: CommandContext, wish: RunDisplay, teller: StreamJsonWriter
+    watching: WatchedRun, context: CommandContext, wish: RunDisplay, teller: StreamJsonWriter
 ) -> TreeRecord:
     """For people, on stderr: the live view where it can be drawn, otherwise a line for each
     change."""
     from retinue.cli.terminal import plain
 
     watching.listen = lambda item: all(teller.tell(item))
-    how = manners(door.environ, sys.stderr, door.color)
-    if wish.is_headless or door.is_quiet or door.is_reader or not how.moves:
-        return plain.watch(watching, door, can_answer=wish.can_answer)
+    how = detect_style(context.environ, sys.stderr, context.color)
+    if wish.is_headless or context.is_quiet or context.is_reader or not how.moves:
+        return plain.watch(watching, context, can_answer=wish.can_answer)
     from retinue.cli.terminal.answer_stream import AnswerStream, AnswerView
     from retinue.cli.terminal.keyboard import Keys
 
     answer, watching.deltas = AnswerStream(is_raw=wish.is_raw), True
     with Keys() as keys:
-        home = door.environ.get("HOME", "")
+        home = context.environ.get("HOME", "")
         view = AnswerView(watching, how, keys, answer, can_answer=wish.can_answer, home=home)
         final = view.run()
     if answer.is_single and is_one_terminal():

@@ -8,15 +8,14 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from retinue.cli import exit_codes as exits
+from retinue.cli import exit_codes
 from retinue.cli.context import CommandContext, note, out
-from retinue.cli.terminal.terminal_style import is_reader, manners, size
+from retinue.cli.terminal.terminal_style import detect_style, is_reader, size
 from retinue.formats.safe_text import one_line
 from retinue.host import answer_file
 from retinue.steps import TreeRecord
-from retinue.view import format as words
-from retinue.view import summary
-from retinue.view import totals as facts
+from retinue.view import format as view_format
+from retinue.view import summary, totals
 from retinue.view.format import json_line
 from retinue.view.spoken import spoken_end
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter
@@ -24,7 +23,8 @@ from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 
 @dataclass
 class RunDisplay:
-    """How a run is to be shown and handed over. `files` are real paths, from before the run."""
+    """How a run is shown, and where its answer goes. `files` are real paths, from before the
+    run."""
 
     format: str = "text"
     deltas: bool = False
@@ -45,7 +45,7 @@ class RunDisplay:
 
 
 def hand_over(
-    door: CommandContext,
+    context: CommandContext,
     final: TreeRecord,
     wish: RunDisplay,
     teller: StreamJsonWriter,
@@ -53,60 +53,60 @@ def hand_over(
 ) -> int:
     """The answer on stdout and in files, the last lines on stderr, and the exit code. `code` is
     that of a signal."""
-    end = facts.ending(final.rows[0])
+    end = totals.ending(final.rows[0])
     text = end.text if end is not None else ""
     result = teller.result(final)
     if wish.format == "text":
         is_text = end is None or end.data is None or bool(text)
-        answer = text if is_text or end is None else json_line(facts.plain(end.data))
+        answer = text if is_text or end is None else json_line(totals.plain(end.data))
         if answer and answer != wish.shown:
-            print_answer(door, answer, is_raw=wish.is_raw)
+            print_answer(context, answer, is_raw=wish.is_raw)
     else:
         out(json_line(result))
     for path in wish.files:
         answer_file.write(path, text)
     code = _code(final, wish, result) if code is None else code
-    if lacking := facts.missing(final.rows[0]):
-        door.say(f"! {one_line(lacking)}")
-    _say_end(door, final, wish, result, code)
+    if lacking := totals.missing(final.rows[0]):
+        context.say(f"! {one_line(lacking)}")
+    _say_end(context, final, wish, result, code)
     return code
 
 
 def _say_end(
-    door: CommandContext, final: TreeRecord, wish: RunDisplay, result: dict[str, Any], code: int
+    context: CommandContext, final: TreeRecord, wish: RunDisplay, result: dict[str, Any], code: int
 ) -> None:
     """The last lines. What went wrong is said even to those who want quiet."""
     first, *more = summary.end_lines(final, code, result["merges"])
-    if door.is_reader or is_reader(door.environ):
+    if context.is_reader or is_reader(context.environ):
         first = spoken_end(first)
     if code and wish.format == "text":
         note(first)
     else:
-        door.say(first)
+        context.say(first)
     labels = {
-        row.spec.id: words.agent_label(row.spec.request.label or row.spec.request.agent)
+        row.spec.id: view_format.agent_label(row.spec.request.label or row.spec.request.agent)
         for row in final.rows
     }
     denials = summary.denial_lines(result["permission_denials"], labels)
     for line in (*more, *(f"  {line}" for line in denials)):
-        door.say(line)
+        context.say(line)
     for line in wish.next_lines:
-        door.say(f"  {line}")
+        context.say(f"  {line}")
 
 
 def _code(final: TreeRecord, wish: RunDisplay, result: dict[str, Any]) -> int:
     top = final.rows[0]
-    end = facts.ending(top)
-    state, stop = (end.state, end.stop) if end is not None else (facts.word(top), "")
-    code = exits.of_outcome(
+    end = totals.ending(top)
+    state, stop = (end.state, end.stop) if end is not None else (totals.word(top), "")
+    code = exit_codes.of_outcome(
         state,
         stop,
         strict=wish.is_strict,
-        failed_children=facts.failed(final),
+        failed_children=totals.failed(final),
         denials=len(result["permission_denials"]),
     )
-    if code == exits.OK and wish.fail_on and found_severity(result, wish.fail_on):
-        return exits.FAILED
+    if code == exit_codes.OK and wish.fail_on and found_severity(result, wish.fail_on):
+        return exit_codes.FAILED
     return code
 
 
@@ -120,10 +120,10 @@ def is_one_terminal() -> bool:
         return False
 
 
-def print_answer(door: CommandContext, answer: str, *, is_raw: bool = False) -> None:
+def print_answer(context: CommandContext, answer: str, *, is_raw: bool = False) -> None:
     """An answer on stdout: rendered on a terminal, as it was written for a pipe or a file."""
-    how = manners(door.environ, sys.stdout, door.color)
-    if is_raw or not how.moves or door.is_reader:
+    how = detect_style(context.environ, sys.stdout, context.color)
+    if is_raw or not how.moves or context.is_reader:
         out(answer)
         return
     from retinue.cli.terminal.markdown import rendered

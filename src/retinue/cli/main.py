@@ -34,7 +34,7 @@ def _guarded(arguments: list[str]) -> int:
 
     import click
 
-    from retinue.cli import exit_codes as exits
+    from retinue.cli import exit_codes
     from retinue.cli.command_list import cli
     from retinue.errors import RetinueError
 
@@ -48,35 +48,36 @@ def _guarded(arguments: list[str]) -> int:
         if not arguments and (offered := _offer()) is not None:
             return _guarded(offered)
         sys.stdout.write(f"{error.format_message()}\n")
-        return exits.OK
+        return exit_codes.OK
     except click.UsageError as error:
-        return _complain(_usage(error), exits.USAGE)
+        return _complain(_usage(error), exit_codes.USAGE)
     except (click.Abort, KeyboardInterrupt):
-        return exits.INTERRUPTED
+        return exit_codes.INTERRUPTED
     except click.ClickException as error:
-        return _complain(error.format_message(), exits.FAILED)
+        return _complain(error.format_message(), exit_codes.FAILED)
     except BrokenPipeError:
-        # Nobody reads any more; what is still in the buffer must not raise again when the program
+        # No one reads the output; what is still in the buffer must not raise again when the program
         # ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return exits.FAILED
+        return exit_codes.FAILED
     except (RetinueError, OSError) as error:
         _debug()
-        if lines := exits.mistakes(error):
+        if lines := exit_codes.mistakes(error):
             return _complain_of_each(lines)
-        return _complain(exits.sentence(error), exits.of_error(error))
+        return _complain(exit_codes.sentence(error), exit_codes.of_error(error))
     except UnicodeEncodeError as error:
         _debug()
-        return _complain(f"An argument is not valid UTF-8 ({error.reason}).", exits.USAGE)
+        return _complain(f"An argument is not valid UTF-8 ({error.reason}).", exit_codes.USAGE)
     except Exception as error:
         _debug()
-        text = f"Internal error: {type(error).__name__}: {exits.sentence(error).rstrip('.')}. "
-        return _complain(text + "Set RETINUE_DEBUG=1 to see the traceback.", exits.FAILED)
+        text = f"Internal error: {type(error).__name__}: {exit_codes.sentence(error).rstrip('.')}. "
+        return _complain(text + "Set RETINUE_DEBUG=1 to see the traceback.", exit_codes.FAILED)
 
 
 def _offer() -> list[str] | None:
     """For who comes here the first time, in a directory with source code: what this is, and the
-    first thing to try. With a yes it is what the command becomes. Whoever has a key gets help."""
+    first thing to try. With a yes it is what the command becomes. A user who has a key gets
+    help."""
     from retinue.host.project_paths import has_source, name_and_size
 
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()) or not has_source(
@@ -109,12 +110,12 @@ def _complain(text: str, code: int) -> int:
 
 def _complain_of_each(lines: list[str]) -> int:
     """Several mistakes in files: a line each, then what became of the command."""
-    from retinue.cli import exit_codes as exits
+    from retinue.cli import exit_codes
     from retinue.cli.context import note
 
     for line in lines:
         note(line)
-    return _complain(f"{len(lines)} mistakes. Correct them; nothing was started.", exits.USAGE)
+    return _complain(f"{len(lines)} mistakes. Correct them; nothing was started.", exit_codes.USAGE)
 
 
 def _usage(error: click.UsageError) -> str:

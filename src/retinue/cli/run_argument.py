@@ -25,20 +25,20 @@ def runs(
     """Ids of runs, newest first, with their state and task."""
     from click.shell_completion import CompletionItem
 
-    from retinue.host import project_paths as places
+    from retinue.host import project_paths
     from retinue.host.listing import RunListing
-    from retinue.view import format as words
+    from retinue.view import format as view_format
 
     try:
         with RunListing(
-            places.find(os.environ, store=os.environ.get("RETINUE_STORE", ""))
-        ) as shelf:
-            lines = shelf.roots(limit=100)
-    except Exception:  # whoever presses Tab must not be shown our troubles
+            project_paths.find(os.environ, store=os.environ.get("RETINUE_STORE", ""))
+        ) as listing:
+            lines = listing.roots(limit=100)
+    except Exception:  # completion must never print an error
         return []
     return [
         CompletionItem(
-            line.short, help=f"{words.state_text(line.state)}: {one_line(line.task, 60)}"
+            line.short, help=f"{view_format.state_text(line.state)}: {one_line(line.task, 60)}"
         )
         for line in lines
         if line.short.startswith(incomplete)

@@ -20,18 +20,18 @@ from retinue.host.run_setup import RunSetup, family_names, permission_rules
 
 
 def configured(
-    door: CommandContext, flags: dict[str, Any], *, keep: Collection[str] = ()
+    context: CommandContext, flags: dict[str, Any], *, keep: Collection[str] = ()
 ) -> tuple[RunSetup, Configuration]:
     """What is asked of a run: by flags, and by the configuration where they say nothing, which is
     filled into `flags`. Raises `ConfigError` with everything that is wrong with the
     configuration."""
-    context = click.get_current_context()
+    click_context = click.get_current_context()
     flags_given = {
-        name: context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+        name: click_context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
         for name in flags
-        if context.get_parameter_source(name) is not None
+        if click_context.get_parameter_source(name) is not None
     }
-    settings = project_config.load(door.project)
+    settings = project_config.load(context.project)
     flags |= {
         name: value
         for name, value in run_defaults.defaults(settings, flags_given, keep=keep).items()
@@ -40,7 +40,7 @@ def configured(
     folders = run_defaults.joined(
         settings, flags_given, "add_dir", [os.path.abspath(d) for d in flags["add_dir"]]
     )
-    root = door.places.root
+    root = context.places.root
     allowed = permission_rules("allow", flags.get("allowed_tools", ()))
     setup = RunSetup(
         agent=flags["agent"],
@@ -66,13 +66,12 @@ def configured(
         ),
         add_dir=tuple(os.path.normpath(os.path.join(root, os.path.expanduser(d))) for d in folders),
     )
-    door.configure(settings)
+    context.configure(settings)
     return setup, settings.value
 
 
 def prompt(arguments: Sequence[str]) -> str:
-    """The words of the command; `-` stands for what is on stdin, which is also taken when there are
-    no words."""
+    """The words of the command; `-` means stdin, which is also read when there are no words."""
     if not arguments:
         if sys.stdin is None or sys.stdin.isatty():
             raise click.UsageError("No prompt given. Pass it as an argument, or pipe it to stdin.")

@@ -6,27 +6,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from retinue.core.values import Value
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from retinue.config.config_value import Config
     from retinue.core.values import ModelInfo
     from retinue.models.base import Model
     from retinue.models.catalog import Catalog
     from retinue.models.declared import Provider
     from retinue.sandbox.private_paths import Private
-
-
-class Config(Value):
-    """What one file says. `families` are ready to be given to an agent; `value` is a
-    `schema.Configuration`."""
-
-    families: tuple[Any, ...] = ()
-    path: str = ""
-    value: Any = None
 
 
 def environment_secrets() -> dict[str, str]:
@@ -64,6 +54,7 @@ def environment_catalog(
 def read_config(path: str | Path) -> Config:
     """Read a configuration file; its suffix tells TOML from JSON5. Raises `ConfigError` with
     everything that is wrong."""
+    from retinue.config.config_value import Config
     from retinue.config.layer_reader import read_layer
     from retinue.config.layers import EffectiveSettings
 

@@ -55,7 +55,7 @@ def decode(data: bytes, path: str) -> str:
 
 
 class ConfigDocument:
-    """One file: its data, and where each of its keys stands."""
+    """One file: its data, and the position of each key."""
 
     def __init__(self, text: str, path: str) -> None:
         self.text, self.path = text, path

@@ -35,8 +35,7 @@ Settings = dict[str, dict[str, tuple[Any, Path]]]
 
 
 class FamilySections:
-    """What a file says about families. `settings` is by family and key, each with the path that it
-    stands at."""
+    """What a file says about families. `settings` is by family and key, each with its path."""
 
     def __init__(self, document: ConfigDocument) -> None:
         self._document = document

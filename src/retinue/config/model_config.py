@@ -123,7 +123,7 @@ def _encode(entries: Entries) -> str:
 
 
 def resolved(name: str, models: ModelsSection) -> str:
-    """What an alias stands for, as far as it is one: to be looked at before a catalog exists."""
+    """The model of an alias, if it is one: read before a catalog exists."""
     return _resolved(name, model_names(models), ())
 
 

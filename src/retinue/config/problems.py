@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: every mistake of a file at once, each with its place and what
+"""What is wrong with a configuration: all mistakes of a file together, each with its place and what
 was probably meant."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SECRET = re.compile(
 )
 """Shapes of keys that providers give out."""
 MOST_PROBLEMS = 100
-"""No one reads more of one file at once."""
+"""More in one file is too much to read."""
 
 
 class Problem(Value):

@@ -1,5 +1,5 @@
 """The configuration as a value. What each setting means, what it is called on the command line and
-in the environment, and who may set it, stands where it is declared; the page in docs/ and `retinue
+in the environment, and who may set it, is said where it is declared; the page in docs/ and `retinue
 config` are made from that."""
 
 from __future__ import annotations
@@ -226,7 +226,8 @@ class StoreSection(Value):
 
 
 class RetentionSection(Value):
-    """What is kept of runs that have ended (docs/explanation/store.md). Left out, everything is."""
+    """What is kept of runs that have ended (docs/explanation/store.md). Without it, everything
+    is."""
 
     age: Annotated[
         float | str | None,

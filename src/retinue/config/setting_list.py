@@ -21,7 +21,7 @@ _RULE = re.compile(r"[^\s,()]+(?:\([^)]*\))?")
 
 
 class Setting(NamedTuple):
-    """One setting of the schema. `*` in its key stands for a name that the user chooses."""
+    """One setting of the schema. `*` in its key is a name that the user chooses."""
 
     key: tuple[str, ...]
     type: Any

@@ -24,7 +24,7 @@ VERSION = 1
 MOST_BOOK = 64 << 20
 
 
-class _Book(msgspec.Struct, forbid_unknown_fields=True):
+class _TrustFile(msgspec.Struct, forbid_unknown_fields=True):
     version: int
     projects: dict[str, TrustedProject] = {}
 
@@ -52,7 +52,7 @@ class TrustFile:
     def standing(
         self, root: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None
     ) -> ProjectTrust:
-        """How a project stands, seen from a folder in it: the files of that folder and of those
+        """The trust in a project, seen from a folder in it: the files of that folder and of those
         above it are compared, since those are what is read there."""
         top = os.path.realpath(root)
         record = self._read().projects.get(top)
@@ -71,27 +71,27 @@ class TrustFile:
         return self._read().projects
 
     def grant(self, review: ProjectTrust) -> None:
-        """Trust a project as it was seen. When it is not like that any more, nothing is trusted."""
+        """Trust a project as it was seen. When that is no longer so, nothing is trusted."""
         now, refused = collect(review.root, everywhere(review.root))
         if now != review.files or refused != review.refused:
             raise ConfigError(
                 "The project's files changed during the review. Nothing was trusted. Try again."
             )
-        with self._changing() as book:
-            book.projects[review.root] = TrustedProject(
+        with self._changing() as trusted:
+            trusted.projects[review.root] = TrustedProject(
                 files=now, refused=tuple(sorted(refused)), at=int(time.time() * 1000)
             )
 
     def revoke(self, root: str | os.PathLike[str]) -> bool:
         """False when it was not trusted."""
-        with self._changing() as book:
-            return book.projects.pop(os.path.realpath(root), None) is not None
+        with self._changing() as trusted:
+            return trusted.projects.pop(os.path.realpath(root), None) is not None
 
-    def _read(self) -> _Book:
+    def _read(self) -> _TrustFile:
         try:
             fd = open_regular(self.path)
         except FileNotFoundError:
-            return _Book(VERSION)
+            return _TrustFile(VERSION)
         except OSError as error:
             raise self._damaged(error.strerror or str(error)) from None
         try:
@@ -103,14 +103,14 @@ class TrustFile:
             raise
         data = drain(fd, MOST_BOOK)
         try:
-            book = msgspec.json.decode(data, type=_Book)
+            trusted = msgspec.json.decode(data, type=_TrustFile)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise self._damaged(str(error)) from None
-        if book.version != VERSION:
+        if trusted.version != VERSION:
             raise self._damaged(
-                f"it has version {book.version}; this version of Retinue supports {VERSION}"
+                f"it has version {trusted.version}; this version of Retinue supports {VERSION}"
             )
-        return book
+        return trusted
 
     def _damaged(self, why: str) -> ConfigError:
         return ConfigError(
@@ -119,7 +119,7 @@ class TrustFile:
         )
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[_Book]:
+    def _changing(self) -> Iterator[_TrustFile]:
         """What the file says by now, under a lock; written whole afterwards."""
         folder = os.path.dirname(self.path)
         make_folder(folder)
@@ -128,11 +128,11 @@ class TrustFile:
         )
         try:
             lock(fd)
-            book = self._read()
-            yield book
+            trusted = self._read()
+            yield trusted
             write_file(
                 self.path,
-                msgspec.json.format(msgspec.json.encode(book, order="sorted")) + b"\n",
+                msgspec.json.format(msgspec.json.encode(trusted, order="sorted")) + b"\n",
                 0o600,
             )
         finally:

@@ -27,9 +27,9 @@ class TrustedProject(Value):
 
 
 class ProjectTrust(Value):
-    """How it stands with a project. `files` are the hashes of what is there now, by path beneath
-    the root ("" where nothing was read, since nothing was ever trusted); the three lists are what
-    differs from what was trusted. `refused` are files that cannot be trusted, with the reason."""
+    """The trust in a project. `files` are the hashes of what is there now, by path beneath the root
+    ("" where nothing was read, since nothing was ever trusted); the three lists are what differs
+    from what was trusted. `refused` are files that cannot be trusted, with the reason."""
 
     root: str
     state: State

@@ -47,8 +47,8 @@ SKIPPED = (".retinue/worktrees", ".claude/worktrees", ".opencode/node_modules")
 """What is in these does not count: copies that runs work in, and packages. No loader looks there;
 nothing else is omitted, since a loader might read it."""
 HEAVY = {"node_modules", "venv", "target", "dist", "build", "__pycache__", "vendor"}
-"""Folders that are not looked through for projects inside of the project. Whoever works in one is
-still asked."""
+"""Folders that are not looked through for projects inside of the project. A user who works in one
+is still asked."""
 
 
 def home_of(name: str) -> str:

@@ -60,7 +60,7 @@ def variable(text: str) -> str:
 
 
 def rule(text: str) -> str:
-    """What stands behind `allow:`, `ask:` or `deny:`."""
+    """What comes after `allow:`, `ask:` or `deny:`."""
     if re.match(r"\s*(allow|ask|deny)\s*:", text):
         raise ValueError(
             f"{shown(text)!r}: remove `allow:`, `ask:` or `deny:`; the key already says "
@@ -165,8 +165,8 @@ def _fields(entry: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]
 
 
 def server(entry: dict[str, Any]) -> dict[str, Any]:
-    """One server of tools in Codex's way. The client checks its types; this only that nothing
-    secret stands in it."""
+    """One server of tools in Codex's way. The client checks its types; this checks only that it
+    contains no secret."""
     for field in ("env", "http_headers", "headers"):
         mapping = entry.get(field)
         for name, value in mapping.items() if isinstance(mapping, dict) else ():

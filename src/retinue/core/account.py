@@ -1,4 +1,4 @@
-"""What a run and everybody below it may spend, as a value. Only the ledger changes one."""
+"""What a run and all runs below it may spend, as a value. Only the ledger changes one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Chain = tuple[Account, ...]
 
 class Draw(NamedTuple):
     """An account that limits what a run spends, in these amounts. `has_grant`: the run has one,
-    below this account, for which somebody above may wait."""
+    below this account, for which a run above may wait."""
 
     account: Account
     amounts: tuple[int, ...]

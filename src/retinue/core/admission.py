@@ -40,7 +40,7 @@ from retinue.core.events import (
 from retinue.core.hold_request import HoldRequest, Verdict
 from retinue.core.restarts import again, out_of_time, stop_recovery, waited_too_long
 from retinue.core.state import NEW_CALL, Kept, Queued, Run, Short
-from retinue.core.step_context import StepContext, idle, seated
+from retinue.core.step_context import StepContext, holding_slots, idle
 from retinue.core.turn import go_on, post, sooner
 from retinue.core.writer_lines import TURN
 
@@ -64,7 +64,7 @@ Alike = (
     | Decided
     | Merged
 )
-"""Whatever a run waits for in line, these are decided alike."""
+"""These are decided in the same way, whatever the run queues for."""
 OF_LINES = (RunCreated, Admitted, Afforded, Woke, Recovered)
 """All others."""
 
@@ -127,8 +127,8 @@ def queued(run: Run, state: Queued, event: StateEvent, ctx: StepContext) -> Run:
         case Recovered():
             if state.lane == TURN and not ctx.tree.writer_lines.stand(ctx.spec):
                 return stop_recovery(run, event, ctx) or again(run, event)
-            if TURN < state.lane < len(ctx.order.lanes) and ctx.tree.is_waiting(
-                run.id, ctx.order.lanes[state.lane]
+            if TURN < state.lane < len(ctx.request.lanes) and ctx.tree.is_waiting(
+                run.id, ctx.request.lanes[state.lane]
             ):
                 return again(run, event)
             return stop_recovery(run, event, ctx) or _enter_lanes(
@@ -153,7 +153,7 @@ def _wait_for_turn(run: Run, ctx: StepContext) -> Run | None:
 
 def _take_slot(run: Run, state: Queued, event: Admitted, ctx: StepContext) -> None:
     """The slot is the run's, if it is the one that it waits for."""
-    is_shared = state.lane < len(ctx.order.lanes) and ctx.order.lanes[state.lane].is_shared
+    is_shared = state.lane < len(ctx.request.lanes) and ctx.request.lanes[state.lane].is_shared
     ids = ctx.tree.asked if is_shared else ctx.tree.granted
     if run.id not in ids or (is_shared and event.ticket != state.ticket):
         raise stale(run, event, "no slot was given to it")
@@ -169,30 +169,30 @@ def _enter_lanes(
     purpose: Purpose = "turn",
     progress: Kept = NEW_CALL,
 ) -> Run:
-    lanes = ctx.order.lanes
+    lanes = ctx.request.lanes
     n_lanes = ctx.tree.enter(run.id, lanes, first, back=back)
     if n_lanes < len(lanes):
         return queue(run, ctx, n_lanes, back=back, purpose=purpose, progress=progress)
     return go_on(
-        seated(run, ctx.now) if back else _start(run, ctx), ctx, purpose, progress=progress
+        holding_slots(run, ctx.now) if back else _start(run, ctx), ctx, purpose, progress=progress
     )
 
 
 def _start(run: Run, ctx: StepContext) -> Run:
-    """The run is seated, and the clocks that count from the start begin here."""
+    """The run has its slots, and the clocks that count from the start begin here."""
     if run.started_at is not None:
-        return seated(run, ctx.now)
-    order = ctx.order
+        return holding_slots(run, ctx.now)
+    request = ctx.request
     deadline = run.deadline
-    if order.timeout_from == "start" and order.timeout_ms is not None:
-        deadline = sooner(deadline, ctx.now + order.timeout_ms)
-    if order.budget.seconds is not None:
-        deadline = sooner(deadline, ctx.now + round(order.budget.seconds * 1000))
+    if request.timeout_from == "start" and request.timeout_ms is not None:
+        deadline = sooner(deadline, ctx.now + request.timeout_ms)
+    if request.budget.seconds is not None:
+        deadline = sooner(deadline, ctx.now + round(request.budget.seconds * 1000))
     return replace(run, state=idle(run, ctx.now), started_at=ctx.now, deadline=deadline)
 
 
 def short(run: Run, state: Short, event: StateEvent, ctx: StepContext) -> Run:
-    """In line at an account: it goes on with the same call, or ends, when that is decided."""
+    """In line at an account: when that is decided, it continues with the same call or ends."""
     if not isinstance(event, OF_LINES):
         return _in_line(run, event, ctx)
     match event:
@@ -223,13 +223,13 @@ def _stand_again(run: Run, state: Short, ctx: StepContext) -> Run:
         return resume(run, ctx, state.purpose, progress=state.kept)
     ask = HoldRequest(state.need, state.last, state.purpose not in ("turn", "compact"), state.lack)
     ledger.wait(run.id, ask, state.kept.ticket, Verdict("short", state.account, state.lack))
-    ledger.ease(state.account)  # it may have been decided before anybody was taken up
+    ledger.ease(state.account)  # it may have been decided before any run was resumed
     return run
 
 
 def _unanswered(run: Run, state: Short, ctx: StepContext) -> Run | None:
-    """Nobody has answered for as long as anybody waits for anything: the limit asks no more, and
-    the work lands. Who stands in line behind whoever asked waits as long as that does."""
+    """No one has answered within the longest wait: the limit stops asking, and the run takes its
+    last turn. A run that queues after the one that asked waits as long as that one."""
     if run.wake_at is None or run.wake_at > ctx.now:
         return None
     askers = (

@@ -17,8 +17,8 @@ def _short(n: int, total: int, where: str) -> str:
 
 def fitting(laid: Laid, room: int, tidy: Callable[[str], str] = same) -> Generator[str, str, str]:
     """The answer in at most `room` characters, if its frame leaves any. Yields each text that is to
-    be kept whole and is sent where that is; "" stands for nowhere. `tidy` cleans what will be
-    cut."""
+    be kept whole and is sent the place where it was kept; "" means nowhere. `tidy` cleans what will
+    be cut."""
     text = laid.whole()
     leaves = laid.leaves()
     if len(text) <= room and all(
@@ -52,7 +52,7 @@ def _wanted(laid: Laid, leaf: Long, text: str) -> int:
 
 
 def fair_above(sizes: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Fair, but nobody who is cut gets less than the word about it takes."""
+    """Fair, but a text that is cut gets at least the room that the note about the cut needs."""
     base = [min(w, n) for w, n in zip(sizes, least, strict=True)]
     more = fair([w - b for w, b in zip(sizes, base, strict=True)], room - sum(base))
     return [b + m for b, m in zip(base, more, strict=True)]

@@ -67,7 +67,7 @@ class Laid:
         raise NotImplementedError
 
     def size(self, text: str) -> int:
-        """How much a text takes where it stands."""
+        """How much room a text takes in its place."""
         return len(text)
 
     def seal(self, text: str) -> str:
@@ -77,7 +77,7 @@ class Laid:
 @dataclass(frozen=True, slots=True)
 class Sheet(Laid):
     """JSON. `rows` is the key of the list that gives way when not even the frame fits, at its end
-    or, with `newest`, at its beginning; `state` is what is counted of those that are left out."""
+    or, with `newest`, at its beginning; `state` is what is counted of the rows that are omitted."""
 
     body: Mapping[str, Any]
     rows: str = ""

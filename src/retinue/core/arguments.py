@@ -41,14 +41,14 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def is_deep(text: str) -> bool:
-    """Whether JSON is nested deeper than any tool takes; whoever goes through it may run out of
-    stack."""
+    """Whether JSON is nested deeper than any tool accepts; code that walks through it may run out
+    of stack."""
     return text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH
 
 
 def read(text: str) -> dict[str, Any] | None:
-    """The arguments for whoever only looks at a call, as its tool will get them; None when no tool
-    will take them."""
+    """The arguments of a call as its tool will get them, for code that only reads the call; None if
+    no tool will accept them."""
     try:
         return parse(text)
     except (BadArguments, RecursionError):

@@ -1,10 +1,10 @@
 """The lines of those who wait for budget that others hold: first come, first served, at every
 account by itself.
 
-A ticket says who came first, and is kept until the call is made: whoever has to wait a second time
-has its old place. Two lines form at an account. Runs with a grant of their own do not wait for
-other grants (see `ledger`), so they do not stand behind those who do; the others stand behind
-everybody."""
+A ticket says which run came first. A run keeps it until the call is made, so a run that has to wait
+a second time gets its old place. Two lines form at an account. Runs with a grant of their own do
+not wait for other grants (see `ledger`), so they do not queue after runs that do; the others queue
+after all runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 LATEST = 1 << 62
-"""The ticket of whoever does not stand in line yet."""
+"""The ticket of a run that is not in the queue yet."""
 Spot = tuple[str, bool]
 """A line: the account, and whether it is the one for runs with grants."""
 
@@ -32,7 +32,7 @@ class BudgetQueues:
         self.eased.clear()
 
     def stand(self, id: str, at: Iterable[tuple[Spot, int]]) -> None:
-        """Stand in these lines, in each at the place that the ticket gives."""
+        """Join these queues, each at the place that the ticket gives."""
         spots = self._spots.setdefault(id, [])
         for spot, ticket in at:
             line = self.by_spot.setdefault(spot, OrderedDict())
@@ -43,7 +43,7 @@ class BudgetQueues:
                 self.by_spot[spot] = OrderedDict(sorted(line.items(), key=lambda item: item[1]))
 
     def leave(self, id: str) -> None:
-        """Stand in line no more; whoever is next may be the first now."""
+        """Leave the queue; the next run may be the first now."""
         for spot in self._spots.pop(id, ()):
             line = self.by_spot[spot]
             del line[id]
@@ -57,7 +57,7 @@ class BudgetQueues:
         return next(iter(line.items())) if line else None
 
     def ease(self, account: str) -> None:
-        """Something has changed at an account: the first ones there may go on."""
+        """Something has changed at an account: the first runs in its queue may continue."""
         if self.by_spot and ((account, True) in self.by_spot or (account, False) in self.by_spot):
             self.eased[account] = None
 

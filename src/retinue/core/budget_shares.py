@@ -16,7 +16,7 @@ def written(i: int, amount: int) -> str:
 
 
 def shares(free: Limit, policy: str, weights: list[int]) -> list[Limit]:
-    """Divide what a parent has free among the children of one order.
+    """Divide what a parent has free among the children of one request.
 
     `equal`: the same to each. `remaining`: all of it to the first, nothing to those after it.
     `proportional`: by weight. `fixed:N`: N tokens each. Unlimited amounts stay unlimited; what does

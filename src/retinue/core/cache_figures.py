@@ -1,13 +1,13 @@
 """Prompt caches in figures: what a prompt should cost with the provider's cache and without it,
-what the cache should have given, and what it gave. Tokens and nano-dollars; a price that nobody
-knows stays unknown."""
+what the cache should have given, and what it gave. Tokens and nano-dollars; an unknown price stays
+unknown."""
 
 from __future__ import annotations
 
 from retinue.core.values import ModelInfo, Usage, Value
 
 LASTS_MS = 300_000
-"""How long a cache keeps a prefix that nobody reads."""
+"""How long a cache keeps a prefix that is not read."""
 BYTES_PER_TOKEN = 4
 MOST_PREFIXES = 256
 
@@ -96,8 +96,8 @@ Prefix = tuple[object, ...]
 
 
 class Prefixes:
-    """What was sent lately, or is about to be: whoever sends the same again should find it in the
-    cache."""
+    """What was sent lately, or is about to be: a run that sends the same again should find it in
+    the cache."""
 
     def __init__(self) -> None:
         self._until: dict[Prefix, int] = {}

@@ -34,7 +34,7 @@ def dispatch(
     """A reply with calls was taken in: start each that may run and answer each that may not.
     `to_ask` has a bit for each call before which its tool wants a person asked."""
     calls, definition = reply.calls, ctx.definition
-    is_plain = len(calls) == 1 <= ctx.rules.calls_per_turn and not cut
+    is_plain = len(calls) == 1 <= ctx.limits.calls_per_turn and not cut
     refusals = {} if is_plain else _refusals(ctx, calls, cut=cut)
     message, tools, asks = run.length - 1, 0, 0
     questions: tuple[Question, ...] = ()
@@ -73,7 +73,7 @@ def dispatch(
             ledger.settle(run.id, NOTHING, (0, 0, 0, n))
         last = calls[tools.bit_length() - 1].name
         run = replace(run, usage=replace(run.usage, calls=run.usage.calls + n), last_tool=last)
-    if refusals and len(refusals) == len(calls) and not cut and ctx.order.mixed_submit == "fail":
+    if refusals and len(refusals) == len(calls) and not cut and ctx.request.mixed_submit == "fail":
         name = _submitted(ctx, calls)
         if name:
             return finish(run, ctx, "failed", "sub_agent_error", error=MIXED.format(name=name))
@@ -99,13 +99,13 @@ def _answer(run: Run, ctx: StepContext, call: ToolCall, reason: str, *, is_denie
 def _refusal(
     ctx: StepContext, words: NoticeTexts, chain: list[tuple[str, Permissions]], tool: str, why: str
 ) -> str:
-    """A call that a run may not make, in the words of the tool that started the run. Why it did not
-    lend a tool is told only if it could have: what was taken from somebody above, nobody could
-    lend."""
+    """A call that a run may not make, in the words of the tool that started the run. The reason why
+    the parent did not give a tool is shown only if the parent could have given it: a tool that was
+    taken from a run above cannot be given by any parent."""
     is_withheld = tool in words.refused and gate(chain[1:], tool, ctx.now) is None
     text = words.refused[tool] if is_withheld else words.denied or words.refused.get("", "")
     return (
-        fill(text, {"tool": tool, "why": why, "depth": str(ctx.order.level or ctx.spec.depth)})
+        fill(text, {"tool": tool, "why": why, "depth": str(ctx.request.level or ctx.spec.depth)})
         if text
         else f"Refused: {why}."
     )
@@ -131,7 +131,7 @@ def _permission(
         return None, None
     if ruling.verdict == "deny":
         return None, f"Denied: {ruling.why}. {INSTEAD}"
-    if ctx.order.questions != "ask":
+    if ctx.request.questions != "ask":
         why = f"this call needs permission ({ruling.why}) and no one is available to approve it"
         return None, f"Denied: {why}. {INSTEAD}"
     question = Question(
@@ -147,9 +147,9 @@ def _permission(
 
 
 def announce(run: Run, ctx: StepContext, question: Question) -> None:
-    """The channel that asked for the work hears of the question too."""
-    if ctx.order.questions != "deny":
-        ctx.say(f"{ctx.order.name} asks: {question.text}", run.turn, "question", question.id)
+    """The question is also sent to the channel that asked for the work."""
+    if ctx.request.questions != "deny":
+        ctx.say(f"{ctx.request.name} asks: {question.text}", run.turn, "question", question.id)
 
 
 def _refusals(ctx: StepContext, calls: tuple[ToolCall, ...], *, cut: bool) -> dict[int, str]:
@@ -166,7 +166,7 @@ def _refusals(ctx: StepContext, calls: tuple[ToolCall, ...], *, cut: bool) -> di
             i: (ALONE if c.name in submits else NOT_RUN).format(name=ending)
             for i, c in enumerate(calls)
         }
-    most = ctx.rules.calls_per_turn
+    most = ctx.limits.calls_per_turn
     text = (
         f"Not run: at most {most} calls run in one reply. Make the remaining calls in "
         "your next reply."
@@ -175,8 +175,8 @@ def _refusals(ctx: StepContext, calls: tuple[ToolCall, ...], *, cut: bool) -> di
 
 
 def _submitted(ctx: StepContext, calls: tuple[ToolCall, ...]) -> str:
-    """The tool by which a run hands in its result among other calls; "" when there is none, or it
-    stands alone."""
+    """The submit tool that a run calls next to other tools; "" if there is none, or if it is the
+    only call."""
     submits = ctx.definition.submit_tools
     return (
         next((c.name for c in calls if c.name in submits), "") if len(calls) > 1 and submits else ""

@@ -13,8 +13,8 @@ from retinue.formats.safe_text import reveal
 
 
 def call_lines(call: ToolCall, guard: ToolRisk) -> str:
-    """A call as it will be made: its name and every argument, one a line. Behind the name stands
-    the host of an address that looks like another: letters of other scripts, a name before an @."""
+    """A call as it will be made: its name and every argument, one a line. After the name comes the
+    host of an address that looks like another one: letters of other scripts, a name before an @."""
     args = arguments.read(call.args)
     if args is None:
         return f"{reveal(call.name, keep='')} {_value(call.args)}"
@@ -27,7 +27,7 @@ def call_lines(call: ToolCall, guard: ToolRisk) -> str:
 
 
 def _value(value: object) -> str:
-    """Further lines stand deeper than any argument's name, so that none passes for another
+    """Further lines are indented deeper than any argument's name, so that none passes for another
     argument."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return reveal(text).replace("\n", "\n      ")

@@ -59,9 +59,9 @@ def _literal(text: str) -> str:
 def rule_matches(
     rule: Rule, tool: str, guard: ToolRisk, subject: str | None, cwd: str = ""
 ) -> bool:
-    """Whether a rule that is meant in `cwd` speaks of a call. Of what cannot be told from here a
-    pattern never says yes; a question is asked, and a denial is left to the tool, which sees every
-    path."""
+    """Whether a rule that is meant in `cwd` speaks of a call. A pattern never allows a path that is
+    not known here. A rule that asks does ask, and a rule that denies is left to the tool, which
+    sees every path."""
     if not rule_pattern(rule.tool).fullmatch(tool):
         return False
     if rule.pattern is None:
@@ -93,8 +93,8 @@ def barred_path(
 ) -> str:
     """The rule that keeps tools of these names from a path, or "". For tools, which alone know
     where a link leads. `bounds` are the directories and rules of the run and its ancestors. A rule
-    that asks counts like a denial, for nobody was asked; unless it spoke of the call itself:
-    `tool`, with the path `written` in `cwd` ("": a patch)."""
+    that asks counts as a denial, because no question was asked; unless the rule is about the call
+    itself: `tool`, with the path `written` in `cwd` ("": a patch)."""
     guard = ToolRisk(risk="write", subject="path")
     target = whole_path(cwd, written) if written.strip() else None
     rules = [(own, text, read_rule(text)) for own, texts in bounds for text in texts]

@@ -1,7 +1,7 @@
 """The calls of a turn: which are run, which are refused, and what closes each.
 
 A call is open until it has a result. Results of joined children may come early; each is counted
-once; the turn goes on when the last open call is closed.
+once; the turn continues when the last open call is closed.
 
 Theory of operation. The calls of a reply are numbered; sets of them are integers, one bit a call
 (`state.OpenCalls`). `open` has no result yet. Of the open ones, `tools` are being run, `asks` wait
@@ -42,9 +42,9 @@ from retinue.core.state import (
     Run,
     Waiting,
     Working,
-    is_seated,
+    holds_slots,
 )
-from retinue.core.step_context import StepContext, idle, seated, weight
+from retinue.core.step_context import StepContext, holding_slots, idle, weight
 from retinue.core.turn import await_mail, go_on, next_turn, sooner
 
 BROKEN_OFF = (
@@ -135,7 +135,8 @@ def _is_over(watch: CallWait, ctx: StepContext) -> bool:
 
 
 def remember(run: Run, outcome: ChildOutcome) -> Run:
-    """A child that is about to be deleted has ended: whoever waits for it keeps how."""
+    """A child that is about to be deleted has ended: the calls that wait for it keep its
+    outcome."""
     match run.state:
         case Working(calls=calls) | Asking(calls=calls) | Waiting(calls=OpenCalls() as calls):
             waits = tuple(
@@ -160,11 +161,11 @@ def stir(run: Run, ctx: StepContext) -> Run:
 def close_call(
     run: Run, ctx: StepContext, calls: OpenCalls, index: int, result: ToolMessage
 ) -> Run:
-    """One call has its result. Behind the last one of a turn comes the next turn, at once if no
-    slot has to be waited for and nothing else belongs to this one."""
+    """One call has its result. After the last call of a turn comes the next turn: immediately, if
+    no slot has to be waited for and nothing else belongs to this turn."""
     bit = ~(1 << index)
     is_last = not (calls.open & bit or calls.pause or run.id in ctx.tree.fans)
-    if is_last and (not ctx.order.lanes or is_seated(run)):
+    if is_last and (not ctx.request.lanes or holds_slots(run)):
         ctx.write(run, result)
         length, fresh = run.length + 1, run.new_bytes + weight(result)
         idle_run = replace(
@@ -189,7 +190,7 @@ def close_call(
 def settle(run: Run, ctx: StepContext, calls: OpenCalls) -> Run:
     """The state that follows from what is still open."""
     if calls.tools:
-        return wait_in(run, ctx, Working(calls=calls, seated=is_seated(run)))
+        return wait_in(run, ctx, Working(calls=calls, seated=holds_slots(run)))
     merge_copies(run, ctx, calls)
     if not calls.woken and not calls.parked and not calls.lost:
         run, calls = close_turn(run, ctx, calls)
@@ -219,12 +220,12 @@ def resume(
     run: Run, ctx: StepContext, purpose: Purpose = "turn", *, progress: Kept = NEW_CALL
 ) -> Run:
     """Take the next turn, or make another call, once there is a slot for it in every lane."""
-    lanes = ctx.order.lanes
-    if lanes and not is_seated(run):
+    lanes = ctx.request.lanes
+    if lanes and not holds_slots(run):
         n_lanes = ctx.tree.enter(run.id, lanes, 0, back=True)
         if n_lanes < len(lanes):
             return queue(run, ctx, n_lanes, back=True, purpose=purpose, progress=progress)
-    return go_on(seated(run, ctx.now), ctx, purpose, progress=progress)
+    return go_on(holding_slots(run, ctx.now), ctx, purpose, progress=progress)
 
 
 def queue(
@@ -238,9 +239,9 @@ def queue(
 ) -> Run:
     """The run waits for a slot in this lane and holds one in each before it."""
     ctx.tree.tickets += 1
-    if ctx.order.lanes[lane].is_shared:
-        ctx.tree.ask(run.id, ctx.order.lanes[lane], back=back, ticket=ctx.tree.tickets)
-    wake_at = sooner(run.deadline, ctx.now + ctx.rules.wait_ms)
+    if ctx.request.lanes[lane].is_shared:
+        ctx.tree.ask(run.id, ctx.request.lanes[lane], back=back, ticket=ctx.tree.tickets)
+    wake_at = sooner(run.deadline, ctx.now + ctx.limits.wait_ms)
     state = Queued(lane=lane, back=back, ticket=ctx.tree.tickets, purpose=purpose, kept=progress)
     return replace(run, state=state, wake_at=wake_at)
 
@@ -248,7 +249,7 @@ def queue(
 def child_joined(
     run: Run, ctx: StepContext, calls: OpenCalls, index: int, outcome: ChildOutcome
 ) -> Run:
-    """A joined child is back. The caller has checked that it was still out."""
+    """A joined child is back. The calling function has checked that the child was still pending."""
     fan_in = ctx.tree.fans[run.id]
     fan = fan_in.fans[index]
     del fan.pending[outcome.id]
@@ -266,7 +267,7 @@ def child_joined(
         return run
     run, calls = close_fans(run, ctx, calls, [index])
     if calls.tools:
-        return replace(run, state=Working(calls=calls, seated=is_seated(run)))
+        return replace(run, state=Working(calls=calls, seated=holds_slots(run)))
     return settle(run, ctx, calls)
 
 
@@ -298,8 +299,8 @@ def close_merged(run: Run, ctx: StepContext, calls: OpenCalls, event: Merged) ->
 
 
 def detach(run: Run, ctx: StepContext, calls: OpenCalls) -> Run:
-    """A steering message cuts the turn short: tools are stopped, joined children go on and report
-    as news."""
+    """A steering message cuts the turn short: tools are stopped, joined children continue and
+    report by mail."""
     fan_in = ctx.tree.fans.pop(run.id, None)
     ctx.perform(AbortRun(run=run.id))
     for watch in calls.waits:

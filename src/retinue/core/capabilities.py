@@ -48,11 +48,11 @@ def narrow(permissions: Permissions, request: Permissions) -> Permissions:
 
 @lru_cache(maxsize=4096)
 def lend(
-    permissions: Permissions, request: Permissions, reach: tuple[str, ...], crew: tuple[str, ...]
+    permissions: Permissions, request: Permissions, reach: tuple[str, ...], agents: tuple[str, ...]
 ) -> Permissions:
     """What a parent that holds `held` gives to a child whose agent can reach these tools and
     agents."""
-    return derive(narrow(permissions, Permissions(tools=reach, agents=crew)), request)
+    return derive(narrow(permissions, Permissions(tools=reach, agents=agents)), request)
 
 
 def allows(permissions: Permissions, tool: str) -> bool:

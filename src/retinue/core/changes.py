@@ -46,7 +46,7 @@ class Changes(Struct):
         self.deliveries |= other.deliveries
 
     def clear(self) -> None:
-        """They are with somebody else now. (A new one would be a dozen objects for each tree and
+        """They belong to the engine now. (A new one would be a dozen objects for each tree and
         commit, and most of what the collector of cycles has to look at.)"""
         self.entries.clear()
         self.runs.clear()

@@ -1,6 +1,6 @@
 """Between runs: a child's end reaches its parent, joined or as news; messages reach a mailbox;
-failures are counted. And what somebody else wants of a run: that it ends, may do less, or may do
-something it asked about."""
+failures are counted. Also what is requested of a run from outside: to end, to lose permissions, or
+to be allowed a call that it asked about."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def child_outcome(spec: RunSpec, run: Run, ending: Ending) -> ChildOutcome:
 
 
 def news(run: Run, event: ChildEnded, ctx: StepContext) -> Run:
-    """A child that nobody joined has ended: its parent hears of it by mail, unless it asked not to,
-    or has ended it."""
+    """A child that no call joined has ended: its parent gets a notice by mail, unless the parent
+    opted out or ended the child itself."""
     outcome = _outcome(run, event, ctx)
     child, row = ctx.tree.specs[event.child], ctx.tree.runs[event.child]
     run = _count(run, child, outcome, ctx)
@@ -95,7 +95,7 @@ def news(run: Run, event: ChildEnded, ctx: StepContext) -> Run:
     if is_known(outcome.ending):
         return run
     words = of_parent(ctx.definition, child)
-    text = tell(words.notice, child, row, outcome.ending, ctx.rules.mail_cap)
+    text = tell(words.notice, child, row, outcome.ending, ctx.limits.mail_cap)
     note, announced = note_of(outcome.ending), child.request.announce
     note = "\n".join(filter(None, (note, unmerged_note(child))))
     by_age = child.request.result_order == "creation"
@@ -120,8 +120,8 @@ def _count(run: Run, child: RunSpec, outcome: ChildOutcome, ctx: StepContext) ->
 
 
 def _count_failure(run: Run, child: RunSpec, outcome: ChildOutcome, ctx: StepContext) -> Run:
-    """Equal failures in a row open the breaker; any other end closes it. What went out in one call
-    was sent before anybody could learn from the first failure: it counts once."""
+    """Equal failures in a row open the breaker; any other end closes it. The children of one call
+    were all started before the first of them failed, so their failures count once."""
     ending = outcome.ending
     if ending.state != "failed":
         return run if run.breaker is None else replace(run, breaker=None)
@@ -132,8 +132,8 @@ def _count_failure(run: Run, child: RunSpec, outcome: ChildOutcome, ctx: StepCon
     if last is not None and call in last.calls:
         return run
     count = 1 if last is None else last.count + 1
-    calls = (*(() if last is None else last.calls), call)[-ctx.rules.breaker_after :]
-    until = ctx.now + ctx.rules.breaker_ms if count >= ctx.rules.breaker_after else 0
+    calls = (*(() if last is None else last.calls), call)[-ctx.limits.breaker_after :]
+    until = ctx.now + ctx.limits.breaker_ms if count >= ctx.limits.breaker_after else 0
     return replace(run, breaker=Breaker(signature=signature, count=count, until=until, calls=calls))
 
 
@@ -181,7 +181,7 @@ def note(
 
 
 def _prolong(run: Run, event: Prolonged, ctx: StepContext) -> Run:
-    """Who has another deadline has it from somewhere else, and so has everybody below it."""
+    """A run with another deadline has it from elsewhere, and so have all runs below it."""
     if run.deadline != event.deadline:
         return run
     for child in ctx.tree.below(run.id):

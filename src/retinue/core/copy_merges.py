@@ -49,7 +49,7 @@ def merge_copies(run: Run, ctx: StepContext, calls: OpenCalls) -> None:
 
 
 def forget_merge(run: Run, ctx: StepContext, epoch: int) -> None:
-    """A merge that an earlier process was asked for is not under way any more."""
+    """A merge that an earlier process had started is no longer under way."""
     fan_in = ctx.tree.fans.get(run.id)
     if fan_in is not None and fan_in.is_merging and fan_in.merging_since < epoch:
         fan_in.is_merging = False
@@ -73,7 +73,7 @@ def _copies(fan: Fan) -> list[WriterCopy]:
 def take_merge(
     run: Run, ctx: StepContext, calls: OpenCalls, event: Merged
 ) -> tuple[Run, OpenCalls]:
-    """It is known what became of the changes: the run is told, and its calls can be closed."""
+    """The result of the merge is known: the run reads it, and its calls can be closed."""
     fan_in = ctx.tree.fans.get(run.id)
     if fan_in is not None and fan_in.is_merging and event.turn == run.turn:
         fan_in.is_merging = False
@@ -95,14 +95,14 @@ def ready_after(fan_in: FanIn, event: Merged) -> list[int]:
 
 
 def note_unmerged(run: Run, ctx: StepContext, fan: Fan) -> Run:
-    """The run goes on without waiting for its writers: what those who are back have changed stays
-    on their branches."""
+    """The run continues without waiting for its writers: the changes of those that have returned
+    stay on their branches."""
     back = [unmerged_note(fan.copies[o.id]) for o in fan.ended if o.id in fan.copies]
     return post(run, Mail(seq=0, text="\n".join(back), kind="note"), ctx) if back else run
 
 
 def unmerged_note(spec: RunSpec) -> str:
-    """What is told of a writer whose parent has not waited for it."""
+    """The note about a writer whose parent has not waited for it."""
     if not spec.request.copy_of:
         return ""
     label = spec.request.label or spec.request.agent

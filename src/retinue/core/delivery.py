@@ -14,7 +14,7 @@ from retinue.errors import InvalidTransition
 
 
 def step(
-    delivery: Delivery, event: Sent | Acked | Bounced | Requeued | Dropped, at: int, rules: Limits
+    delivery: Delivery, event: Sent | Acked | Bounced | Requeued | Dropped, at: int, limits: Limits
 ) -> Delivery:
     match event:
         case Sent():
@@ -30,10 +30,10 @@ def step(
             _must(delivery, event, "sent")
             # What was sent again after a crash was not refused: only refusals use up the tries.
             delivery = replace(delivery, bounces=delivery.bounces + 1, error=event.error)
-            if delivery.bounces >= rules.delivery_tries:
+            if delivery.bounces >= limits.delivery_tries:
                 return replace(delivery, state="dead")
             ceiling = min(
-                rules.delivery_cap_ms, rules.delivery_base_ms << min(delivery.attempts, 20)
+                limits.delivery_cap_ms, limits.delivery_base_ms << min(delivery.attempts, 20)
             )
             wait = int(digest(delivery.key, delivery.attempts)[:8], 16) % (max(0, ceiling) + 1)
             return replace(delivery, state="pending", next_at=at + wait)

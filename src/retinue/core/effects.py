@@ -1,8 +1,8 @@
 """What the machine asks the world to do, in the imperative. Performed only after the step that
 asked was committed.
 
-Keys name the logical act and never the attempt, so that a repeated act can be recognised by whoever
-receives it."""
+Keys name the logical act and never the attempt, so that a repeated act can be recognised by its
+receiver."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ class AnswerStep(Value):
 
 
 class JoinedCall(Value):
-    """One open call whose children have all ended, in the order that its family asked for. `plain`:
-    its family has no words of its own, but what there is to say is too long to be said without
-    keeping the whole elsewhere."""
+    """One open call whose children have all ended, in the order that its family wants. `plain`: its
+    family has no words of its own, but what there is to say is too long to be said without keeping
+    the whole elsewhere."""
 
     index: int
     call_id: str
@@ -103,7 +103,7 @@ class FormatResults(Value):
 
 class Merge(Value):
     """Merge what writers have changed in their copies into the files of their parent, in this
-    order. `key` names it for ever: asked for again, what was done is not done twice. `indices` are
+    order. `key` names it permanently: if it is requested again, it is not done twice. `indices` are
     the calls that wait for it."""
 
     run: str

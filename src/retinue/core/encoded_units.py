@@ -18,13 +18,13 @@ CHUNK = 65_536
 
 
 class Encoded:
-    """The own units of a conversation as one dialect writes them: a message that is no result, and
-    its results.
+    """The own units of a conversation as one dialect writes them: a message other than a tool
+    result, and its tool results.
 
     `starts` and `sizes` tell of each unit its first message and its bytes; `n` is how many messages
     have been taken. A unit is taken once nothing can be added to it. The first `n_joined` units are
     kept joined, in `chunks`, so that a long conversation is a few pieces; `firsts` are the chunks'
-    first units. The last unit always stands alone."""
+    first units. The last unit is always separate."""
 
     __slots__ = (
         "_loose_size",

@@ -1,5 +1,5 @@
-"""The end of a run: children are told or kept, holds go back, slots are freed, whoever waits is
-told, once."""
+"""The end of a run: children are notified or kept, reserved amounts are released, slots are freed,
+and every waiting run is notified once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from retinue.core.state import (
     Waiting,
     Working,
     asks,
-    is_seated,
+    holds_slots,
 )
 from retinue.core.step_context import StepContext
 from retinue.core.values import Delivery, Ending, EndState, Helpers, Mail, ModelInfo, Usage, Who
@@ -65,10 +65,10 @@ def finish(
     text = _so_far(run, ctx) if text is None else text
     if state == "completed" and not text.strip():
         state, stop, error = "failed", "empty", "the run ended without any output"
-    is_cut = len(text) > ctx.rules.text_cap
-    text = clip(text, ctx.rules.text_cap, run.artifacts[-1].path if run.artifacts else "")
+    is_cut = len(text) > ctx.limits.text_cap
+    text = clip(text, ctx.limits.text_cap, run.artifacts[-1].path if run.artifacts else "")
     if run.work is not None:
-        is_merged = bool(ctx.order.copy_of)
+        is_merged = bool(ctx.request.copy_of)
         text = f"{text}\n\n{run.work.words(is_merged=is_merged)}".strip()
     ending = Ending(
         state=state,
@@ -101,26 +101,25 @@ def finish(
 
 def _so_far(run: Run, ctx: StepContext) -> str:
     """What there is to show of a run that was cut short. Results of joined children that it had no
-    turn to read are part of it, for nobody else is told of them."""
+    turn to read are part of it, because no other run gets them."""
     fan_in = ctx.tree.fans.get(run.id)
     back = (
         tuple(o for fan in fan_in.in_order() for o in fan.in_order()) if fan_in is not None else ()
     )
     text = run.last_text or run.child_texts
-    room = max(ctx.rules.text_cap - len(text) - len(BACK) - 4, ctx.rules.text_cap // 2)
+    room = max(ctx.limits.text_cap - len(text) - len(BACK) - 4, ctx.limits.text_cap // 2)
     return f"{text}\n\n{BACK}\n\n{listed(back, room)}".strip() if back else text
 
 
 def take_along(run: Run, ending: Ending) -> CancelAsked:
-    """Whoever is below a run that ends, and may not outlive it, ends by the hand of whoever ended
-    that."""
+    """Runs below a run that ends, and that may not outlive it, are ended with the same cause."""
     return CancelAsked(
         by=run.id, reason=f"the parent ended: {ending.stop}", who=ending.by or "parent", along=True
     )
 
 
 def let_go(run: Run, ctx: StepContext) -> Run:
-    """Stop what is under way, book what it may have cost, free the slots."""
+    """Stop what is under way, charge what it may have cost, free the slots."""
     match run.state:
         case Thinking():
             run = break_off(run, run.state, ctx)
@@ -135,8 +134,8 @@ def let_go(run: Run, ctx: StepContext) -> Run:
 
 
 def break_off(run: Run, state: Thinking, ctx: StepContext) -> Run:
-    """Stop a model call. What was never begun is not paid for; else it is heard what it has
-    cost."""
+    """Stop a model call. A call that was never sent costs nothing; otherwise its cost is reported
+    later."""
     if state.retry_at is not None:
         ctx.tree.ledger.release(run.id, state.hold)
         return run
@@ -151,7 +150,7 @@ def break_off(run: Run, state: Thinking, ctx: StepContext) -> Run:
 
 
 def pay_for_broken_off(run: Run, ctx: StepContext, event: Aborted) -> Run:
-    """It is heard what a stopped call has cost. The run may end only after that."""
+    """The cost of a stopped call is known. The run may end only after that."""
     call = next((b for b in run.broken_off if b.attempt == event.attempt), None)
     if call is None:
         raise InvalidTransition(
@@ -184,8 +183,8 @@ def pay(run: Run, ctx: StepContext, call: BrokenOff, usage: Usage | None) -> Run
 
 
 def charged(model: ModelInfo, usage: Usage) -> Usage:
-    """What was counted with its cost, where that is not told with it. What was estimated is told
-    apart."""
+    """Usage with its cost, where the provider does not report the cost. Estimated amounts are kept
+    separately."""
     nanos = usage.nanos
     if nanos <= 0:
         nanos = model.cost(usage.input + usage.estimated, usage.output)
@@ -211,8 +210,8 @@ def guess(usage: Usage, ctx: StepContext) -> Guess:
 
 
 def book_estimate(run: Run, ctx: StepContext, hold: tuple[int, int, int, int]) -> Run:
-    """A call that was sent and never answered: nobody knows what it cost, so the bound is
-    booked."""
+    """A call that was sent and never answered has an unknown cost, so its upper bound is
+    charged."""
     bound = ByDimension(*hold)
     used = Usage(
         estimated=bound.tokens,
@@ -227,12 +226,12 @@ def book_estimate(run: Run, ctx: StepContext, hold: tuple[int, int, int, int]) -
 
 def free_slots(run: Run, ctx: StepContext) -> None:
     """Give back what the run holds in its lanes and wake those who waited for it."""
-    tree, lanes = ctx.tree, ctx.order.lanes
+    tree, lanes = ctx.tree, ctx.request.lanes
     if not lanes:
         return
     match run.state:
         case Thinking() | Working():
-            n_lanes = len(lanes) if is_seated(run) else 0
+            n_lanes = len(lanes) if holds_slots(run) else 0
         case Queued(lane=lane) if lane < 0:
             return  # it waits for its turn to write, and holds nothing
         case Queued(lane=lane):
@@ -254,7 +253,7 @@ def conclude(run: Run, ctx: StepContext, ending: Ending) -> Run:
     run = replace(
         run,
         state=Ended(ending=ending),
-        defect="",  # it may end before it was taken up again
+        defect="",  # it may end before it was resumed
         wake_at=None,
         deadline=None,
         last_text="",
@@ -275,27 +274,31 @@ def conclude(run: Run, ctx: StepContext, ending: Ending) -> Run:
 
 
 def pass_on(run: Run, ctx: StepContext, ending: Ending) -> None:
-    """Whoever started the run has ended. Its result goes to the nearest run above that is live, to
-    the one that goes on in the conversation of its root, or to the channel that asked for the
-    work."""
-    order = ctx.order
+    """The run's parent has ended. Its result goes to the nearest open run above, to the run that
+    continues the conversation of its root, or to the channel that asked for the work."""
+    request = ctx.request
     if (
         is_known(ending)
-        or skipped(order, ending)
-        or (order.join == "none" and not order.tell_parent)
+        or skipped(request, ending)
+        or (request.join == "none" and not request.tell_parent)
     ):
         return
-    text = tell(ctx.words.notice, ctx.spec, run, ending, ctx.rules.mail_cap)
+    text = tell(ctx.words.notice, ctx.spec, run, ending, ctx.limits.mail_cap)
     mail = Mail(
-        seq=0, text=text, sender=run.id, kind="news", note=note_of(ending), announced=order.announce
+        seq=0,
+        text=text,
+        sender=run.id,
+        kind="news",
+        note=note_of(ending),
+        announced=request.announce,
     )
     send_on(ctx, mail)
 
 
 def send_on(ctx: StepContext, mail: Mail, *, is_quiet: bool = False) -> None:
-    """News of this run, or that it will not read any more: the nearest run above that is live reads
-    it, or the one that goes on in the conversation of the root; else the channel that asked is
-    told, unless the work was called off."""
+    """A notice about this run, or one that it will no longer read, goes to the nearest open run
+    above, or to the run that continues the conversation of the root; otherwise to the channel that
+    asked for the work, unless the work was cancelled."""
     above = ctx.tree.nearest(ctx.spec.parent)
     if above:
         ctx.tell(above, MailReceived(mail=mail))
@@ -306,7 +309,7 @@ def send_on(ctx: StepContext, mail: Mail, *, is_quiet: bool = False) -> None:
 
 
 def _is_called_off(ctx: StepContext) -> bool:
-    """Whether somebody above the run is being cancelled."""
+    """Whether a run above this one is being cancelled."""
     above = ctx.tree.specs.get(ctx.spec.parent)
     while above is not None:
         run = ctx.tree.runs.get(above.id)
@@ -335,20 +338,20 @@ def _rests_on(run: Run, ctx: StepContext) -> Helpers:
 
 def _announce(run: Run, ctx: StepContext, ending: Ending) -> None:
     """Tell the channel that asked, also that the run's group is complete."""
-    spec, order, tree = ctx.spec, ctx.order, ctx.tree
-    if not order.announce or not spec.origin.channel:
+    spec, request, tree = ctx.spec, ctx.request, ctx.tree
+    if not request.announce or not spec.origin.channel:
         return
     is_killed = bool(ending.along)
     parent = tree.specs.get(spec.parent)
-    n_ended = order.group_size - tree.n_members(spec)
-    text = tell(ctx.words.announcement, spec, run, ending, ctx.rules.mail_cap, n_ended)
-    quiet = is_killed or skipped(order, ending) or not text
+    n_ended = request.group_size - tree.n_members(spec)
+    text = tell(ctx.words.announcement, spec, run, ending, ctx.limits.mail_cap, n_ended)
+    quiet = is_killed or skipped(request, ending) or not text
     delivery = Delivery(
         key=digest(run.id, "completion"),
         run=run.id,
         root=spec.root,
         path=spec.path,
-        discard=spec.parent if order.retention == "delete" else "",
+        discard=spec.parent if request.retention == "delete" else "",
         origin=spec.origin,
         text=text,
         note=note_of(ending),
@@ -356,17 +359,17 @@ def _announce(run: Run, ctx: StepContext, ending: Ending) -> None:
         next_at=ctx.now,
     )
     ctx.dispatch(delivery)
-    if order.group_size and n_ended == order.group_size and not is_killed:
+    if request.group_size and n_ended == request.group_size and not is_killed:
         assert parent is not None and spec.parent_call is not None
         ctx.dispatch(
             Delivery(
-                key=digest(parent.id, order.group_kind, order.group, "summary"),
+                key=digest(parent.id, request.group_kind, request.group, "summary"),
                 run=parent.id,
                 root=spec.root,
                 path=parent.path,
                 origin=spec.origin,
                 text="",
-                group=order.group,
+                group=request.group,
                 tool=spec.parent_call.tool,
                 next_at=ctx.now,
             )

@@ -63,10 +63,10 @@ class ModelRegistered(OfStore, tag="Described"):
 
 
 class Requested(OfTree, rename={"request": "order", "permissions": "capabilities"}):
-    """Somebody outside asked for a root run. With a `conversation` it goes on where `resumes`
+    """A user or program asked for a root run. With a `conversation` it continues where `resumes`
     ended; `base` then says from which message on it is visible, and of how many. `tag` is what its
-    first prompt was expected to cost. `news` are the ends of those whom earlier runs of the
-    conversation have left, and of which nobody has heard."""
+    first prompt was expected to cost. `news` are the ends of children that earlier runs of the
+    conversation left behind and that no run has read."""
 
     id: str
     request: RunRequest
@@ -86,7 +86,7 @@ class Forgotten(OfStore):
 
 
 class Sent(OfTree):
-    """A delivery was handed to its channel, in these words if it had none before."""
+    """A delivery was given to its channel, with this text if it had none before."""
 
     key: str
     text: str = ""
@@ -119,8 +119,8 @@ class Dropped(OfTree):
 
 
 class Broken(OfTree):
-    """A step of the tree failed by a defect of ours, and the tree was set aside. Whoever takes it
-    up tries again."""
+    """A step of the tree failed by a defect of ours, and the tree was set aside. The next process
+    tries again."""
 
     error: str
 
@@ -180,8 +180,8 @@ class ModelFailed(Event):
 
 
 class Aborted(Event):
-    """A model call was stopped. It had left, or not; `usage` is what it has cost, None when nobody
-    knows."""
+    """A model call was stopped. It had left, or not; `usage` is what it has cost, None if
+    unknown."""
 
     attempt: int
     sent: bool = True
@@ -202,9 +202,9 @@ class ToolReturned(Event):
 
 
 class ActionsReturned(Event, tag="Ordered", rename={"actions": "orders"}):
-    """A tool finished by giving orders. `asked_at` is when the call was made: it is part of the
+    """A tool finished by returning actions. `asked_at` is when the call was made: it is part of the
     children's names. `place` is where the run really works, when that is not where it was sent.
-    `snapshot` is the commit that holds its files as they stood then, if children can have copies of
+    `snapshot` is the commit with its files as they were then, if children can have copies of
     them."""
 
     turn: int
@@ -243,7 +243,7 @@ class StepTaken(Event):
 
 
 class Submitted(Event):
-    """The run handed in its result through a submit tool, and the result was valid."""
+    """The run submitted its result through a submit tool, and the result was valid."""
 
     turn: int
     index: int
@@ -282,8 +282,8 @@ class Answered(Event):
 
 
 class Decided(Event):
-    """Somebody permitted an open call, or did not. `call` is what was shown; with `always`, equal
-    calls in this tree are permitted from now on."""
+    """A person allowed or denied an open call. `call` is what was shown; with `always`, equal calls
+    in this tree are permitted from now on."""
 
     question: str
     turn: int
@@ -331,8 +331,8 @@ class MailReceived(Event, tag="Posted"):
 
 
 class CancelAsked(Event):
-    """Somebody wants the run and everything below it to end. `by` is the run that asks for it, if
-    one does; `along`: it has ended itself."""
+    """The run and everything below it is to end. `by` is the run that asks for it, if one does;
+    `along`: it has ended itself."""
 
     by: str = ""
     reason: str = ""
@@ -347,7 +347,7 @@ class PermissionsRestricted(Event, tag="Narrowed", rename={"permissions": "acces
 
 
 class Prolonged(Event):
-    """The deadline was moved: that of the run whose limit it is, and of everybody below it who has
+    """The deadline was moved: that of the run whose limit it is, and of all runs below it that have
     it from there."""
 
     deadline: int
@@ -372,8 +372,8 @@ class InterruptedCall(Value):
 class Recovered(Event):
     """A new process found the run open, at this turn and with this attempt as its last: news that
     reached it since then may have moved it on. `clean`: the process before it has not died.
-    `alone`: of all who are suspected of having killed it, only this run is taken up now. `unsent`
-    are attempts that are known never to have left."""
+    `alone`: of all runs suspected of having crashed the process, only this one is resumed now.
+    `unsent` are attempts that are known never to have left."""
 
     epoch: int
     turn: int = 0

@@ -40,17 +40,17 @@ def by_end(outcomes: Iterable[ChildOutcome]) -> tuple[ChildOutcome, ...]:
     return tuple(sorted(outcomes, key=lambda o: (o.ending.at, o.id)))
 
 
-def fan_of(order: RunRequest, call_id: str, name: str) -> Fan:
-    """The fan of a call whose children have orders like this one."""
+def fan_of(request: RunRequest, call_id: str, name: str) -> Fan:
+    """The fan of a call whose children have a request like this one."""
     return Fan(
-        join=order.join,
+        join=request.join,
         call_id=call_id,
         name=name,
-        results=order.result_order,
-        compose=order.format_results,
-        fail_fast=order.fail_fast,
-        aggregate=order.aggregate if order.join == "turn" else "call",
-        while_waiting=order.while_waiting,
+        results=request.result_order,
+        compose=request.format_results,
+        fail_fast=request.fail_fast,
+        aggregate=request.aggregate if request.join == "turn" else "call",
+        while_waiting=request.while_waiting,
     )
 
 
@@ -77,7 +77,8 @@ class FanIn:
         return [self.fans[index] for index in sorted(self.fans)]
 
     def together(self, index: int) -> list[int]:
-        """The calls whose results stand in one answer with those of this one, itself included."""
+        """The calls whose results are in one tool result with those of this one, itself
+        included."""
         fan = self.fans[index]
         if fan.aggregate == "call":
             return [index]
@@ -86,14 +87,14 @@ class FanIn:
         )
 
     def outcomes(self, indices: list[int]) -> tuple[ChildOutcome, ...]:
-        """Those who are back of these calls, in the order that they asked for."""
+        """The ended children of these calls, in the order that the calls want."""
         fans = [self.fans[i] for i in indices]
         members = tuple(o for fan in fans for o in fan.in_order())
         return by_end(members) if fans[0].results == "completion" else members
 
     @property
     def refuses_mail(self) -> bool:
-        """Whether nobody may write to the run before its children are back."""
+        """Whether the run accepts no messages before its children have ended."""
         return any(
             fan.while_waiting == "refuse" and (fan.pending or fan.composing)
             for fan in self.fans.values()

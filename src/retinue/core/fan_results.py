@@ -25,8 +25,8 @@ ELSEWHERE = (
 
 
 def close_turn(run: Run, ctx: StepContext, calls: OpenCalls) -> tuple[Run, OpenCalls]:
-    """Calls that are joined by turn are ready together, once no tool can add to them and nobody is
-    out."""
+    """Calls that are joined by turn are ready together, once no tool can add to them and no child
+    is pending."""
     fan_in = ctx.tree.fans.get(run.id)
     if fan_in is None or fan_in.out or not fan_in.by_turn:
         return run, calls
@@ -47,7 +47,7 @@ def close_fans(
             continue
         together = fan_in.together(index)
         long = (
-            len(fan.ended) > 1 and sum(len(o.ending.text) for o in fan.ended) > ctx.rules.text_cap
+            len(fan.ended) > 1 and sum(len(o.ending.text) for o in fan.ended) > ctx.limits.text_cap
         )
         if fan.compose or long or len(together) > 1:
             if not fan.composing and index == together[-1]:
@@ -80,7 +80,7 @@ def close_fans(
 def point_to(
     run: Run, ctx: StepContext, calls: OpenCalls, index: int, call_id: str
 ) -> tuple[Run, OpenCalls]:
-    """A call whose results stand in the answer of another says so."""
+    """A call whose results are in the tool result of another says so."""
     fan = ctx.tree.fans[run.id].drop(index)
     discard_children(ctx, fan)
     run = note_results(run, ctx, fan)
@@ -92,8 +92,8 @@ def point_to(
 
 
 def gather(run: Run, text: str) -> Run:
-    """The beginning of what children reported: all there is to show if no reply of its own can be
-    paid any more."""
+    """The beginning of what children reported: all there is to show if the run can no longer pay
+    for a reply of its own."""
     room = GATHERED - len(run.child_texts)
     return (
         run if room <= 0 else replace(run, child_texts=f"{run.child_texts}\n{text[:room]}".strip())

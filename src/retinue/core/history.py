@@ -29,7 +29,7 @@ picture that a provider refuses makes a new way, and each keeps all the other pi
 ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """Ids of calls that every dialect takes."""
 OUR_ID = "call_r"
-"""How ids begin that stand for others."""
+"""The prefix of ids that replace others."""
 
 
 class Conversation:
@@ -82,9 +82,9 @@ class Conversation:
         """The unit that begins at `first`, with a result for each call, and with ids that nothing
         before it has.
 
-        A server may call each turn's call `call_0`, and another that goes on with the conversation
-        refuses that. The first that has an id keeps it, so that what was sent before stays the
-        same; the names of others depend on their place alone, so that they are the same after a
+        A server may call each turn's call `call_0`, and a provider that continues the conversation
+        refuses repeated ids. The first that has an id keeps it, so that what was sent before stays
+        the same; the names of others depend on their place alone, so that they are the same after a
         restart and in every fork."""
         whole = settled(unit)
         if len(whole) <= 1:
@@ -194,15 +194,15 @@ class Conversation:
 
 
 def as_shown(messages: Sequence[Message]) -> ShownMessages:
-    """Messages that are nobody's conversation yet."""
+    """Messages that belong to no conversation yet."""
     conversation = Conversation()
     conversation.own.extend(messages)
     return ShownMessages(conversation, 0, len(conversation))
 
 
 class ShownMessages(Sequence[Message]):
-    """What a run's model is shown: a part of a conversation, made a list only if somebody wants
-    one."""
+    """What a run's model is shown: a part of a conversation, made a list only when one is
+    needed."""
 
     __slots__ = ("_list", "conversation", "is_cut", "start", "stop")
 
@@ -241,7 +241,7 @@ class ShownMessages(Sequence[Message]):
         return pieces
 
     def last_unit(self) -> list[Message]:
-        """The last message that is no result, and its results."""
+        """The last message other than a tool result, and its tool results."""
         first = self.stop - 1
         while first > self.start and isinstance(self.conversation.at(first), ToolMessage):
             first -= 1
@@ -295,7 +295,7 @@ def begins_with_a_reply(conversation: Conversation, start: int, stop: int) -> bo
 
 def settled(unit: Sequence[Message]) -> list[Message]:
     """A message and the results of its calls: one each, in their order. Results without a call are
-    left out."""
+    omitted."""
     if not unit or isinstance(unit[0], ToolMessage):
         return []
     head = unit[0]

@@ -11,8 +11,8 @@ from retinue.core.state import NOTHING, Amounts
 class HoldRequest(NamedTuple):
     """What a call may cost at most, and what the owner of a limit must be able to pay after it.
     With `is_last` it is that last one: it may touch its owner's reserve. `asked` is the amount
-    about which a person was asked: who stands in line with it waits for the answer, not only for
-    others."""
+    about which a person was asked: a run that queues with it waits for the answer, not only for
+    other runs."""
 
     need: Amounts
     last: Amounts = NOTHING
@@ -33,11 +33,11 @@ GO = Verdict("go")
 
 
 def need_at(draw: Draw, ask: HoldRequest, i: int) -> int:
-    """What an account must have for a call; whoever owns the limit must be able to pay a last turn
-    after it."""
+    """What an account must have for a call; the owner of the limit must be able to pay for a last
+    turn after it."""
     return ask.need[i] + (ask.last[i] if ask.need[i] and draw.is_own and not ask.is_last else 0)
 
 
 def place_at(draw: Draw, ask: HoldRequest, ticket: int) -> int:
-    """The last turn of whoever owns a limit goes before everybody who draws from it."""
+    """The last turn of a limit's owner takes precedence over all runs that draw from the limit."""
     return 0 if draw.is_own and ask.is_last else ticket

@@ -15,7 +15,7 @@ def run_id(at: int, *parts: object, count: int | None = None) -> str:
     """A UUID of version 7 whose time is `at` and whose other bits name the logical act: sortable
     and repeatable.
 
-    `count` orders those of the same millisecond.
+    `count` sorts those of the same millisecond.
     """
     h = digest(*parts)
     t = f"{at & 0xFFFFFFFFFFFF:012x}"

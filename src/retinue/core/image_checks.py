@@ -88,7 +88,7 @@ def taken_in(
 
 
 def in_words(image: Image, why: str) -> str:
-    """What stands in the place of a picture."""
+    """The text that replaces a picture."""
     named = "".join(c for c in image.media_type[:60] if c.isalnum() or c in "/+.-") or "no type"
     return f"[an image ({named}, {len(image.data) * 3 // 4} bytes) is not shown: {why}]"
 

@@ -36,7 +36,7 @@ class LaneState:
 
 
 class Lanes:
-    """Lanes by name. One that nobody uses is not kept."""
+    """Lanes by name. A lane that no run uses is not kept."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, LaneState] = {}
@@ -66,7 +66,7 @@ class Lanes:
         return None
 
     def leave(self, id: str, lane: Lane) -> bool:
-        """A run that waited does not want a slot any more. Whether it waited."""
+        """A run that waited no longer wants a slot. Whether it waited."""
         state = self.by_name.get(lane.name)
         return state is not None and state.leave(id)
 
@@ -75,7 +75,7 @@ class Lanes:
         return state is not None and id in state
 
     def room(self, lane: Lane) -> int:
-        """How many more runs would find a slot in a lane at once."""
+        """How many more runs would get a slot in a lane immediately."""
         state = self.by_name.get(lane.name)
         return lane.size if state is None else max(0, state.size - state.held - state.waiting)
 

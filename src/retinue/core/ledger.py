@@ -2,22 +2,22 @@
 all its ancestors before anything is spent, and settled after, so that no fan-out can spend one unit
 more than the tree was given.
 
-What others hold is not spent: much of it comes back. So whoever finds too little free waits in line
-at that account, and goes on when enough came back; only when what is *spent* leaves too little,
+What others hold is not spent: much of it comes back. So a run that finds too little free queues at
+that account, and continues when enough came back; only when what is *spent* leaves too little,
 there is nothing to wait for. Who waits holds nothing but what it was granted, and those who come
 later wait behind it.
 
-Four amounts are kept side by side: tokens, nano-dollars, turns, tool calls. (Time is not divided:
-it is a deadline that children inherit.) An account is *funded* in an amount when its limit was
-taken from its parent at spawn; then the parents already hold it and a hold stops there. `reserve`
-is what only the owner's last turn may touch.
+Four amounts are kept: tokens, nano-dollars, turns, tool calls. (Time is not divided: it is a
+deadline that children inherit.) An account is *funded* in an amount when its limit was taken from
+its parent at spawn; then the parents already hold it and a hold stops there. `reserve` is what only
+the owner's last turn may touch.
 
-Nobody waits in a circle. What is held is held for calls, which end, or was granted to a child, and
-comes back when everybody below that child has ended. A run that has a grant itself, or is below
-one, waits at the accounts above that grant only for calls, never for other grants: those who have
-these may wait for something else that its own grant holds. So whoever waits for a grant waits for
-runs that wait only for what is deeper in the tree. A grant also does not come back while everybody
-below it waits for mail; then it is not waited for."""
+No runs wait for each other in a circle. What is held is held for calls, which end, or was granted
+to a child, and comes back when all runs below that child have ended. A run that has a grant itself,
+or is below one, waits at the accounts above that grant only for calls, never for other grants:
+those who have these may wait for something else that its own grant holds. So a run that waits for a
+grant waits for runs that wait only for something deeper in the tree. A grant also does not come
+back while all runs below it wait for mail; then no run waits for it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Ledger:
             self.touched[parent] = above
 
     def reopen(self) -> None:
-        """After a restart: what is not stored. Who waited asks again when it is told."""
+        """After a restart: what is not stored. A run that waited asks again when it is notified."""
         self.lines.clear()
         self.waits.clear()
         self._askers.clear()
@@ -114,8 +114,7 @@ class Ledger:
         return {id: replace(account) for id, account in touched.items()}
 
     def chain(self, id: str) -> Chain:
-        """The account of `id` and of everybody above it; the order never changes while they are
-        open."""
+        """The accounts of `id` and all runs above it. Their order stays while they are open."""
         try:
             return self._chains[id]
         except KeyError:
@@ -190,7 +189,7 @@ class Ledger:
         return rest
 
     def look(self, id: str, ask: HoldRequest, ticket: int = LATEST) -> Verdict:
-        """Whether `id` may make a call now; `ticket` is its place if it stands in line."""
+        """Whether `id` may make a call now; `ticket` is its place if it is in the queue."""
         verdict = GO
         for draw in self.draws(id):
             account = draw.account
@@ -204,7 +203,7 @@ class Ledger:
         return verdict
 
     def _is_late(self, draw: Draw, ticket: int) -> bool:
-        """Whether somebody came before. Who waits for grants does not keep up those who have
+        """Whether another run came before. Who waits for grants does not keep up those who have
         one."""
         account = draw.account.id
         first = self.lines.first(account, has_grant=True)
@@ -227,8 +226,8 @@ class Ledger:
         return any(self.left(draw, i, no_grants=True) < need_at(draw, ask, i) for i in draw.amounts)
 
     def wait(self, id: str, ask: HoldRequest, ticket: int, verdict: Verdict) -> None:
-        """Stand in line at the account that has too little, and at those before it, where the run
-        has its turn next."""
+        """Queue at the account that has too little, and at those before it, where the run has its
+        turn next."""
         self.waits[id] = (ask, ticket, verdict)
         if ask.asked:
             self._askers.setdefault(verdict.account, {})[id] = None
@@ -240,7 +239,7 @@ class Ledger:
         self.lines.stand(id, at)
 
     def leave(self, id: str) -> None:
-        """Stand in line no more."""
+        """Leave the queue."""
         ask, _, verdict = self.waits.pop(id, (None, 0, GO))
         if ask is not None and ask.asked:
             del self._askers[verdict.account][id]
@@ -250,12 +249,12 @@ class Ledger:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nobody has to look again."""
+        """Whether no run has to check again."""
         return not self.lines.eased and not self._again
 
     def ease(self, account: str) -> None:
-        """There may be more left at an account than before: the first in line there look again, and
-        whoever has asked about it, wherever it stands: nobody asks for what there is."""
+        """There may be more left at an account than before: the first in the queue there check
+        again, and so do all runs that have asked about it: no run asks for what is there."""
         self.lines.ease(account)
         self._again.update(self._askers.get(account, ()))
 
@@ -292,12 +291,12 @@ class Ledger:
     # what a person decides
 
     def _is_news(self, account: str, lack: str) -> bool:
-        """Whether the limit was raised since somebody was asked about it, or nobody was."""
+        """Whether the limit was raised since a question about it was asked, or none was asked."""
         i = DIMENSIONS.index(lack)
         return self.accounts[account].asked[i] != self.accounts[account].limit[i]
 
     def note_asked(self, account: str, lack: str) -> bool:
-        """Somebody is asked about this limit; whether that is news."""
+        """A person is asked about this limit; returns whether that is new."""
         is_news = self._is_news(account, lack)
         if is_news:
             entry, i = self.accounts[account], DIMENSIONS.index(lack)
@@ -341,8 +340,8 @@ class Ledger:
     # moving
 
     def stir(self, chain: Chain, n: int) -> None:
-        """A run begins (1) or ceases (-1) to go on by itself; grants in which nobody does are not
-        waited for."""
+        """A run starts (1) or stops (-1) making progress by itself; grants in which no run does are
+        not waited for."""
         for account in chain:
             if account.id not in self.accounts:
                 continue
@@ -361,7 +360,7 @@ class Ledger:
         self._move(self.chain(id), need, NOTHING, -1)
 
     def settle(self, id: str, hold: Amounts, actual: Amounts, guess: Guess = SURE) -> None:
-        """Turn a hold into what was really spent; the rest goes back at once."""
+        """Turn a hold into what was really spent; the rest is released immediately."""
         chain = self.chain(id)
         self._move(chain, hold, actual, -1)
         for account in chain if guess != SURE else ():
@@ -370,7 +369,7 @@ class Ledger:
             self.touched[account.id] = account
 
     def count(self, id: str, cached: Cached) -> None:
-        """What a prompt cache gave `id` is known to everybody above it."""
+        """What a prompt cache gave `id` also counts for all runs above it."""
         for account in self.chain(id):
             account.cache = account.cache.plus(cached)
             self.touched[account.id] = account

@@ -1,15 +1,15 @@
 """Limits that a person decides about: the one question of an account, and what an answer changes.
 
-An account whose `on_limit` is `ask` is asked about when what is spent leaves too little for
-somebody's next turn. Who needs more, its owner or anybody below it, stands in line there, holds
-neither slots nor budget, and has the question in its own row (`Short.asks`); the tree keeps who
-asks about which account and amount. So it is one question, however many wait; it survives a restart
-with the rows; and its id names the limit that was reached: a raised limit is another one, and an
-answer to the old question counts for nothing.
+An account whose `on_limit` is `ask` is asked about when what is spent leaves too little for a run's
+next turn. A run that needs more, the owner or any run below it, queues there, holds neither slots
+nor budget, and has the question in its own row (`Short.asks`); the tree keeps which run asks about
+which account and amount. So it is one question, however many wait; it survives a restart with the
+rows; and its id names the limit that was reached: a raised limit is another one, and an answer to
+the old question counts for nothing.
 
 An answer is `LimitChanged`, an event of the tree and not of a run: an account may outlive its run,
-and what is changed belongs to everybody below it. A limit can be raised, or what it does can be
-changed, also when nobody asked. No tool can do either: only those outside post this event."""
+and the change applies to all runs below it. A limit can be raised, or what it does can be changed,
+also without a question. No tool can do either: only those outside post this event."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ MOST = (1 << 63) - 1
 
 
 class LimitQuestion(NamedTuple):
-    """What is asked about an account: which amount is short, in which words, who stands in line
-    there (also for other amounts, or behind those who asked), and what a plain yes adds."""
+    """What is asked about an account: which amount is short, the text, the runs that queue there
+    (also for other amounts, or after those that asked), and what a plain yes adds."""
 
     id: str
     account: str
@@ -87,7 +87,7 @@ def open_questions(tree: Tree) -> list[LimitQuestion]:
     for (id, lack), asking in tree.asking.items():
         account = tree.ledger.accounts[id]
         if account.on_limit != "ask":
-            continue  # who asked has not heard of it yet
+            continue  # the run that asked does not know it yet
         line = {
             r.id: r.state
             for r in tree.runs.values()
@@ -109,7 +109,7 @@ def open_questions(tree: Tree) -> list[LimitQuestion]:
 
 
 def budget_of(spec: RunSpec, account: Account) -> Budget:
-    """The budget of a run as it is now: that of its order, or its share, raised since."""
+    """The budget of a run as it is now: that of its request, or its share, raised since."""
     limit = ByDimension(*account.limit)
     return Budget(
         tokens=limit.tokens,
@@ -122,8 +122,8 @@ def budget_of(spec: RunSpec, account: Account) -> Budget:
 
 
 def with_budget_of_now(tree: Tree, spec: RunSpec) -> RunSpec:
-    """The order as its tools should see it: a limit that was raised is not the one that was
-    ordered."""
+    """The request as its tools should see it: a limit that was raised is not the one that was
+    requested."""
     account, ordered = tree.ledger.accounts.get(spec.id), limits_of(spec.request.budget)
     if ordered is UNLIMITED:
         return spec
@@ -185,7 +185,8 @@ def _is_no_answer(tree: Tree, id: str, event: LimitChanged) -> str:
 
 
 def change(tree: Tree, id: str, event: LimitChanged) -> None:
-    """A person has decided. Whoever waits there goes on in its turn: that is told as `Afforded`."""
+    """A person has decided. The runs that wait there continue in their turn, each by an `Afforded`
+    event."""
     if why := cannot_change(tree, id, event):
         raise InvalidTransition(why)
     if event.add != NOTHING:

@@ -1,9 +1,9 @@
-"""One door to a tree: an event goes in, the tree changes, and what must be written and done is left
-in `tree.changes`.
+"""The one entry to a tree: an event goes in, the tree changes, and what must be written and done is
+left in `tree.changes`.
 
 `take` takes one event; `settle` then takes the news that it caused, each as a step of its own in
-the same transaction, and as many at once as the caller allows. Folding a log is calling `fold` for
-each of its rows: the news is in the log, so it is not taken again."""
+the same transaction, and as many together as the calling function allows. Folding a log is calling
+`fold` for each of its rows: the news is in the log, so it is not taken again."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from retinue.core import capabilities as policy
 from retinue.core import delivery as outbox
-from retinue.core import limit_questions as limits
-from retinue.core import spawn
+from retinue.core import limit_questions, spawn
 from retinue.core.account import limits_of
 from retinue.core.effects import ScheduleDelivery, SendDelivery
 from retinue.core.ending import pass_on, send_on
@@ -47,9 +46,10 @@ from retinue.errors import InvalidTransition, Refused
 
 
 def settle(tree: Tree, at: int, most: int) -> int:
-    """Take the news for other runs until there is none: all of it belongs to this transaction. Who
-    waits for what others held in the ledger is told too, one at a time, for each takes from what
-    came back. Returns how many steps were taken; with `most` of them there may be more."""
+    """Take the news for other runs until there is none: all of it belongs to this transaction. Runs
+    that wait for amounts that others had reserved are notified too, one at a time, because each
+    takes from what came back. Returns how many steps were taken; with `most` of them there may be
+    more."""
     for n in range(most):
         if not tree.tells:
             due = tree.ledger.due()
@@ -70,7 +70,7 @@ def fold(tree: Tree, entry: LogEntry, event: TreeEvent | RunEvent) -> None:
     tree.tells.clear()
     tree.letters.clear()
     while tree.ledger.due() is not None:
-        pass  # who was told of it is in the log
+        pass  # the log says which runs were notified
 
 
 def take(tree: Tree, run: str, at: int, event: TreeEvent | RunEvent) -> str:
@@ -89,8 +89,8 @@ def take(tree: Tree, run: str, at: int, event: TreeEvent | RunEvent) -> str:
 
 
 def _come_too_late(tree: Tree, id: str, at: int, event: TreeEvent | RunEvent) -> None:
-    """A child whose parent ended first has nobody left to count it: it leaves by itself. Its end is
-    passed on. So is news for a run that has ended since it was sent."""
+    """A child whose parent ended first is no longer counted by any run: it leaves by itself. Its
+    end is passed on. So is news for a run that has ended since it was sent."""
     if isinstance(event, MailReceived) and event.mail.kind == "news" and id in tree.specs:
         send_on(StepContext(tree, tree.specs[id], at), event.mail)
     if (
@@ -133,7 +133,7 @@ def _tree_step(tree: Tree, run: str, at: int, event: TreeEvent) -> None:
         case Broken():
             pass  # a later process takes the tree up as it was before
         case LimitChanged():
-            limits.change(tree, run, event)
+            limit_questions.change(tree, run, event)
         case Sent() | Acked() | Bounced() | Requeued() | Dropped():
             _deliver(tree, at, event)
         case _:
@@ -142,20 +142,20 @@ def _tree_step(tree: Tree, run: str, at: int, event: TreeEvent) -> None:
 
 def refuse_request(shared: Shared, event: Requested) -> None:
     """Raise `Refused` when a root cannot be taken on, whatever else is open."""
-    order = event.request
-    definition = shared.definitions.get(order.agent)
+    request = event.request
+    definition = shared.definitions.get(request.agent)
     if definition is None:
         known = ", ".join(sorted(shared.definitions)) or "none"
-        raise Refused("agent", f"Unknown agent {order.agent!r}. Known: {known}")
-    model = order.model or definition.model
+        raise Refused("agent", f"Unknown agent {request.agent!r}. Known: {known}")
+    model = request.model or definition.model
     if model not in shared.models:
         raise Refused(
             "model",
             f"Unknown model {model!r}. Known: {', '.join(sorted(shared.models)) or 'none'}",
         )
-    if order.budget.usd is not None and not shared.models[model].priced:
+    if request.budget.usd is not None and not shared.models[model].priced:
         raise Refused("price", spawn.UNPRICED.format(model=model))
-    spawn.check_rules(order.permissions)
+    spawn.check_rules(request.permissions)
     if not event.id:
         raise Refused("id", "A run needs an id.")
 
@@ -190,7 +190,7 @@ def _deliver(tree: Tree, at: int, event: Sent | Acked | Bounced | Requeued | Dro
         raise InvalidTransition(
             f"{type(event).__name__} for delivery {event.key}, which is not open"
         )
-    delivery = outbox.step(delivery, event, at, tree.shared.rules)
+    delivery = outbox.step(delivery, event, at, tree.shared.limits)
     tree.changes.deliveries[event.key] = delivery
     tree.keep_delivery(delivery)
     if delivery.state == "pending":

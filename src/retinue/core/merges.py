@@ -1,5 +1,5 @@
-"""What writers that worked side by side have changed goes back, in order: what is asked for, what
-became of it, and the words for it."""
+"""The changes of writers that worked in parallel are merged in order: the request, its result, and
+the text about it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def branch_name(label: str, run: str) -> str:
 
 
 def merge_note(merges: Sequence[BranchMerge]) -> str:
-    """What whoever started the writers is told."""
+    """What the run that started the writers reads."""
     if all(one.state == "empty" and not one.ignored for one in merges):
         return ""
     head = "The sub-agents worked in copies. Their changes go into your directory in order:"

@@ -35,7 +35,8 @@ class Image(Value):
 
 
 class UserMessage(Value, tag="user", tag_field="role"):
-    """A message to the model. `sender` is set by the runtime: "" for whoever started the run."""
+    """A message to the model. `sender` is set by the runtime: "" for the user or program that
+    started the run."""
 
     text: str
     sender: str = ""
@@ -52,8 +53,8 @@ class AssistantMessage(Value, tag="assistant", tag_field="role"):
 
 
 class ToolMessage(Value, tag="tool", tag_field="role"):
-    """The result of one call. Results stand in order of completion; a codec may sort them.
-    `denied`: a rule or a person did not permit the call."""
+    """The result of one call. Results are in order of completion; a codec may sort them. `denied`:
+    a rule or a person did not permit the call."""
 
     call_id: str
     text: str

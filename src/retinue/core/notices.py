@@ -1,5 +1,5 @@
-"""How an end is put into words: by the templates of the tool that started the run, or plainly. What
-stands in them is what the runtime saw, never what a model said of itself."""
+"""How an end is put into words: by the templates of the tool that started the run, or plainly. They
+contain what the runtime saw, never what a model claims about itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from retinue.formats.safe_text import one_line
 
 BRIEF = 200
 ERROR, LINE = 4_000, 500
-"""Of an error that much is told; and that much where it has to be one line."""
+"""The characters of an error that are shown; fewer where it must fit on one line."""
 ANY = 1 << 30
 NONE = NoticeTexts()
 
@@ -31,16 +31,18 @@ def of_parent(definition: Definition | None, child: RunSpec) -> NoticeTexts:
     return definition.notices.get(child.parent_call.tool, NONE)
 
 
-def skipped(order: RunRequest, ending: Ending) -> bool:
+def skipped(request: RunRequest, ending: Ending) -> bool:
     """Whether a run that was to tell its result has said that there is nothing to tell."""
-    is_asked = order.report == "announce" or (
-        order.report == "text" and ending.state == "completed"
+    is_asked = request.report == "announce" or (
+        request.report == "text" and ending.state == "completed"
     )
-    return bool(order.skip_token) and is_asked and ending.text.strip() in order.skip_token.split()
+    return (
+        bool(request.skip_token) and is_asked and ending.text.strip() in request.skip_token.split()
+    )
 
 
 def is_known(ending: Ending) -> bool:
-    """Whether whoever started a run has ended it, or ended with it: then nobody has to be told."""
+    """Whether the parent of a run has ended it, or ended with it: then no run needs a notice."""
     return bool(ending.along) or (ending.state == "cancelled" and ending.by == "parent")
 
 
@@ -70,21 +72,21 @@ def _where(ending: Ending) -> str:
 
 
 def _note(ending: Ending, text: str) -> Callable[[int, int, str], str]:
-    """The word at a cut of `text`, which ends with what the run said: it counts what that left out
-    too."""
+    """The note at a cut of `text`, which ends with the run's own text: the note also counts what
+    that text omitted."""
     return missing_in(text) if ending.is_cut else missing
 
 
 def facts(spec: RunSpec, run: Run, ending: Ending, n_ended: int = 0) -> dict[str, str]:
     """Everything that a template may name."""
-    order, usage = spec.request, run.usage
+    request, usage = spec.request, run.usage
     text, error = ending.text or "(no output)", ending.error or ending.stop
     started = spec.created_at if run.started_at is None else run.started_at
     return {
         "id": spec.id,
-        "label": order.name,
-        "agent": order.agent,
-        "task": clip(order.task, 2_000),
+        "label": request.name,
+        "agent": request.agent,
+        "task": clip(request.task, 2_000),
         "state": ending.state,
         "stop": ending.stop,
         "text": text,
@@ -101,9 +103,9 @@ def facts(spec: RunSpec, run: Run, ending: Ending, n_ended: int = 0) -> dict[str
         "nothing": f"(no output; it made {usage.calls} tool calls)"
         if usage.calls
         else "(no output)",
-        "group": order.group,
+        "group": request.group,
         "done": str(n_ended),
-        "size": str(order.group_size),
+        "size": str(request.group_size),
     }
 
 
@@ -163,5 +165,5 @@ def listed(outcomes: tuple[ChildOutcome, ...], room: int = ANY) -> str:
 
 
 def shown(label: str) -> str:
-    """A label as it may stand in a line of others' words."""
+    """A label that is safe inside a line of other text."""
     return one_line(label, 200)

@@ -1,5 +1,4 @@
-"""What is left to do in a tree: whoever is still at work in it, and what is still to be announced
-of it."""
+"""What is left to do in a tree: the runs still at work, and the announcements still to be made."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""May this call be made: yes, only if somebody says so, or no.
+"""Whether a call is allowed, denied, or needs a person's decision.
 
 Rules and modes are looked at in the run and in all its ancestors, and the strictest of them
-decides: a run can add a rule for those below it, and nobody can take one away. A person's grant
+decides: a run can add a rule for the runs below it, and no run can remove one. A person's grant
 answers a question; it never lifts a denial."""
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Ruling(Value):
 
 def subject_of(call: ToolCall, guard: ToolRisk, cwd: str = "") -> str | None:
     """What the call is about: the argument that the tool has named for it, or all of them. A path
-    is told whole, from the directory of the run; None stands for paths that cannot be told from
-    here (those in a patch)."""
+    is complete, from the directory of the run; None means paths that are not known here (those in a
+    patch)."""
     try:
         args = parse(call.args)
     except BadArguments:
@@ -63,7 +63,7 @@ def rule_on(
     *,
     asks: bool = False,
 ) -> Ruling:
-    """The strictest word of the run and everybody above it; a grant turns a question into a yes. A
+    """The strictest ruling of the run and all runs above it; a grant turns a question into a yes. A
     root without a mode has the `default` one. `cwds` are the directories of the run and its
     ancestors, in which their rules are meant. `asks`: the tool wants a person asked."""
     own = cwds[0] if cwds else ""

@@ -2,7 +2,7 @@
 
 Siblings share a prefix: their instructions and tools, and what a fork has from another
 conversation. The first that sends it gives it to the provider's cache, the others read it there; so
-does whoever forks a run whose last prompt that cache still has. All of it is an estimate: of a
+does a fork of a run whose last prompt is still in that cache. All of it is an estimate: of a
 conversation that a provider has counted by its count, of anything else by its bytes."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from retinue.core.values import ModelInfo, Usage
 
 
 class PrefixSource(NamedTuple):
-    """Whose conversation a fork goes on from, and which part of it."""
+    """Which run's conversation a fork continues, and which part of it."""
 
     spec: RunSpec
     run: Run
@@ -37,7 +37,8 @@ class PrefixSource(NamedTuple):
 
 class Expected(NamedTuple):
     """A prompt that is to be sent to `info`. Siblings share `shared` tokens of it, by the name of
-    `prefix`; `warm` tokens are in the cache already, whoever is first; `own` are its own."""
+    `prefix`; `warm` tokens are in the cache already, whichever child is first; `own` are its
+    own."""
 
     info: ModelInfo
     prefix: Prefix
@@ -58,48 +59,48 @@ class Expected(NamedTuple):
 
 def expect(
     shared: Shared,
-    order: RunRequest,
+    request: RunRequest,
     model: str,
     now: int,
     source: PrefixSource | None,
     shared_prefix: Prefix = (),
 ) -> Expected:
-    """The first prompt of a run. `lent` tells apart those of one agent that are not shown the same
-    tools."""
-    head = _head(shared, order)
+    """The first prompt of a run. `lent` distinguishes children of one agent that do not see the
+    same tools."""
+    head = _head(shared, request)
     tokens, warm = (
-        (head, 0) if source is None else _inherited(shared, order, model, now, source, head)
+        (head, 0) if source is None else _inherited(shared, request, model, now, source, head)
     )
-    is_fork = source is not None and source.spec.request.agent == order.agent
+    is_fork = source is not None and source.spec.request.agent == request.agent
     prefix = (
         model,
-        order.agent,
-        order.instructions,
+        request.agent,
+        request.instructions,
         () if is_fork else shared_prefix,
         None if source is None else source.base,
     )
-    own = size(order.task) + size(order.history.text)
+    own = size(request.task) + size(request.history.text)
     return Expected(shared.models[model], prefix, tokens, warm, own // BYTES_PER_TOKEN)
 
 
-def _head(shared: Shared, order: RunRequest) -> int:
+def _head(shared: Shared, request: RunRequest) -> int:
     """About how many tokens the instructions and the tools of a run are."""
-    definition = shared.definitions.get(order.agent)
+    definition = shared.definitions.get(request.agent)
     if definition is None:
         return 0
     other = (
         0
-        if order.instructions is None
-        else size(order.instructions) - size(definition.instructions)
+        if request.instructions is None
+        else size(request.instructions) - size(definition.instructions)
     )
     return max(0, definition.prompt_bytes + other) // BYTES_PER_TOKEN
 
 
 def _inherited(
-    shared: Shared, order: RunRequest, model: str, now: int, source: PrefixSource, head: int
+    shared: Shared, request: RunRequest, model: str, now: int, source: PrefixSource, head: int
 ) -> tuple[int, int]:
-    """Tokens of the conversation that a fork goes on from, with the head, and how many of them are
-    in the cache: those of the last prompt of that run, if the fork sends it again as it was."""
+    """Tokens of the conversation that a fork continues, with the head, and how many of them are in
+    the cache: those of the last prompt of that run, if the fork sends it again as it was."""
     spec, run, base = source
     calls = calls_of(run)
     counted_to = run.length if calls is None else calls.message
@@ -109,9 +110,9 @@ def _inherited(
         else run.context + run.new_bytes // BYTES_PER_TOKEN
     )
     is_whole = base.start == run.start and base.length >= counted_to
-    is_alike = order.agent == spec.request.agent and _instructions(shared, order) == _instructions(
-        shared, spec.request
-    )
+    is_alike = request.agent == spec.request.agent and _instructions(
+        shared, request
+    ) == _instructions(shared, spec.request)
     if is_whole and is_alike:
         is_warm = model == spec.model and run.warm_until > now
         return total, min(run.prompt, total) if is_warm else 0
@@ -119,31 +120,31 @@ def _inherited(
     return max(0, total - _head(shared, spec.request)) * min(part, whole) // whole + head, 0
 
 
-def _instructions(shared: Shared, order: RunRequest) -> str:
-    definition = shared.definitions.get(order.agent)
-    if order.instructions is not None:
-        return order.instructions
+def _instructions(shared: Shared, request: RunRequest) -> str:
+    definition = shared.definitions.get(request.agent)
+    if request.instructions is not None:
+        return request.instructions
     return definition.instructions if definition else ""
 
 
 def tagged(spec: RunSpec, parent: Run, ctx: StepContext) -> RunSpec:
-    """A child that is about to be taken on, with its price tag. Whoever shares its prefix and comes
-    later knows."""
-    order, permissions = spec.request, spec.permissions
-    if order.history.kind == "run":
+    """A child that is about to be taken on, with its price tag. Later runs with the same prefix
+    know."""
+    request, permissions = spec.request, spec.permissions
+    if request.history.kind == "run":
         info = ctx.shared.models[spec.model]
-        known = max(_head(ctx.shared, order), order.history.tokens)
-        return replace(spec, tag=tag(info, known + size(order.task) // BYTES_PER_TOKEN, 0))
+        known = max(_head(ctx.shared, request), request.history.tokens)
+        return replace(spec, tag=tag(info, known + size(request.task) // BYTES_PER_TOKEN, 0))
     if (
         spec.base is None and not ctx.shared.models[spec.model].shared_tokens
-    ):  # nobody waits for it, nothing is warm
-        own = (size(order.task) + size(order.history.text)) // BYTES_PER_TOKEN
+    ):  # no run waits for it, nothing is warm
+        own = (size(request.task) + size(request.history.text)) // BYTES_PER_TOKEN
         return replace(
-            spec, tag=tag(ctx.shared.models[spec.model], _head(ctx.shared, order) + own, 0)
+            spec, tag=tag(ctx.shared.models[spec.model], _head(ctx.shared, request) + own, 0)
         )
     source = None if spec.base is None else PrefixSource(ctx.spec, parent, spec.base)
     expected = expect(
-        ctx.shared, order, spec.model, ctx.now, source, (permissions.tools, permissions.deny)
+        ctx.shared, request, spec.model, ctx.now, source, (permissions.tools, permissions.deny)
     )
     is_first, prefixes = True, ctx.tree.prefixes
     if expected.is_waited_for:
@@ -161,11 +162,11 @@ def expected_of_cache(run: Run, ctx: StepContext) -> int:
 
 
 def reckon(run: Run, ctx: StepContext, used: Usage, expected: int) -> Run:
-    """A call is paid for: what its cache was to give and gave is counted, for the run and everybody
+    """A call is paid for: what its cache was to give and gave is counted, for the run and all runs
     above it."""
     first = ctx.spec.tag
     if expected and first is not None and not run.prompt:
-        # The tag went by bytes, where nobody had counted: now it is known how many tokens they are.
+        # The tag used bytes where no count was known; now the number of tokens is known.
         expected = used.input * first.cached // first.prompt
     cached = counted(ctx.model, used, expected)
     if cached is NO_CACHE:

@@ -1,12 +1,12 @@
-"""Whose work a result rests on: counted by the runtime, told in words of its own, so that no model
-can make it up or leave it out.
+"""Whose work a result rests on: counted and worded by the runtime, so that no model can invent or
+omit it.
 
-A run counts what its children came back with. Whoever has returned hands up its own count with its
-result, so the count reaches the top through all levels; of whoever did not return only that is
-said. A child that its parent has called off is not missing. What is told stands beside a child's
-text and never in it: in a message of the runtime's own, behind the fence of the mail, in a field of
-the outcome or of the delivery. Of what models wrote, only labels are told, and these are cut down
-to one word or stand in quotes."""
+A run counts what its children came back with. A child that returned passes up its own count with
+its result, so the count reaches the top through all levels; of a child that did not return, only
+that is known. A child that its parent has called off is not missing. The note is next to a child's
+text and never in it: in a message of the runtime's own, after the fence of the mail, or in a field
+of the outcome or of the delivery. Of what models wrote, only labels are shown, and these are cut
+down to one word or put in quotes."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def add(so_far: Helpers, label: str, id: str, ending: Ending) -> Helpers:
     )
 
 
-def is_dismissed(order: RunRequest, ending: Ending) -> bool:
+def is_dismissed(request: RunRequest, ending: Ending) -> bool:
     """Whether a child is not missing although it did not return: its parent has called it off, or
     it lived for messages until its parent ended."""
     if ending.along:
-        return order.stay_open
+        return request.stay_open
     return ending.state == "cancelled" and ending.by == "parent"
 
 
@@ -98,7 +98,7 @@ def _short(label: str) -> str:
 
 
 def tell(helpers: Helpers) -> str:
-    """In one line, "" when everybody has returned."""
+    """In one line, "" if all have returned."""
     if helpers.is_whole:
         return ""
     of = f" of {helpers.n_started} sub-agent{'s' if helpers.n_started != 1 else ''}"
@@ -131,8 +131,8 @@ def _how(one: Lost) -> str:
 
 
 def _quoted(label: str) -> str:
-    """A label is what a model wrote: it stands for itself if it is one word, else in quotes that it
-    cannot close."""
+    """A label is what a model wrote: it is shown as it is if it is one word, otherwise in quotes
+    that it cannot close."""
     return label if _PLAIN.fullmatch(label) else '"' + label.replace('"', "'") + '"'
 
 

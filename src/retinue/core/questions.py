@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core import call_rules
-from retinue.core import permissions as permits
+from retinue.core import call_rules, permissions
 from retinue.core.call_dispatch import ONE_CALL, announce, beyond_budget
 from retinue.core.calls import close_call, let_rest, settle, start_tool
 from retinue.core.capabilities import gate
@@ -47,9 +46,9 @@ def ask(run: Run, calls: OpenCalls, event: Asked, ctx: StepContext) -> Run:
 
 def check_asked(run: Run, ctx: StepContext) -> None:
     """Whether somebody can answer: a person, or a parent that does not wait for this very run."""
-    if not ctx.order.may_ask:
+    if not ctx.request.may_ask:
         raise Refused("question", NOBODY)
-    if ctx.order.questions == "deny" and (
+    if ctx.request.questions == "deny" and (
         _is_waited_for(run, ctx) or cannot_write(ctx.tree, run.id, ctx.spec.parent) is not None
     ):
         raise Refused("question", NOBODY)
@@ -58,8 +57,8 @@ def check_asked(run: Run, ctx: StepContext) -> None:
 def put(run: Run, calls: OpenCalls, event: Asked | StepTaken, ctx: StepContext) -> OpenCalls:
     """The question is open, and whoever can answer it hears of it."""
     text = clip(event.question, TEXT)
-    if ctx.order.questions == "deny":
-        words = ASKS.format(label=ctx.order.name, text=text, id=run.id)
+    if ctx.request.questions == "deny":
+        words = ASKS.format(label=ctx.request.name, text=text, id=run.id)
         ctx.tell(ctx.spec.parent, MailReceived(mail=Mail(seq=0, text=words, sender=run.id)))
     step = event.step if isinstance(event, StepTaken) else ""
     named = (run.id, run.turn, event.index, event.call_id, text, *((step,) if step else ()))
@@ -81,9 +80,9 @@ def put(run: Run, calls: OpenCalls, event: Asked | StepTaken, ctx: StepContext) 
 
 
 def _is_waited_for(run: Run, ctx: StepContext) -> bool:
-    """Whether nobody above could read a question before this very run has ended."""
+    """Whether no run above could read a question before this run has ended."""
     parent = ctx.tree.runs.get(ctx.spec.parent)
-    if parent is None or ctx.order.join != "none":
+    if parent is None or ctx.request.join != "none":
         return True
     calls = calls_of(parent)
     return calls is not None and (
@@ -116,7 +115,7 @@ def hear_parent(run: Run, calls: OpenCalls, mail: Mail, ctx: StepContext) -> Run
     """Mail from the parent answers the oldest question that was put to it; otherwise it is only
     mail."""
     if (
-        ctx.order.questions != "deny"
+        ctx.request.questions != "deny"
         or not mail.sender
         or mail.sender != ctx.spec.parent
         or mail.steer
@@ -131,7 +130,7 @@ def hear_parent(run: Run, calls: OpenCalls, mail: Mail, ctx: StepContext) -> Run
 def decide(run: Run, calls: OpenCalls, event: Decided, ctx: StepContext) -> Run:
     """A person has decided about a call. What was taken from the run meanwhile stays taken."""
     call, index = event.call, event.index
-    id = permits.question_id(run.id, event.turn, index, call)
+    id = permissions.question_id(run.id, event.turn, index, call)
     question = next(
         (q for q in calls.questions if q.index == index and q.kind == "permission"), None
     )
@@ -152,11 +151,11 @@ def decide(run: Run, calls: OpenCalls, event: Decided, ctx: StepContext) -> Run:
     if refusal is not None:
         result = ToolMessage(call_id=call.id, name=call.name, text=refusal, error=True, denied=True)
         return close_call(run, ctx, calls, index, result)
-    subject = permits.subject_of(call, guard, ctx.order.cwd)
+    subject = permissions.subject_of(call, guard, ctx.request.cwd)
     if event.always and subject is not None:
         root = ctx.spec.root if ctx.tree.is_live(ctx.spec.root) else run.id
         rule = call_rules.rule_for("allow", call.name, subject)
-        ctx.tell(root, Granted(grant=PermissionGrant(rule=rule, cwd=ctx.order.cwd)))
+        ctx.tell(root, Granted(grant=PermissionGrant(rule=rule, cwd=ctx.request.cwd)))
     ctx.tree.ledger.settle(run.id, NOTHING, ONE_CALL)
     start_tool(run, ctx, index, call, made_at=calls.at)
     bit = 1 << index
@@ -166,7 +165,7 @@ def decide(run: Run, calls: OpenCalls, event: Decided, ctx: StepContext) -> Run:
     return settle(run, ctx, calls)
 
 
-def _rule_now(run: Run, ctx: StepContext, call: ToolCall, guard: ToolRisk) -> permits.Ruling:
-    return permits.rule_on(
-        ctx.tree.ancestry(run.id), call, guard, (), ctx.rules.mode, ctx.tree.cwds(run.id)
+def _rule_now(run: Run, ctx: StepContext, call: ToolCall, guard: ToolRisk) -> permissions.Ruling:
+    return permissions.rule_on(
+        ctx.tree.ancestry(run.id), call, guard, (), ctx.limits.mode, ctx.tree.cwds(run.id)
     )

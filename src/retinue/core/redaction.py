@@ -31,7 +31,7 @@ class Redactor:
         self._named: dict[str, str] = {}
         self._matcher = SecretMatcher({})
         self.knows = False
-        """Whether there is anything to look for, for whoever asks at every step."""
+        """Whether there is anything to look for; fast, because it is checked at every step."""
         self.learn(values)
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ class Stream:
 
 def pieces(value: str) -> Iterator[str]:
     """What is looked for: the lines of a value, since logs are written by lines, and no more than
-    `PIECE` at once."""
+    `PIECE` at a time."""
     lines = [line.strip() for line in value.splitlines()]
     long_enough = [line for line in lines if len(line) >= LEAST and not _ARMOUR.fullmatch(line)]
     for line in long_enough or [value.strip()]:

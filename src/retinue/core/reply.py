@@ -14,7 +14,7 @@ from retinue.core.ids import digest
 from retinue.core.messages import ModelReply, UserMessage
 from retinue.core.price_tags import reckon, warm_until
 from retinue.core.state import NOTHING, REFUSALS, ByDimension, Run, Thinking
-from retinue.core.step_context import StepContext, idle, seated, weight
+from retinue.core.step_context import StepContext, holding_slots, idle, weight
 from retinue.core.turn import (
     ANNOUNCE,
     COMPACT,
@@ -41,8 +41,8 @@ MOST_OF_TASK = 8_000
 
 
 def abandon(run: Run, state: Thinking, ctx: StepContext) -> Run:
-    """Break off a model call."""
-    return seated(break_off(run, state, ctx), ctx.now)
+    """Cancel a model call."""
+    return holding_slots(break_off(run, state, ctx), ctx.now)
 
 
 def take_reply(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> Run:
@@ -149,7 +149,7 @@ def _take_calls(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> 
 
 def _take_silence(run: Run, state: Thinking, ctx: StepContext) -> Run:
     """Nothing said, nothing called: ask again, then admit that there is no output."""
-    if run.empty >= ctx.rules.empty_replies or state.purpose == "final":
+    if run.empty >= ctx.limits.empty_replies or state.purpose == "final":
         return finish(run, ctx, "failed", "empty", error="the model returned no text")
     run = replace(run, empty=run.empty + 1)
     return think(
@@ -162,11 +162,11 @@ def _take_silence(run: Run, state: Thinking, ctx: StepContext) -> Run:
 def _take_text(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> Run:
     """The run has nothing more to do, unless news waits, its report is a turn of its own, or it
     must stay."""
-    order, text = ctx.order, event.reply.message.text
+    request, text = ctx.request, event.reply.message.text
     if run.n_cut and state.purpose != "announce":
         text = run.last_text
     if event.reply.stop == "length":
-        if state.purpose == "turn" and run.n_cut < ctx.rules.cut_replies:
+        if state.purpose == "turn" and run.n_cut < ctx.limits.cut_replies:
             run = replace(run, n_cut=run.n_cut + 1)
             return next_turn(ctx.append(run, UserMessage(text=GO_ON, kind="nudge")), ctx)
         return finish(run, ctx, "incomplete", "length", text=text)
@@ -181,15 +181,15 @@ def _take_text(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> R
         return finish(run, ctx, "completed", "done", text=text, data=run.last_text)
     if ctx.tree.has_mail(run.id):
         return next_turn(run, ctx)
-    if order.must_submit:
+    if request.must_submit:
         return _remind(run, ctx)
     if ctx.stays(run):
         return _rest(run, ctx, all=True)
-    if order.report in ("summary", "announce"):
-        prompt = order.report_prompt or (SUMMARY if order.report == "summary" else ANNOUNCE)
+    if request.report in ("summary", "announce"):
+        prompt = request.report_prompt or (SUMMARY if request.report == "summary" else ANNOUNCE)
         run = ctx.append(run, UserMessage(text=prompt, kind="nudge"))
-        return think(run, ctx, "summary" if order.report == "summary" else "announce")
-    if order.stay_open:
+        return think(run, ctx, "summary" if request.report == "summary" else "announce")
+    if request.stay_open:
         return _rest(run, ctx)
     return finish(run, ctx, "completed", "done", text=text)
 
@@ -197,7 +197,7 @@ def _take_text(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> R
 def _remind(run: Run, ctx: StepContext) -> Run:
     """A text is not the typed result that was asked for: the run is reminded, then it has not done
     its task."""
-    if run.reminded >= ctx.rules.empty_replies:
+    if run.reminded >= ctx.limits.empty_replies:
         return finish(
             run,
             ctx,
@@ -226,7 +226,7 @@ def take_failure(run: Run, state: Thinking, event: ModelFailed, ctx: StepContext
         if wait is not None:
             at, is_patient = wait
             until = (
-                ctx.now + ctx.rules.wait_ms if state.patient_until is None else state.patient_until
+                ctx.now + ctx.limits.wait_ms if state.patient_until is None else state.patient_until
             )
             again = replace(
                 state,
@@ -238,13 +238,13 @@ def take_failure(run: Run, state: Thinking, event: ModelFailed, ctx: StepContext
                 patient_until=until if is_patient else None,
             )
             if is_patient:
-                # Nobody knows how long its provider keeps it: what the call may cost is held anew
-                # when it is made.
+                # It is unknown how long the provider keeps it waiting: the cost of the call is
+                # reserved again when it is made.
                 ctx.tree.ledger.release(run.id, again.hold)
                 again = replace(again, hold=NOTHING)
             return replace(run, state=again, wake_at=sooner(run.deadline, at))
     ctx.tree.ledger.release(run.id, state.hold)
-    run = seated(run, ctx.now)
+    run = holding_slots(run, ctx.now)
     if event.kind not in TOO_LONG:
         is_tried = event.retry and event.kind not in REFUSALS
         error = f"Failed after {tries} attempts: {event.message}" if is_tried else event.message
@@ -260,7 +260,7 @@ def take_failure(run: Run, state: Thinking, event: ModelFailed, ctx: StepContext
         run = ctx.append(
             run,
             UserMessage(
-                text=f"{COMPACT}\n\n{CUT}{clip(ctx.order.task, MOST_OF_TASK)}", kind="nudge"
+                text=f"{COMPACT}\n\n{CUT}{clip(ctx.request.task, MOST_OF_TASK)}", kind="nudge"
             ),
         )
     return think(run, ctx, "compact")
@@ -289,16 +289,16 @@ def _before_next_try(
     """When it is tried again, and whether it waits patiently by now; None when it is not tried
     again.
 
-    An account that is refused is not cured by asking: there the patience begins at once. It ends
+    Asking again does not help an account that is refused: the long wait begins immediately. It ends
     with the longest wait. A key that is refused stays so until another is brought, which wakes the
-    run; whoever has it from others (it comes with a time to wait) asks again itself. What was
+    run; a run that knows it from others (it comes with a time to wait) tries again itself. What was
     refused without a reason is not waited for."""
-    retry = ctx.order.retry
+    retry = ctx.request.retry
     if tries < retry.attempts and event.kind not in REFUSALS:
         ceiling = min(retry.cap_ms, retry.base_ms << min(tries - 1, 20))
         is_patient = False
     else:
-        until = ctx.now + ctx.rules.wait_ms if state.patient_until is None else state.patient_until
+        until = ctx.now + ctx.limits.wait_ms if state.patient_until is None else state.patient_until
         if retry.then == "fail" or event.kind == "forbidden" or ctx.now >= until:
             return None
         ceiling = retry.cap_ms

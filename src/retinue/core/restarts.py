@@ -20,7 +20,7 @@ from retinue.core.tree import Tree
 
 
 def again(run: Run, event: Recovered) -> Run:
-    """Taken up by a new process. A defect that an earlier one met is tried again."""
+    """Resumed by a new process. A defect that an earlier one met is tried again."""
     suspicion = weigh(run, event) if is_in_flight(run) else run.suspicion
     return replace(
         run, restarts=run.restarts + 1, epoch=event.epoch, suspicion=suspicion, defect=""
@@ -28,14 +28,14 @@ def again(run: Run, event: Recovered) -> Run:
 
 
 def stop_recovery(run: Run, event: Recovered, ctx: StepContext) -> Run | None:
-    """Why a run is not taken up again after a restart: it asked not to be, it is too old, or it
-    keeps killing us."""
-    rules, order = ctx.rules, ctx.order
-    if order.on_restart == "fail":
+    """Why a run is not continued after a restart: it opted out, it is too old, or it keeps crashing
+    the process."""
+    limits, request = ctx.limits, ctx.request
+    if request.on_restart == "fail":
         return finish(
             run, ctx, "interrupted", "restart", error="the process crashed while the run was open"
         )
-    if ctx.now - ctx.spec.created_at > rules.max_age_ms:
+    if ctx.now - ctx.spec.created_at > limits.max_age_ms:
         return finish(
             run,
             ctx,
@@ -43,11 +43,11 @@ def stop_recovery(run: Run, event: Recovered, ctx: StepContext) -> Run | None:
             "too_old",
             error="the run was too old to continue after a restart",
         )
-    if run.restarts >= rules.max_restarts:
+    if run.restarts >= limits.max_restarts:
         return finish(
             run, ctx, "interrupted", "restarts", error=f"the run was restarted {run.restarts} times"
         )
-    if is_in_flight(run) and is_guilty(run, event, rules):
+    if is_in_flight(run) and is_guilty(run, event, limits):
         n = run.suspicion.alone + 1 if run.suspicion is not None else 1
         error = (
             f"the process crashed {n} times in a row right after this run was continued, "
@@ -109,7 +109,7 @@ def waited_too_long(run: Run, ctx: StepContext) -> Run:
         return run
     if isinstance(run.state, Waiting) and run.state.calls is None and run.last_text:
         return finish(run, ctx, "completed", "idle")
-    if ctx.patience(run.state) < ctx.rules.wait_ms:
+    if ctx.patience(run.state) < ctx.limits.wait_ms:
         what = "its model" if isinstance(run.state, Thinking) else "its tools"
         minutes = f"{ctx.patience(run.state) / 60_000:g}"
         error = f"stalled: nothing was heard of {what} for {minutes} minutes"

@@ -6,14 +6,12 @@ one that is tried again at `retry_at`). A reply with calls leads to `Working`, w
 tools runs; to `Asking`, while none runs and a person has to answer; to `Waiting`, while only
 children are out, or while there is nothing to do until mail comes. A reply without calls leads to
 the end, which `Stopping` delays until children have ended and a stopped call is paid for. `Ended`
-is final.
+is final. These hold a slot in each of their lanes: `Thinking`, and `Working` but for one that gave
+its slots back while it waited for a permission. `holding_slots` is the moment between two acts of
+such a run: an idle `Thinking` that holds nothing. An event carries what fences it off from older
+ones: the attempt for model calls, turn and index for tools, a ticket for slots.
 
-*Seated* is a run that holds a slot in each of its lanes: `Thinking`, and `Working` but for one that
-gave its slots back while it waited for a permission. `step_context.seated` is the moment between
-two acts of such a run: an idle `Thinking` that holds nothing. An event carries what fences it off
-from older ones: the attempt for model calls, turn and index for tools, a ticket for slots.
-
-Rules of this file: it decides and never acts; a check that can refuse stands before the first
+Rules of this file: it decides and never acts; a check that can refuse comes before the first
 change; an event that a state does not take raises `InvalidTransition`, which the engine records as
 stale. There are no wildcard arms: a new event does not type-check until every state has decided
 about it."""
@@ -25,8 +23,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from retinue.core import questions as asking
-from retinue.core import run_mail, spawn
+from retinue.core import questions, run_mail, spawn
 from retinue.core.admission import queued, short
 from retinue.core.calls import (
     close_call,
@@ -88,7 +85,7 @@ from retinue.core.state import (
     account_refusal,
     count_items,
 )
-from retinue.core.step_context import StepContext, seated
+from retinue.core.step_context import StepContext, holding_slots
 from retinue.core.step_taking import take_step
 from retinue.core.tool_steps import close_steps, go_on
 from retinue.core.turn import next_turn, post, think, try_again
@@ -124,8 +121,8 @@ def step(run: Run, event: RunEvent, ctx: StepContext) -> Run:
 
 
 def _pay_after_restart(run: Run, event: Recovered, ctx: StepContext) -> Run:
-    """Nobody will say any more what calls have cost that were stopped before the process died. A
-    later attempt than the one found was made and stopped by this process, which will say it."""
+    """The cost of calls that were stopped before the process crashed stays unknown. A later attempt
+    than the one found was made and stopped by this process, which will say it."""
     for lost in run.broken_off:
         if lost.attempt in event.unsent:
             ctx.tree.ledger.release(run.id, lost.hold)
@@ -213,7 +210,7 @@ def _recover_thinking(run: Run, state: Thinking, event: Recovered, ctx: StepCont
         # The lost attempt may have been paid for: its bound is booked, and the new one is held
         # beside it.
         run = book_estimate(run, ctx, state.hold)
-    return think(seated(run, ctx.now), ctx, state.purpose)
+    return think(holding_slots(run, ctx.now), ctx, state.purpose)
 
 
 def _at_calls(run: Run, calls: OpenCalls, event: StateEvent, ctx: StepContext) -> Run:
@@ -227,7 +224,7 @@ def _at_calls(run: Run, calls: OpenCalls, event: StateEvent, ctx: StepContext) -
         case ActionsReturned():
             _must_be(run, event, busy, event.turn, event.index)
             run, calls = close_steps(run, ctx, calls, event.index)
-            return _take_orders(run, calls, event, ctx)
+            return _take_actions(run, calls, event, ctx)
         case StepTaken():
             _must_be(run, event, busy, event.turn, event.index)
             return take_step(run, calls, event, ctx)
@@ -238,12 +235,12 @@ def _at_calls(run: Run, calls: OpenCalls, event: StateEvent, ctx: StepContext) -
         case Asked():
             _must_be(run, event, busy, event.turn, event.index)
             run, calls = close_steps(run, ctx, calls, event.index)
-            return asking.ask(run, calls, event, ctx)
+            return questions.ask(run, calls, event, ctx)
         case Answered():
             _must_be(run, event, calls.asks, event.turn, event.index)
-            return asking.answer(run, calls, event, ctx)
+            return questions.answer(run, calls, event, ctx)
         case Decided():
-            return asking.decide(run, calls, event, ctx)
+            return questions.decide(run, calls, event, ctx)
         case ResultsFormatted():
             if len({index for index, _, _, _ in event.calls}) != len(event.calls):
                 raise stale(run, event, "it answers one call twice")
@@ -256,7 +253,7 @@ def _at_calls(run: Run, calls: OpenCalls, event: StateEvent, ctx: StepContext) -
         case ChildEnded():
             return go_on(stir(child_at_calls(run, calls, event, ctx), ctx), ctx)
         case MailReceived():
-            answered = asking.hear_parent(run, calls, event.mail, ctx)
+            answered = questions.hear_parent(run, calls, event.mail, ctx)
             if answered is not None:
                 return answered
             run = post(run, event.mail, ctx)
@@ -288,7 +285,7 @@ def _take_result(run: Run, calls: OpenCalls, event: ToolReturned, ctx: StepConte
         images=event.images,
     )
     if event.error and event.name in ctx.definition.submit_tools:
-        most, run = ctx.rules.rejected_results, replace(run, rejected=run.rejected + 1)
+        most, run = ctx.limits.rejected_results, replace(run, rejected=run.rejected + 1)
         if most is not None and run.rejected > most:
             why = f"the result was rejected {run.rejected} times, at last: {event.text}"
             run = ctx.append(run, result)
@@ -301,15 +298,15 @@ def _must_be(run: Run, event: RunEvent, bits: int, turn: int, index: int) -> Non
         raise stale(run, event, f"call {index} of turn {turn} is not open for it")
 
 
-def _take_orders(run: Run, calls: OpenCalls, event: ActionsReturned, ctx: StepContext) -> Run:
-    orders = event.actions
+def _take_actions(run: Run, calls: OpenCalls, event: ActionsReturned, ctx: StepContext) -> Run:
+    actions = event.actions
     try:
         planned = spawn.plan(run, ctx, event)
-        run_mail.check_words(run, ctx, orders.sends, orders.cancels)
+        run_mail.check_words(run, ctx, actions.sends, actions.cancels)
     except Refused as refusal:
         text = (
-            orders.refusals.get(refusal.limit)
-            or orders.refusals.get("")
+            actions.refusals.get(refusal.limit)
+            or actions.refusals.get("")
             or "Refused ({limit}): {why}"
         )
         quoted = json.dumps(str(refusal), ensure_ascii=False)[1:-1]
@@ -322,19 +319,19 @@ def _take_orders(run: Run, calls: OpenCalls, event: ActionsReturned, ctx: StepCo
             ToolMessage(call_id=event.call_id, name=event.name, text=text, error=True),
         )
     run_mail.speak(run, ctx, event)
-    calls = replace(calls, pause=calls.pause or orders.pause)
+    calls = replace(calls, pause=calls.pause or actions.pause)
     if planned:
         run = spawn.hire(run, ctx, event, planned)
         if planned[0][0].request.join != "none":
             return settle(replace(run, suspicion=None), ctx, let_rest(calls, event.index))
-    if orders.wait is not None:
+    if actions.wait is not None:
         if planned:
             calls = count_items(calls, event.index, len(planned))
-        return keep_waiting(run, ctx, calls, event, orders.wait)
+        return keep_waiting(run, ctx, calls, event, actions.wait)
     ids = ", ".join(spec.id for spec, _ in planned)
     text = f"Started: {ids}" if ids else "Done."
-    if orders.answer is not None:
-        text = orders.answer
+    if actions.answer is not None:
+        text = actions.answer
     return close_call(
         run, ctx, calls, event.index, ToolMessage(call_id=event.call_id, name=event.name, text=text)
     )
@@ -365,7 +362,7 @@ def _idle(run: Run, state: Waiting, event: StateEvent, ctx: StepContext) -> Run:
         case ChildEnded():
             run = news(run, event, ctx)
             silent = not ctx.tree.has_mail(run.id) and (
-                ctx.order.stay_open or ctx.has_children(run)
+                ctx.request.stay_open or ctx.has_children(run)
             )
             return run if silent or (state.all and ctx.stays(run)) else resume(run, ctx)
         case CancelAsked():

@@ -52,7 +52,7 @@ def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
             f"{to!r} is waiting for its children and takes no messages until they end. Send it then"
         )
     waiting = more + sum(1 for m in tree.mail.get(to, ()) if m.sender == sender)
-    if waiting >= tree.shared.rules.mail_per_sender:
+    if waiting >= tree.shared.limits.mail_per_sender:
         return (
             f"{to!r} has {waiting} messages from you that it has not read yet. Wait until "
             "it reads them"
@@ -83,8 +83,8 @@ def speak(run: Run, ctx: StepContext, event: Orders) -> None:
 def cannot_reach(
     tree: Tree, other: Tree, to: str, event: MailReceived | CancelAsked, sender: str
 ) -> str | None:
-    """Why a run may not write to a run of another tree, or end it: it must have been permitted
-    to, or go on for the one that has started it."""
+    """Why a run may not write to a run of another tree, or end it: it must have the permission, or
+    continue the conversation of the run that started the other."""
     spec = other.specs[to]
     parent, writer = other.specs.get(spec.parent), tree.specs.get(sender)
     is_heir = (

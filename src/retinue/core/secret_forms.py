@@ -1,8 +1,8 @@
 """How encoders write a secret. A form is a row of units, each the spellings of one character, in
 UTF-8.
 
-What prints text may put something between its characters that nobody reads: colours, NUL bytes
-(that is UTF-16), the line breaks of wrapped base64. These are fillers, and no part of a form."""
+What prints text may put invisible bytes between its characters: colours, NUL bytes (that is
+UTF-16), the line breaks of wrapped base64. These are fillers, and no part of a form."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _BREAK = (
 _STRING = rb"[^\x00-\x1f\\\x7f\x9c]{0,4096}(?:\x07|\\u0007|(?:\x1b|\\u001[bB])\\{1,2}|\xc2\x9c)"
 _CODE = rb"[0-?]*[ -/]*[@-~]"
 _AFTER_ESC = rb"(?:\[" + _CODE + rb"|[\]PX^_]" + _STRING + rb"|[\]PX^_]|[ -/]*[0-Z^-~])"
-# As `core.display` takes them away: sequences whole, then what nobody sees. A lone byte 0x9b is CSI
-# on old terminals, and the end of a letter in UTF-8. The first byte stands in front of everything
-# else: so the search is many times as fast.
+# As `core.display` takes them away: whole sequences, then invisible characters. A lone byte 0x9b is
+# CSI on old terminals, and the end of a letter in UTF-8. The first byte comes before everything
+# else, which makes the search many times as fast.
 _UNBROKEN = (
     rb"(?<=\x1b)"
     + _AFTER_ESC
@@ -61,7 +61,7 @@ _UNSEEN = (
 )
 """What to look for when there is such a byte: one byte is found many times as fast as two."""
 WIDTH = 400
-"""So much of what stands before it decides what a filler is."""
+"""The bytes before it that decide what a filler is."""
 _OPEN = re.compile(
     rb"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x00-\x1f\\\x7f\x9c]{0,4096}\x1b?|[ -/]*)?"
     rb"|(?:\xc2\x9b|(?<![\x80-\xff])\x9b)[0-?]*[ "
@@ -89,7 +89,7 @@ class Squeezed:
         opened = _OPEN.search(data, max(start, len(data) - 4200))
         stop = len(data) if opened is None else opened.start()
         parts: list[bytes] = []
-        self._places = [(0, start)]  # where a part stands in this and in the data
+        self._places = [(0, start)]  # the position of a part in this and in the data
         size, at = 0, start
         while (filler := _FILLERS.search(data, at, stop)) is not None:
             at = filler.end()
@@ -111,7 +111,7 @@ class Squeezed:
         self.data = b"".join([*parts, data[start:stop]])
 
     def place(self, at: int) -> int:
-        """Where a byte of it stands in the data."""
+        """The position of a byte of it in the data."""
         here, there = self._places[bisect_right(self._places, at, key=lambda place: place[0]) - 1]
         return there + at - here
 
@@ -126,7 +126,7 @@ def bare(data: bytes) -> bytes:
 
 
 def _before(data: bytes, end: int) -> bytes:
-    """What stands in a line before its base64: the sign of a diff, a number, a name, the columns of
+    """What comes before the base64 in a line: the sign of a diff, a number, a name, the columns of
     `git blame`."""
     least = max(0, end - WIDTH)
     start = max(data.rfind(b"\n", least, end) + 1, least)

@@ -83,12 +83,12 @@ class SecretMatcher:
         return forms_here, is_maybe and secret_forms.is_wrapped(data)
 
     def _is_free(self, data: bytes) -> bool:
-        """Whether no gram stands in the data at every `GRAM`th place, and so none of the long rows
+        """Whether no gram is in the data at every `GRAM`th position, and so none of the long rows
         in full."""
         return self._numbers.isdisjoint(memoryview(data)[: len(data) // GRAM * GRAM].cast("Q"))
 
     def _spans(self, data: bytes, start: int) -> Iterator[tuple[int, int, int]]:
-        """Where forms stand from `start` on, and which it is; of those that begin at the same
+        """The positions of forms from `start` on, with the form; of those that begin at the same
         place, the longest."""
         suspects, filled = self._suspected(data)
         if not suspects:
@@ -133,8 +133,7 @@ class SecretMatcher:
         return bool(self._suspected(data)[0])
 
     def clean(self, data: bytes) -> bytes:
-        # What a mark joins may be a secret in its turn, though nobody but an attacker has such a
-        # one.
+        # What a mark joins may be a secret in its turn, though only an attacker has such a value.
         for _ in range(LEAST):
             cleaned, _ = self.clean_part(data, 0, len(data))
             if cleaned is data:
@@ -194,8 +193,8 @@ def _starts(units: Units) -> set[bytes]:
 
 
 def _rows(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where letters and digits stand in long rows. From the end: so it is the space that is looked
-    for first, which is twice as fast."""
+    """Where letters and digits form long rows. From the end: so it is the space that is looked for
+    first, which is twice as fast."""
     classes = data.translate(_CLASSES)
     stop = len(classes)
     while (at := classes.rfind(_ROW, 0, stop)) >= 0:
@@ -225,7 +224,7 @@ def _may_begin(units: Units, data: bytes, at: int) -> bool:
 
 
 def _mark(name: str, values: Iterable[str]) -> str:
-    """The mark for a name: one in which no secret stands."""
+    """The mark for a name: one that contains no secret."""
     shown = re.sub(r"[^\w.-]", "?", name, flags=re.ASCII)
     marks = [f"[redacted:{shown}]", "[redacted]"] if name else ["[redacted]"]
     return next((mark for mark in marks if not any(v in mark for v in values)), "***")

@@ -79,10 +79,10 @@ def _spellings(c: str) -> tuple[bytes, ...]:
 
 
 def _base64(data: bytes, n_before: int) -> Units:
-    """What base64 makes of the data when `n_before` bytes (mod 3) stand before it, whatever stands
-    around.
+    """What base64 makes of the data when `n_before` bytes (mod 3) come before it, whatever is
+    around it.
 
-    The first character that also depends on what stands before is left out; the last one, which
+    The first character, which also depends on what comes before, is omitted; the last one, which
     also depends on what follows, is taken along in every spelling that it can have."""
     text = base64.b64encode(bytes(n_before) + data).decode().rstrip("=")
     whole = (n_before + len(data)) * 8 // 6

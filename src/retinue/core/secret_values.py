@@ -42,8 +42,8 @@ _HARMLESS_HEADER = re.compile(
     r"accept.*|content-.*|user-agent|host|origin|referer|cache-control|connection|.*-version",
     re.IGNORECASE,
 )
-# What is no secret in the settings of a server though it is long: paths, hosts, addresses (these
-# are looked into).
+# Long values in the settings of a server that are not secrets: paths, hosts, addresses (these are
+# looked into).
 _PLAIN = re.compile(r"[/~.]|[A-Za-z]:[\\/]|\S*://|[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?$", re.ASCII)
 _MIXED = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{6,}")
 LONG, SHORT = 16, 10
@@ -81,8 +81,8 @@ def secrets_of_server(
     args: Sequence[str] = (),
 ) -> dict[str, str]:
     """Those of a server whose settings are written for it alone. There a header is a secret unless
-    its name says otherwise, and a variable when it is long and is no path or host: too much is
-    hidden rather than too little."""
+    its name says otherwise, and a variable if it is long and not a path or host: too much is hidden
+    rather than too little."""
     env, headers = env or {}, headers or {}
     values = {n: v for n, v in env.items() if _is_long(v)}
     values |= {
@@ -166,14 +166,14 @@ def _is_named(name: str) -> bool:
 
 
 def _is_long(value: str) -> bool:
-    """Whether a value of a server's own is too long to be a setting that everybody may know."""
+    """Whether a value of a server's own is too long to be an ordinary setting."""
     if _PLAIN.match(value) or any(c.isspace() for c in value):
         return False
     return len(value) >= LONG or (len(value) >= SHORT and _MIXED.search(value) is not None)
 
 
 def _inside(value: str, *, like_keys: bool = False) -> Iterator[str]:
-    """Passwords inside of addresses, of settings, of headers and of JSON, as they stand there and
+    """Passwords inside of addresses, of settings, of headers and of JSON, as written there and
     decoded."""
     for user, password in _IN_URL.findall(value):
         one = password or user

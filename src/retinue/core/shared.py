@@ -1,4 +1,4 @@
-"""What all trees of a store share and no tree changes: the rules, the agents, the models."""
+"""What all trees of a store share and no tree changes: the limits, the agents, the models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from retinue.core.values import Definition, Limits, ModelInfo
 class Shared:
     """Read by every step, changed only between steps by what concerns the whole store."""
 
-    rules: Limits
+    limits: Limits
     epoch: int = 0
     definitions: dict[str, Definition] = field(default_factory=dict)
     models: dict[str, ModelInfo] = field(default_factory=dict)

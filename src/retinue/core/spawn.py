@@ -1,4 +1,4 @@
-"""Orders become children: every limit is asked first, then all of them exist, or none.
+"""Requests become children: every limit is checked first, then all of them exist, or none.
 
 In one transaction: the child's row, its capabilities, its share of the budget, its task message,
 and the parent's call."""
@@ -42,16 +42,16 @@ UNPRICED = (
 
 
 def plan(run: Run, ctx: StepContext, event: Orders) -> list[tuple[RunSpec, Limit]]:
-    """The children of one order, or `Refused` naming the limit. Changes nothing."""
-    orders = event.actions.spawns
-    if not orders:
+    """The children of one request, or `Refused` naming the limit. Changes nothing."""
+    requests = event.actions.spawns
+    if not requests:
         return []
     first = n_items(run, event.index)
-    _check_limits(run, ctx, orders, first, waits=event.actions.wait is not None)
-    grants = _grants(run, ctx, orders)
+    _check_limits(run, ctx, requests, first, waits=event.actions.wait is not None)
+    grants = _grants(run, ctx, requests)
     out = []
     step, names = (event.step, event.children) if isinstance(event, StepTaken) else ("", ())
-    for n, (order, grant) in enumerate(zip(orders, grants, strict=True)):
+    for n, (request, grant) in enumerate(zip(requests, grants, strict=True)):
         slot = ParentCall(
             turn=run.turn,
             index=event.index,
@@ -60,28 +60,28 @@ def plan(run: Run, ctx: StepContext, event: Orders) -> list[tuple[RunSpec, Limit
             tool=event.name,
             step=step,
         )
-        spec = _child_spec(run, ctx, order, slot, event, names[n] if step else "")
-        if not ctx.shared.models[spec.model].priced and _is_limited_in_dollars(run, ctx, order):
+        spec = _child_spec(run, ctx, request, slot, event, names[n] if step else "")
+        if not ctx.shared.models[spec.model].priced and _is_limited_in_dollars(run, ctx, request):
             raise Refused("price", UNPRICED.format(model=spec.model))
         out.append((spec, grant))
     return out
 
 
-def _is_limited_in_dollars(run: Run, ctx: StepContext, order: RunRequest) -> bool:
-    """Whether the child or somebody above it has a limit that would not bind it on a model without
-    a price."""
-    return order.budget.usd is not None or any(
+def _is_limited_in_dollars(run: Run, ctx: StepContext, request: RunRequest) -> bool:
+    """Whether the child or a run above it has a limit that would not bind it on a model without a
+    price."""
+    return request.budget.usd is not None or any(
         a.limit[1] is not None for a in ctx.tree.ledger.chain(run.id)
     )
 
 
 def _check_limits(
-    run: Run, ctx: StepContext, orders: tuple[RunRequest, ...], before: int, *, waits: bool
+    run: Run, ctx: StepContext, requests: tuple[RunRequest, ...], before: int, *, waits: bool
 ) -> None:
-    permissions, first = ctx.tree.held(run.id), orders[0]
+    permissions, first = ctx.tree.held(run.id), requests[0]
     if not permissions.may_spawn or (permissions.depth is not None and permissions.depth <= 0):
         raise Refused("depth", f"Runs at depth {ctx.spec.depth} cannot start children.")
-    if len(orders) > 1 and any(_joined_like(o) != _joined_like(first) for o in orders):
+    if len(requests) > 1 and any(_joined_like(o) != _joined_like(first) for o in requests):
         raise Refused(
             "mixed", "All children of one call must share the same `join`, `compose` and `results`."
         )
@@ -97,28 +97,28 @@ def _check_limits(
         )
     live = ctx.tree.n_live(run.id)
     for limits in (
-        (first.limits,) if len(orders) == 1 else dict.fromkeys([o.limits for o in orders])
+        (first.limits,) if len(requests) == 1 else dict.fromkeys([o.limits for o in requests])
     ):
-        _check_numbers(run, ctx, limits, len(orders), live, before)
-    _check_numbers(run, ctx, ctx.rules.spawn_limits, len(orders), live, before)
-    if permissions.fanout is not None and live + len(orders) > permissions.fanout:
+        _check_numbers(run, ctx, limits, len(requests), live, before)
+    _check_numbers(run, ctx, ctx.limits.spawn_limits, len(requests), live, before)
+    if permissions.fanout is not None and live + len(requests) > permissions.fanout:
         raise Refused(
             "children",
-            f"Cannot start {len(orders)} more children: {live} are running and the limit "
+            f"Cannot start {len(requests)} more children: {live} are running and the limit "
             f"is {permissions.fanout}.",
         )
-    _check_lanes(ctx, orders)
-    _check_groups(run, ctx, orders)
+    _check_lanes(ctx, requests)
+    _check_groups(run, ctx, requests)
 
 
-def _joined_like(order: RunRequest) -> tuple[str, bool, str, str]:
-    return (order.join, order.format_results, order.result_order, order.aggregate)
+def _joined_like(request: RunRequest) -> tuple[str, bool, str, str]:
+    return (request.join, request.format_results, request.result_order, request.aggregate)
 
 
-def _check_lanes(ctx: StepContext, orders: tuple[RunRequest, ...]) -> None:
+def _check_lanes(ctx: StepContext, requests: tuple[RunRequest, ...]) -> None:
     counts: dict[str, int] = {}
-    for order in orders:
-        for lane in order.lanes:
+    for request in requests:
+        for lane in request.lanes:
             counts[lane.name] = counts.get(lane.name, 0) + 1
             if lane.on_full == "refuse" and counts[lane.name] > ctx.tree.lanes.room(lane):
                 raise Refused(
@@ -160,37 +160,39 @@ def _check_numbers(
         )
 
 
-def _check_groups(run: Run, ctx: StepContext, orders: tuple[RunRequest, ...]) -> None:
+def _check_groups(run: Run, ctx: StepContext, requests: tuple[RunRequest, ...]) -> None:
     known: dict[str, set[str]] = {}
-    for order in orders:
-        if order.limits.groups is None or not order.group:
+    for request in requests:
+        if request.limits.groups is None or not request.group:
             continue
         groups = known.setdefault(
-            order.group_kind, set(ctx.tree.groups.get((run.id, order.group_kind), ()))
+            request.group_kind, set(ctx.tree.groups.get((run.id, request.group_kind), ()))
         )
-        if order.group not in groups and len(groups) >= order.limits.groups:
+        if request.group not in groups and len(groups) >= request.limits.groups:
             raise Refused(
                 "groups",
-                f"Too many groups are running: {len(groups)} (limit {order.limits.groups}).",
+                f"Too many groups are running: {len(groups)} (limit {request.limits.groups}).",
             )
-        groups.add(order.group)
+        groups.add(request.group)
 
 
-def _grants(run: Run, ctx: StepContext, orders: tuple[RunRequest, ...]) -> list[Limit]:
+def _grants(run: Run, ctx: StepContext, requests: tuple[RunRequest, ...]) -> list[Limit]:
     """What each child gets of its own. Amounts without a limit are drawn from the parent's account
     when spent."""
-    limits = [limits_of(o.budget) for o in orders]
-    policy_name = orders[0].budget_share
+    limits = [limits_of(o.budget) for o in requests]
+    policy_name = requests[0].budget_share
     if policy_name and policy_name != DRAWN:
         free = four(ctx.tree.ledger.free(run.id, i) for i in range(4))
         try:
-            parts = shares(free, policy_name, [o.budget_weight or len(o.task) or 1 for o in orders])
+            parts = shares(
+                free, policy_name, [o.budget_weight or len(o.task) or 1 for o in requests]
+            )
         except ValueError as error:
             raise Refused("share", str(error)) from None
         limits = [_least(a, p) for a, p in zip(limits, parts, strict=True)]
     granted = [
         a
-        for a, o in zip(limits, orders, strict=True)
+        for a, o in zip(limits, requests, strict=True)
         if o.budget_share != DRAWN and a is not UNLIMITED
     ]
     if not granted:
@@ -218,33 +220,33 @@ def _least(a: Limit, b: Limit) -> Limit:
 
 
 def _child_spec(
-    run: Run, ctx: StepContext, order: RunRequest, slot: ParentCall, event: Orders, name: str
+    run: Run, ctx: StepContext, request: RunRequest, slot: ParentCall, event: Orders, name: str
 ) -> RunSpec:
     shared, parent = ctx.shared, ctx.spec
     at, place = event.asked_at or ctx.now, event.place or parent.request.cwd
     limit = ctx.tree.held(run.id)
-    definition = shared.definitions.get(order.agent)
-    if definition is None or (limit.agents is not None and order.agent not in limit.agents):
+    definition = shared.definitions.get(request.agent)
+    if definition is None or (limit.agents is not None and request.agent not in limit.agents):
         known = (
             ", ".join(limit.agents if limit.agents is not None else sorted(shared.definitions))
             or "none"
         )
-        raise Refused("agent", f"Unknown agent {order.agent!r}. Agents you can start: {known}.")
+        raise Refused("agent", f"Unknown agent {request.agent!r}. Agents you can start: {known}.")
     id = (
         step_child_id(at, run.id, slot.turn, slot.call_id, slot.index, name)
         if name
         else child_id(at, run.id, slot.turn, slot.call_id, slot.index, slot.item)
     )
-    capabilities = grant_tools(order, definition, limit)
-    if order.cwd and not policy.covers(order.cwd, place, limit):
+    capabilities = grant_tools(request, definition, limit)
+    if request.cwd and not policy.covers(request.cwd, place, limit):
         raise Refused(
-            "cwd", f"{order.cwd!r} is outside the parent's directories. Use one inside {place!r}."
+            "cwd", f"{request.cwd!r} is outside the parent's directories. Use one inside {place!r}."
         )
-    if order.cwd and place and not policy.covers(order.cwd, place, replace(limit, read=())):
+    if request.cwd and place and not policy.covers(request.cwd, place, replace(limit, read=())):
         # Where the parent may only read, the child may not write either.
         write = limit.write if limit.write is not None else (place,)
         capabilities = policy.narrow(capabilities, Permissions(write=write))
-    model = order.model or definition.model or parent.model
+    model = request.model or definition.model or parent.model
     if model not in shared.models or (
         capabilities.models is not None and model not in capabilities.models
     ):
@@ -254,7 +256,7 @@ def _child_spec(
         raise Refused("model", f"Model {model!r} is not allowed. Allowed: {known}")
     return RunSpec(
         id=id,
-        request=_settled(writers.placed(ctx, event, order, capabilities), parent.request, place),
+        request=_settled(writers.placed(ctx, event, request, capabilities), parent.request, place),
         root=parent.root,
         parent=parent.id,
         depth=parent.depth + 1,
@@ -262,50 +264,51 @@ def _child_spec(
         created_at=ctx.now,
         parent_call=slot,
         conversation=id,
-        base=_base(run, ctx, order),
-        resumes=order.history.run,
+        base=_base(run, ctx, request),
+        resumes=request.history.run,
         permissions=capabilities,
         model=model,
-        origin=parent.origin if order.origin is None else order.origin,
-        meta={**parent.meta, **order.meta} if order.meta else parent.meta,
+        origin=parent.origin if request.origin is None else request.origin,
+        meta={**parent.meta, **request.meta} if request.meta else parent.meta,
     )
 
 
-def _settled(order: RunRequest, parent: RunRequest, place: str) -> RunRequest:
-    """The order as it is kept: what it left to its parent is decided. Who is waited for is also
-    heard; who belongs to a group that will be summed up is kept for it."""
-    bond = order.on_parent_end or parent.children_on_end
-    news = order.tell_parent or bond == "wait"
-    retention = "keep" if order.group_size else order.retention
-    questions, cwd = order.questions or parent.questions, order.cwd or place
+def _settled(request: RunRequest, parent: RunRequest, place: str) -> RunRequest:
+    """The request as it is stored: what it left to its parent is decided. The results of children
+    that are waited for are also read; children of a group that will be summarized are kept for
+    it."""
+    bond = request.on_parent_end or parent.children_on_end
+    news = request.tell_parent or bond == "wait"
+    retention = "keep" if request.group_size else request.retention
+    questions, cwd = request.questions or parent.questions, request.cwd or place
     settled = (bond, news, retention, questions, cwd)
     if settled != (
-        order.on_parent_end,
-        order.tell_parent,
-        order.retention,
-        order.questions,
-        order.cwd,
+        request.on_parent_end,
+        request.tell_parent,
+        request.retention,
+        request.questions,
+        request.cwd,
     ):
-        order = replace(
-            order,
+        request = replace(
+            request,
             on_parent_end=bond,
             tell_parent=news,
             retention=retention,
             questions=questions,
             cwd=cwd,
         )
-    return in_lane_order(order)
+    return in_lane_order(request)
 
 
-def in_lane_order(order: RunRequest) -> RunRequest:
-    """Everybody takes lanes in one order and each once, so that no two runs wait for each other:
-    those of the tree first, so that nobody holds up other trees while it waits for its own, and
-    narrow ones before wide ones."""
-    if len(order.lanes) < 2:
-        return order
-    by_name = {lane.name: lane for lane in reversed(order.lanes)}
+def in_lane_order(request: RunRequest) -> RunRequest:
+    """Every run takes its lanes in the same sequence and each once, so that no two runs wait for
+    each other: those of the tree first, so that no run holds up other trees while it waits for its
+    own, and narrow ones before wide ones."""
+    if len(request.lanes) < 2:
+        return request
+    by_name = {lane.name: lane for lane in reversed(request.lanes)}
     return replace(
-        order,
+        request,
         lanes=tuple(
             sorted(by_name.values(), key=lambda lane: (lane.is_shared, lane.size, lane.name))
         ),
@@ -321,51 +324,56 @@ def check_rules(permissions: Permissions) -> None:
             raise Refused("rules", str(error)) from None
 
 
-def grant_tools(order: RunRequest, definition: Definition, limit: Permissions) -> Permissions:
-    """The child's set: what the parent may lend, its agent can reach, and the order asks for."""
-    request, reach = order.permissions, definition.reachable_tools
-    check_rules(request)
-    if request.tools is not None and order.on_unknown_tool == "error":
-        unknown = sorted(set(request.tools) - set(reach))
+def grant_tools(request: RunRequest, definition: Definition, limit: Permissions) -> Permissions:
+    """The child's set: what the parent may give, its agent can reach, and the request asks for."""
+    child_permissions, reach = request.permissions, definition.reachable_tools
+    check_rules(child_permissions)
+    if child_permissions.tools is not None and request.on_unknown_tool == "error":
+        unknown = sorted(set(child_permissions.tools) - set(reach))
         if unknown:
             raise Refused(
-                "tools", f"Agent {order.agent!r} has no tool named {', '.join(map(repr, unknown))}."
+                "tools",
+                f"Agent {request.agent!r} has no tool named {', '.join(map(repr, unknown))}.",
             )
-        beyond = [t for t in request.tools if not policy.allows(limit, t)]
+        beyond = [t for t in child_permissions.tools if not policy.allows(limit, t)]
         if beyond:
             raise Refused(
                 "tools",
                 f"The parent cannot give a child these tools: {', '.join(map(repr, beyond))}.",
             )
-    permissions = policy.lend(limit, request, reach, definition.agents)
+    permissions = policy.lend(limit, child_permissions, reach, definition.agents)
     names_sought = (
-        definition.tools if request.tools is None else tuple({*definition.tools} & {*request.tools})
+        definition.tools
+        if child_permissions.tools is None
+        else tuple({*definition.tools} & {*child_permissions.tools})
     )
-    if (names_sought or request.tools) and not any(
+    if (names_sought or child_permissions.tools) and not any(
         policy.allows(permissions, t) for t in names_sought
     ):
-        names = ", ".join(sorted(names_sought or request.tools or ()))
+        names = ", ".join(sorted(names_sought or child_permissions.tools or ()))
         raise Refused(
             "tools",
-            f"Agent {order.agent!r} would start with none of its tools ({names}). Add it "
+            f"Agent {request.agent!r} would start with none of its tools ({names}). Add it "
             "to `staff` so that its tools can be passed on.",
         )
     return permissions
 
 
-def _base(run: Run, ctx: StepContext, order: RunRequest) -> ForkPoint | None:
+def _base(run: Run, ctx: StepContext, request: RunRequest) -> ForkPoint | None:
     """The parent's messages up to its last complete turn: a prefix that every provider takes."""
-    if order.history.kind not in ("fork", "last"):
-        return order.history.base
+    if request.history.kind not in ("fork", "last"):
+        return request.history.base
     length = fork_point(run)
     start = (
-        run.start if order.history.kind == "fork" else max(run.start, length - 2 * order.history.n)
+        run.start
+        if request.history.kind == "fork"
+        else max(run.start, length - 2 * request.history.n)
     )
     return ForkPoint(conversation=ctx.spec.conversation, length=length, start=start)
 
 
 def fork_point(run: Run) -> int:
-    """How many messages of a conversation stand before its open calls."""
+    """How many messages of a conversation come before its open calls."""
     match run.state:
         case Working(calls=calls) | Asking(calls=calls):
             return calls.message
@@ -379,16 +387,16 @@ def enlist(
     tree: Tree, spec: RunSpec, grant: Limit, now: int, context: int = 0, deadline: int | None = None
 ) -> Run:
     """The run exists: its row, its account, its first message."""
-    order, base = spec.request, spec.base
+    request, base = spec.request, spec.base
     funded = UNFUNDED
-    if grant is not UNLIMITED and spec.parent and order.budget_share != DRAWN:
+    if grant is not UNLIMITED and spec.parent and request.budget_share != DRAWN:
         funded = four(amount is not None for amount in grant)
-    tree.ledger.open(spec.id, spec.parent, grant, funded, order.budget.on_limit)
-    if order.timeout_from == "created" and order.timeout_ms is not None:
-        deadline = sooner(deadline, now + order.timeout_ms)
-    text = order.task
-    if order.history.kind == "summary" and order.history.text:
-        text = f"Context from the requester:\n{order.history.text}\n\nTask:\n{text}"
+    tree.ledger.open(spec.id, spec.parent, grant, funded, request.budget.on_limit)
+    if request.timeout_from == "created" and request.timeout_ms is not None:
+        deadline = sooner(deadline, now + request.timeout_ms)
+    text = request.task
+    if request.history.kind == "summary" and request.history.text:
+        text = f"Context from the requester:\n{request.history.text}\n\nTask:\n{text}"
     message, length = UserMessage(text=text), base.length if base else 0
     tree.changes.messages.append((spec.conversation, length, message))
     run = Run(
@@ -399,7 +407,7 @@ def enlist(
         context=context,
         new_bytes=weight(message),
         deadline=deadline,
-        wake_at=sooner(deadline, now + tree.shared.rules.wait_ms),
+        wake_at=sooner(deadline, now + tree.shared.limits.wait_ms),
         epoch=tree.shared.epoch,
     )
     tree.enlist(spec, run)

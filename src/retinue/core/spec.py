@@ -106,11 +106,11 @@ STORED_REQUEST = {
     "on_unknown_tool": "unknown_tool",
     "history": "context",
 }
-"""What fields of a request are called in JSON: stores of all versions are read alike."""
+"""What fields of a request are called in JSON: stores of all versions are read the same way."""
 
 
 class RunRequest(Value, rename=STORED_REQUEST):
-    """What a caller asks for when it wants a run. Every field has the default of a plain child.
+    """Everything that can be asked of one run. Every field has the default of a plain child.
 
     `orphans` says what becomes of the run's children when it ends first, `bond` what becomes of
     itself when its parent does ("" leaves that to the parent). `news`: whether a parent that was
@@ -198,8 +198,7 @@ class RunRequest(Value, rename=STORED_REQUEST):
 
     @property
     def name(self) -> str:
-        """What the run is called, as it may stand in a line of others' words: a label is what a
-        model wrote."""
+        """The run's name, safe inside a line of other text: a label is what a model wrote."""
         return one_line(self.label or self.agent, 200)
 
     @property
@@ -261,8 +260,8 @@ class SendMessage(Value):
 
 class WaitForRuns(Value):
     """Keep the call open until all of these children have ended, or the first of them, or the time
-    is over; then run the tool again, with `then` as its arguments. What a waiting run hears of them
-    it hears also without waiting."""
+    is over; then run the tool again, with `then` as its arguments. A waiting run gets the same
+    notices about them as without waiting."""
 
     runs: tuple[str, ...]
     timeout_ms: int
@@ -276,7 +275,7 @@ class Actions(Value):
     `answer` is the call's result, unless children are joined or there is a `wait`: then the call
     stays open until they have ended. `posts` are texts for the channel that asked. `refusals` maps
     a limit's name to the words that the family uses for it ("" for any other limit); `{why}` in
-    them stands for the numbers, `{json}` for the same inside a string of JSON. `pause` ends the
+    them is replaced by the numbers, `{json}` by the same inside a string of JSON. `pause` ends the
     turn and waits for news."""
 
     spawns: tuple[RunRequest, ...] = ()

@@ -67,8 +67,8 @@ NEW_CALL = Kept()
 
 class Queued(State):
     """Waits for lane number `lane` of its lanes and holds those before it; before all of them, for
-    its turn to write (`writers.TURN`). `back`: it has run
-    before, and goes on with a call of this purpose."""
+    its turn to write (`writers.TURN`). `back`: it has run before, and continues with a call of this
+    purpose."""
 
     lane: int = 0
     back: bool = False
@@ -125,7 +125,7 @@ class BrokenOff(Value):
 
 class CallWait(Value):
     """A call that waits for children which it has not joined: when that is over, its tool is run
-    again with `call`, and with the ends of those (`back`) that nobody can look up any more, because
+    again with `call`, and with the ends of those (`back`) that can no longer be looked up, because
     they are not kept."""
 
     index: int
@@ -201,8 +201,8 @@ class OpenCalls(Value):
 
 
 class Working(State):
-    """Tools are running. It is not `seated` when it gave its slots back to wait for a permission
-    and has it now."""
+    """Tools are running. It is not `seated` (has no slots) when it gave them back to wait for a
+    permission and has it now."""
 
     calls: OpenCalls
     seated: bool = True
@@ -240,7 +240,7 @@ AnyState = Queued | Thinking | Short | Working | Waiting | Asking | Stopping | E
 
 
 class Breaker(Value):
-    """Equal failures in a row under one parent, each call counted once whoever of its children
+    """Equal failures in a row under one parent, each call counted once, whichever of its children
     failed; open until `until`. `calls` are those that are counted."""
 
     signature: str
@@ -252,7 +252,7 @@ class Breaker(Value):
 class Suspicion(Value):
     """What is held against a run since its last progress: it was in flight at so many deaths of the
     process, at `alone` of them, in a row, as the only suspect; it was `cleared` so often since.
-    `on_trial`: it was taken up as the only suspect. See `suspects`."""
+    `on_trial`: it was resumed as the only suspect. See `suspects`."""
 
     deaths: int = 0
     alone: int = 0
@@ -275,16 +275,16 @@ STORED_RUN = {
 class Run(Value, rename=STORED_RUN):
     """The changing part of a run.
 
-    `context` is the token count that the provider last told, `new_bytes` the bytes since: together
-    an upper bound of the next prompt. `prompt` is what the provider last counted of a prompt, which
-    its cache should have until `warm_until`; `cache` is what caches were expected to give, and
-    gave. `last_text` is kept for a partial result; `child_texts` is the beginning of what children
-    have reported since. `epoch` is that of the process that has started it or taken it up. `grants`
-    are rules by which a person has said yes once and for all to something that this tree of runs
-    asks. `defect` is ours: why its tree was set aside. `lacks_calls`: a call of its last reply was
-    not made because the budget of calls was spent. `helpers` counts whose results came back
-    lacking; its own children that are whole are not in it before the end, for `n_children` has
-    them."""
+    `context` is the token count that the provider last reported, `new_bytes` the bytes since:
+    together an upper bound of the next prompt. `prompt` is what the provider last counted of a
+    prompt, which its cache should have until `warm_until`; `cache` is what caches were expected to
+    give, and gave. `last_text` is kept for a partial result; `child_texts` is the beginning of what
+    children have reported since. `epoch` is that of the process that has started it or taken it up.
+    `grants` are rules by which a person has said yes once and for all to something that this tree
+    of runs asks. `defect` is ours: why its tree was set aside. `lacks_calls`: a call of its last
+    reply was not made because the budget of calls was spent. `helpers` counts the sub-agents whose
+    results are incomplete; its own complete children are not in it before the end, because
+    `n_children` has them."""
 
     id: str
     state: AnyState
@@ -360,20 +360,20 @@ def attempts_of(run: Run) -> tuple[int, ...]:
     return (*stopped, run.attempt) if is_asked else stopped
 
 
-def is_seated(run: Run) -> bool:
+def holds_slots(run: Run) -> bool:
     """Whether the run holds a slot in each of its lanes."""
     return isinstance(run.state, Thinking) or (isinstance(run.state, Working) and run.state.seated)
 
 
 MOVING = frozenset((Thinking, Short, Working, Stopping))
-"""States in which a run always goes on by itself, for whoever asks at every step."""
+"""States in which a run always makes progress by itself; fast to check at every step."""
 QUIET = frozenset((Queued, Thinking, Stopping, Ended))
 """States in which nothing is asked."""
 
 
 def is_moving(run: Run, questions: str, *, is_composing: bool) -> bool:
-    """Whether the run goes on by itself, without news from its children and without mail: also when
-    the results of its children are being put into words. A person who was asked is trusted to
+    """Whether the run makes progress by itself, without results from its children and without mail:
+    also while the results of its children are being formatted. A person who was asked is trusted to
     answer; the parent that was asked may wait for this very run."""
     match run.state:
         case Waiting(calls=calls):
@@ -414,8 +414,8 @@ def questions_of(run: Run | None) -> tuple[Question, ...]:
 
 
 def has_questions(state: State) -> bool:
-    """Whether there are `questions_of` its run, or a limit is asked about, for whoever asks at
-    every step."""
+    """Whether there are `questions_of` its run, or a limit is asked about; fast to check at every
+    step."""
     calls: OpenCalls | None = getattr(state, "calls", None)
     return (
         bool(calls.questions)

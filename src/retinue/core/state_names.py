@@ -1,5 +1,5 @@
-"""The names of states: what the machine calls them, and what people are told. Nothing is imported
-here, because listings have to be quick."""
+"""The names of states: as the machine calls them, and as users see them. Nothing is imported here,
+because listings have to be quick."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN = {
     "asking": "needs_input",
     "stopping": "cancelling",
 }
-"""States of the machine, as people are told of them; the others keep their names."""
+"""States of the machine, as users see them; the others keep their names."""
 ENDS = ("completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted")
 FAILURES = ("failed", "timed_out", "interrupted", "incomplete")
 WORDS = {
@@ -35,7 +35,7 @@ _STAMP = re.compile(r"-[0-9a-f]{8}(?=\.|$)")
 
 
 def shown_state(name: str) -> str:
-    """The state that people are told of, for one of the machine's."""
+    """The state that users see, for one of the machine's."""
     return SHOWN.get(name, name)
 
 
@@ -45,8 +45,8 @@ def state_text(state: str) -> str:
 
 
 def is_wanted(state: str, names: Iterable[str]) -> bool:
-    """Whether a state is among those asked for; `failed` means every way to fail, `open` everything
-    that goes on."""
+    """Whether a state is among those asked for; `failed` means every way to fail, `open` every run
+    that has not ended."""
     for name in names:
         if (
             name == state
@@ -58,9 +58,18 @@ def is_wanted(state: str, names: Iterable[str]) -> bool:
 
 
 def short_id(id: str) -> str:
-    """Ids start with their time, so runs of one minute look alike: people are shown a piece of the
+    """Ids start with their time, so runs of the same minute begin alike; users see a piece of the
     other end."""
     return id[24:30] if len(id) == 36 else id
+
+
+SHORTEST_QUESTION_ID = 6
+"""Characters of a question's id that name the question, if no other one begins so."""
+
+
+def names_question(name: str, id: str) -> bool:
+    """Whether a name is the id of a question or the start of it."""
+    return name == id or (len(name) >= SHORTEST_QUESTION_ID and id.startswith(name))
 
 
 def agent_label(name: str) -> str:

@@ -28,14 +28,14 @@ IMAGE = 8_192
 class StepContext:
     """One for each step."""
 
-    __slots__ = ("model", "now", "order", "rules", "shared", "spec", "tree")
+    __slots__ = ("limits", "model", "now", "request", "shared", "spec", "tree")
 
     def __init__(self, tree: Tree, spec: RunSpec, now: int) -> None:
         self.tree, self.spec, self.now = tree, spec, now
-        self.order: RunRequest = spec.request
+        self.request: RunRequest = spec.request
         shared = tree.shared
         self.shared: Shared = shared
-        self.rules: Limits = shared.rules
+        self.limits: Limits = shared.limits
         self.model: ModelInfo = shared.models[spec.model]
 
     @property
@@ -46,11 +46,11 @@ class StepContext:
     def most_output(self) -> int:
         """The longest reply that is asked for: what the run has set, else what its model can write,
         but no more than is usual: providers and budgets hold it in advance."""
-        most, own = self.model.max_output, self.order.settings.max_output
+        most, own = self.model.max_output, self.request.settings.max_output
         if own is not None:
             return min(own, most)
         is_limited = bool(self.tree.ledger.draws(self.spec.id))
-        return min(most, self.rules.budget_output if is_limited else self.rules.usual_output)
+        return min(most, self.limits.budget_output if is_limited else self.limits.usual_output)
 
     @property
     def words(self) -> NoticeTexts:
@@ -63,7 +63,7 @@ class StepContext:
         )
 
     def access(self, run: Run) -> Permissions:
-        """What the run holds itself; `tree.held` also asks everybody above it."""
+        """The run's own permissions; `tree.held` also asks all runs above it."""
         return run.permissions if run.permissions is not None else self.spec.permissions
 
     def append(self, run: Run, message: Message) -> Run:
@@ -72,7 +72,7 @@ class StepContext:
         return replace(run, length=run.length + 1, new_bytes=run.new_bytes + weight(message))
 
     def write(self, run: Run, message: Message) -> None:
-        """The same, for whoever counts it in the run's row himself."""
+        """The same, for code that counts the message in the run's row itself."""
         self.tree.changes.messages.append((self.spec.conversation, run.length, message))
 
     def perform(self, effect: Effect) -> None:
@@ -97,7 +97,7 @@ class StepContext:
                     root=spec.root,
                     path=spec.path,
                     origin=spec.origin,
-                    text=clip(text, self.rules.mail_cap),
+                    text=clip(text, self.limits.mail_cap),
                     note=note,
                     next_at=self.now,
                 )
@@ -109,7 +109,7 @@ class StepContext:
         is_at_work = isinstance(state, Working) or (
             isinstance(state, Thinking) and state.retry_at is None
         )
-        silence, longest = self.order.silence_ms, self.rules.wait_ms
+        silence, longest = self.request.silence_ms, self.limits.wait_ms
         return longest if silence is None or not is_at_work else min(silence, longest)
 
     def tell(self, id: str, event: RunEvent) -> None:
@@ -140,7 +140,7 @@ class StepContext:
         return self.tree.bonds("wait", run.id) > 0
 
 
-def seated(run: Run, now: int) -> Run:
+def holding_slots(run: Run, now: int) -> Run:
     """Between two acts of one turn: the run holds its slots, and nothing of it is under way or held
     in the ledger."""
     return replace(run, state=idle(run, now))

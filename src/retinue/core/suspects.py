@@ -1,20 +1,20 @@
-"""Which run kills the process? Whoever was in flight at every death since its last progress may;
-nobody else.
+"""Which run kills the process? Only runs that were in flight at every crash since their last
+progress may.
 
 After two such deaths the suspects are tried, in waves of one process: first one half of those who
 were in flight at the last death, and at the most deaths in a row, then the other half, then those
-who were held back when it died. A wave is watched for a while; whoever moves on, or is still there
-when it is over, is cleared, on record, before the next wave is taken up. So each death halves the
-suspects, whichever half it hits, and one process goes on with all of them within a few waves.
-After four deaths in a row it is hardly somebody outside: then they are tried by quarters, which
-takes two waves more and half as many deaths. Everybody else is taken up at once.
+who were held back when it died. A wave is watched for a while; a run that makes progress, or is
+still there when the time is over, is cleared, on record, before the next wave is resumed. So each
+crash halves the suspects, whichever half it hits, and one process continues with all of them within
+a few waves. After four crashes in a row the cause is hardly outside: then they are tried by
+quarters, which takes two waves more and half as many crashes. All other runs are resumed
+immediately.
 
-Whoever is left alone is held back first, while the others show that the process lives without it,
-for a time that nobody can guess; only a death that comes right after it was taken up counts against
-it. It is quarantined after `max_deaths` of these in a row, and one more for each time that it was
-cleared. Somebody outside who kills the process hits such a moment one time in eight at best, so
-that sixty kills in a row put an innocent run aside in about one of 100 cases, in the worst rhythm
-there is."""
+The last suspect is held back first, while the others show that the process works without it, for a
+time that cannot be guessed; only a crash right after it was resumed counts against it. It is
+quarantined after `max_deaths` of these in a row, and one more for each time that it was cleared. An
+outside cause that kills the process hits such a moment one time in eight at best, so that sixty
+kills in a row put an innocent run aside in about one of 100 cases, in the worst rhythm there is."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ LONGEST = 5
 """The time for which a wave is watched is doubled each time that all of them were cleared, this
 often at most: one that kills slowly is found later."""
 HIDDEN = 8
-"""Whoever is left alone is held back for at most so many times as long as it is watched: the
-longer, the less likely it is that somebody outside hits the moment after it was taken up."""
+"""The last suspect is held back for at most so many times as long as it is watched: the longer, the
+less likely it is that an outside cause hits the moment after it was resumed."""
 NOTHING = Suspicion()
 
 
@@ -53,7 +53,7 @@ def was_there(run: Run, epoch: int) -> bool:
 
 
 def weigh(run: Run, event: Recovered) -> Suspicion | None:
-    """What is held against a run in flight that is taken up again, this death included."""
+    """The suspicion against a run in flight that is resumed, this crash included."""
     known = run.suspicion or NOTHING
     if event.clean:
         suspicion = Suspicion(deaths=known.deaths, alone=known.alone, cleared=known.cleared)
@@ -61,7 +61,7 @@ def weigh(run: Run, event: Recovered) -> Suspicion | None:
         alone = known.alone + 1 if known.on_trial else 0
         suspicion = Suspicion(deaths=known.deaths + 1, alone=alone, cleared=known.cleared)
     else:
-        # Somebody else killed that process. If this run was about to be blamed, it takes more to
+        # Something else killed that process. If this run was about to be blamed, it takes more to
         # blame it now.
         suspicion = Suspicion(
             deaths=known.deaths, cleared=known.cleared + (known.on_trial or known.alone > 0)
@@ -73,9 +73,9 @@ def weigh(run: Run, event: Recovered) -> Suspicion | None:
     return None if suspicion == NOTHING else suspicion
 
 
-def is_guilty(run: Run, event: Recovered, rules: Limits) -> bool:
+def is_guilty(run: Run, event: Recovered, limits: Limits) -> bool:
     suspicion = None if event.clean else weigh(run, event)
-    return suspicion is not None and suspicion.alone >= rules.max_deaths + suspicion.cleared
+    return suspicion is not None and suspicion.alone >= limits.max_deaths + suspicion.cleared
 
 
 def cleared(run: Run) -> Suspicion | None:
@@ -87,14 +87,14 @@ class Trial:
     """Whom a new process takes up when. `waves` are what is left of it: the first is watched, the
     others are held."""
 
-    def __init__(self, runs: Iterable[Run], epoch: int, *, clean: bool, rules: Limits) -> None:
+    def __init__(self, runs: Iterable[Run], epoch: int, *, clean: bool, limits: Limits) -> None:
         counts: dict[str, int] = {}
         present: set[str] = set()
         often: dict[str, int] = {}
-        least = max(SUSPECTED_AFTER, rules.max_deaths - 1)
+        least = max(SUSPECTED_AFTER, limits.max_deaths - 1)
         for run in () if clean else runs:
             known, is_present = run.suspicion or NOTHING, was_there(run, epoch)
-            if not is_in_flight(run) or is_guilty(run, Recovered(epoch=epoch), rules):
+            if not is_in_flight(run) or is_guilty(run, Recovered(epoch=epoch), limits):
                 continue
             if known.deaths + is_present >= least:
                 counts[run.id] = known.deaths + is_present
@@ -121,11 +121,12 @@ class Trial:
         return self._watch_ms + (self._hidden_ms if self.alone and not self.number else 0)
 
     def holds(self, id: str) -> bool:
-        """Whether a run is to be taken up later."""
+        """Whether a run is to be resumed later."""
         return any(id in wave for wave in self.waves[1:])
 
     def saw(self, runs: Mapping[str, Run]) -> bool:
-        """These have changed. Whether the wave is over, because everybody in it has moved on."""
+        """These have changed. Whether the wave is over, because all runs in it have made
+        progress."""
         watched = self.waves[0]
         ended = [
             id
@@ -136,14 +137,15 @@ class Trial:
         return bool(ended) and not watched
 
     def go_on(self) -> list[str]:
-        """The wave is over: who was watched until now, and has lived. The next wave may be taken
-        up."""
+        """The wave is over: who was watched until now, and has lived. The next wave may be
+        resumed."""
         self.number += 1
         return sorted(self.waves.pop(0))
 
 
 def _parts(ids: list[str], n: int) -> list[list[str]]:
-    """As many parts of the same size, none of them empty; of one id, nobody and that one."""
+    """As many parts of the same size, none of them empty; for a single id, an empty part and that
+    one."""
     n = min(n, max(2, len(ids)))
     cuts = [i * len(ids) // n for i in range(n + 1)]
     return [ids[start:stop] for start, stop in pairwise(cuts)]

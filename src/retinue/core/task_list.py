@@ -26,7 +26,7 @@ class TaskItem(Value):
 
 
 class Added(Value, tag="added"):
-    """New tasks, in this order behind those that are there."""
+    """New tasks, in this order after the existing ones."""
 
     titles: tuple[str, ...]
     owner: str = ""
@@ -43,7 +43,7 @@ class Updated(Value, tag="updated"):
 
 
 class Removed(Value, tag="removed"):
-    """Tasks that are not wanted any more. Their numbers are not given again."""
+    """Tasks that are no longer wanted. Their numbers are not given again."""
 
     ids: tuple[int, ...]
 

@@ -114,7 +114,7 @@ def _close_lost(
     """A call that is not repeated has no result of its own; its children's are not lost."""
     fan, text = fan_of_steps(run, ctx, lost.index), UNKNOWN
     if fan is not None and fan.ended:
-        room = max(ctx.rules.text_cap - len(UNKNOWN) - len(REPORTED) - 4, 0)
+        room = max(ctx.limits.text_cap - len(UNKNOWN) - len(REPORTED) - 4, 0)
         text = f"{UNKNOWN}\n\n{REPORTED}\n\n{listed(fan.in_order(), room)}"
         run = gather(run, text)
     run, calls = close_steps(run, ctx, calls, lost.index)

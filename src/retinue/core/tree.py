@@ -1,9 +1,9 @@
-"""One tree: a root run and everybody below it, with what they share: lanes, fan-ins, mailboxes,
+"""One tree: a root run and all runs below it, with what they share: lanes, fan-ins, mailboxes,
 accounts, deliveries.
 
 The tree is the unit. A step of a run reads rows of other runs (how a child ended, what an ancestor
 holds, who waits), and they are always of its own tree; what it reads beyond that is in `Shared` and
-does not change under it. So a tree can be stepped, stored, lost and taken up again by itself.
+does not change under it. So a tree can be stepped, stored, lost and resumed by itself.
 
 Nothing here knows a state's rules (those are in `run` and its neighbours) and nothing here is
 stored as such: after a restart a tree is built again from its open runs. Every operation costs what
@@ -35,8 +35,8 @@ from retinue.core.state import (
     Run,
     Stopping,
     Waiting,
+    holds_slots,
     is_moving,
-    is_seated,
     limit_asked,
     questions_of,
 )
@@ -47,7 +47,7 @@ from retinue.core.writer_lines import WriterLines
 @dataclass(slots=True)
 class Index:
     """In which tree a run or a delivery is, which run asks a question, and which trees ask about a
-    limit. Kept by the trees, for whoever has to find them."""
+    limit. Kept by the trees, to find them by it."""
 
     runs: dict[str, Tree] = field(default_factory=dict)
     deliveries: dict[str, Tree] = field(default_factory=dict)
@@ -56,9 +56,9 @@ class Index:
 
 
 class Tree:
-    """The live runs below one root, and the root. `letters` are for runs of other trees: mail, or
-    the wish that one of them ends. `successor` is the root that goes on in the same conversation,
-    while it is open."""
+    """The live runs below one root, and the root. `letters` are for runs of other trees: mail, or a
+    request to end one of them. `successor` is the root that continues the same conversation, while
+    it is open."""
 
     def __init__(self, root: str, shared: Shared, index: Index) -> None:
         self.root, self.shared, self._index = root, shared, index
@@ -145,9 +145,9 @@ class Tree:
             id = spec.parent
 
     def discard(self, id: str, path: str) -> None:
-        """Delete an ended child that was not to be kept, once nobody needs its rows: its result is
-        in its parent's history or mailbox, and everybody below it has ended and has announced what
-        there was to announce."""
+        """Delete an ended child that was not to be kept, once its rows are no longer needed: its
+        result is in its parent's history or mailbox, and all runs below it have ended and have
+        announced their results."""
         if id not in self.children and path not in self._announcing:
             self.changes.forgotten.append(id)
 
@@ -181,7 +181,7 @@ class Tree:
         return len(self.children.get(id, ())) - self.lingering.get(id, 0)
 
     def below(self, id: str) -> Iterator[str]:
-        """Live children, and live descendants of ended ones: whoever hears of a cancel first."""
+        """Open children, and open descendants of ended ones: the first to get a cancellation."""
         for child in self.children.get(id, ()):
             if child in self.runs:
                 yield child
@@ -189,8 +189,8 @@ class Tree:
                 yield from self.below(child)
 
     def nearest(self, id: str) -> str:
-        """The run itself if it can still hear something, or the nearest above it that can; "" when
-        nobody can."""
+        """The run itself if it can still receive mail, or the nearest run above it that can; "" if
+        none can."""
         while id:
             run, spec = self.runs.get(id), self.specs.get(id)
             if run is not None and not isinstance(run.state, Ended | Stopping):
@@ -208,7 +208,7 @@ class Tree:
                 del self._bonds[key]
 
     def bonds(self, bond: str, id: str) -> int:
-        """How many live children of a run have this bond to it."""
+        """How many open children of a run do this when it ends."""
         return self._bonds.get((bond, id), 0)
 
     def n_members(self, spec: RunSpec) -> int:
@@ -218,7 +218,7 @@ class Tree:
         )
 
     def leave_group(self, spec: RunSpec) -> None:
-        """The run has ended: it does not count for its group any more."""
+        """The run has ended: it no longer counts for its group."""
         if not spec.request.group:
             return
         key = (spec.parent, spec.request.group_kind)
@@ -238,7 +238,7 @@ class Tree:
         return fan is not None and fan.composing
 
     def is_moving(self, run: Run) -> bool:
-        """Whether the run goes on by itself."""
+        """Whether the run makes progress by itself."""
         fan_in = self.fans.get(run.id) if isinstance(run.state, Waiting) else None
         is_composing = fan_in is not None and fan_in.composing > 0
         return is_moving(run, self.specs[run.id].request.questions, is_composing=is_composing)
@@ -258,8 +258,9 @@ class Tree:
         return out
 
     def deciding(self, id: str) -> list[tuple[str, Permissions]]:
-        """The first of `ancestry` who decide what the run may call: while nothing was taken from
-        anybody since he was taken on, nobody above it withholds what the run holds itself."""
+        """The first of `ancestry`, which decide what the run may call: as long as no run's
+        permissions were restricted since the run was started, no run above it withholds what it
+        holds itself."""
         return (
             self.ancestry(id)
             if self.narrowed
@@ -290,12 +291,12 @@ class Tree:
         """What holds for a call of a live run now: rules, modes and what a person has granted."""
         ones, risk = (id, self.specs[id].root), self._risk(id, call.name)
         grants = [grant for one in ones if one in self.runs for grant in self.runs[one].grants]
-        mode = self.shared.rules.mode
+        mode = self.shared.limits.mode
         return rule_on(self.ancestry(id), call, risk, grants, mode, self.cwds(id), asks=asks)
 
     def explain(self, id: str, tool: str, args: str, now: int) -> str:
         """Whether a run may call a tool, and which rule says so."""
-        mode, risk = self.shared.rules.mode, self._risk(id, tool)
+        mode, risk = self.shared.limits.mode, self._risk(id, tool)
         return explain(self.ancestry(id), tool, now, risk, args, mode, self.cwds(id))
 
     def _risk(self, id: str, tool: str) -> ToolRisk:
@@ -344,8 +345,8 @@ class Tree:
         return promoted
 
     def leave_queue(self, id: str, lane: Lane) -> bool:
-        """A run that waited in a lane does not want it any more. Whether it holds a slot there,
-        which it was given and has not heard of."""
+        """A run that waited in a lane no longer wants it. Whether it was given a slot there and
+        does not know it yet."""
         if lane.is_shared:
             self.asked.discard(id)
             self.changes.effects.append(FreeSlot(run=id, lane=lane))
@@ -361,8 +362,8 @@ class Tree:
         return id in self.asked if lane.is_shared else self.lanes.waits(id, lane)
 
     def reseat(self) -> None:
-        """After a restart: those at work hold their slots, those that waited for one ask again when
-        they are told."""
+        """After a restart: runs at work hold their slots, runs that waited for one ask again when
+        they are notified."""
         self.lanes, self.prefixes = Lanes(), Prefixes()
         self.ledger.reopen()
         self.granted.clear()
@@ -371,7 +372,7 @@ class Tree:
         for id, run in list(self.runs.items()):
             if self.is_moving(run):
                 self.ledger.stir(self.ledger.chain(id), 1)
-            if is_seated(run):
+            if holds_slots(run):
                 for lane in self.specs[id].request.lanes:
                     if not lane.is_shared:
                         self.lanes.hold(lane)
@@ -402,7 +403,7 @@ class Tree:
     # questions
 
     def ask_about(self, before: Run | None, after: Run | None) -> None:
-        """Whoever has an answer finds the run by the question."""
+        """An answer finds its run by the question."""
         self._ask_for_more(before, after)
         old, new = questions_of(before), questions_of(after)
         if old == new:
@@ -441,7 +442,7 @@ class Tree:
         self._index.deliveries.pop(key, None)
 
     def _announce_at(self, path: str, n: int) -> None:
-        """Count what is to be announced by a run and by everybody below it."""
+        """Count what is to be announced by a run and by all runs below it."""
         while path:
             self._announcing[path] = self._announcing.get(path, 0) + n
             if not self._announcing[path]:

@@ -42,7 +42,7 @@ from retinue.core.lanes import SharedLanes
 from retinue.core.run_mail import cannot_reach
 from retinue.core.shared import Shared
 from retinue.core.spec import RunSpec
-from retinue.core.state import Run, is_seated
+from retinue.core.state import Run, holds_slots
 from retinue.core.tree import Index, Tree
 from retinue.core.values import Limits, Mail
 from retinue.errors import InvalidTransition, Refused
@@ -52,16 +52,16 @@ MANY = 1 << 30
 
 
 class Trees:
-    """The open trees by their roots. One that has nothing open any more is not kept."""
+    """The open trees by their roots. A tree with no open run is not kept."""
 
-    def __init__(self, rules: Limits) -> None:
-        self.shared = Shared(rules)
+    def __init__(self, limits: Limits) -> None:
+        self.shared = Shared(limits)
         self.by_root: dict[str, Tree] = {}
         self.index = Index()
         self.lanes = SharedLanes()
         self.failed: list[tuple[str, Exception]] = []
-        """Trees in which a step has failed by a defect of ours. They are not to be used any more:
-        see `set_aside`."""
+        """Trees in which a step has failed by a defect of ours. They must no longer be used: see
+        `set_aside`."""
         self._writing: dict[str, dict[str, None]] = {}
         self._touched: dict[str, Tree] = {}
         self._letters: dict[str, set[str]] = {}
@@ -72,7 +72,7 @@ class Trees:
     # finding
 
     def of(self, run: str) -> Tree | None:
-        """The tree that a run is in, live or ended with somebody live below it."""
+        """The tree that a run is in, open, or ended with an open run below it."""
         return self.index.runs.get(run)
 
     def run(self, id: str) -> Run | None:
@@ -84,8 +84,8 @@ class Trees:
         return None if tree is None else tree.specs.get(id)
 
     def first_open(self, id: str) -> list[str]:
-        """The run itself while it is live, else whoever is live nearest below it; of a root also
-        those whom the roots before it in its conversation have left."""
+        """The run itself while it is open, otherwise the nearest open runs below it; for a root
+        also those that earlier roots of its conversation left open."""
         tree = self.index.runs.get(id)
         if tree is None:
             return []
@@ -110,7 +110,7 @@ class Trees:
         return any(tree.runs for tree in self.by_root.values())
 
     def open(self, root: str, conversation: str = "") -> Tree:
-        """The tree of this root, made if there is none. Roots that go on in one conversation are
+        """The tree of this root, made if there is none. Roots that continue one conversation are
         kept together."""
         tree = self.by_root.get(root)
         if tree is None:
@@ -124,8 +124,8 @@ class Trees:
         return tree
 
     def _follow(self, conversation: str) -> None:
-        """The last root of a conversation hears of those whom the ones before it have started,
-        while it is live."""
+        """The last root of a conversation gets the notices about runs that earlier roots started,
+        while it is open."""
         *earlier, last = self._writing[conversation]
         heir = last if last in self.by_root[last].runs else ""
         self.by_root[last].successor = ""
@@ -138,8 +138,7 @@ class Trees:
             self._follow(conversation)
 
     def is_open(self, root: str) -> bool:
-        """Whether a run is open in this tree, or goes on in the conversation that its root
-        began."""
+        """Whether a run is open in this tree, or continues the conversation that its root began."""
         tree = self.by_root.get(root)
         return (tree is not None and bool(tree.specs)) or root in self._writing
 
@@ -188,7 +187,7 @@ class Trees:
         return stale
 
     def _after(self, tree: Tree) -> None:
-        """A tree with nothing open is not kept; a root that has ended hears nothing any more."""
+        """A tree with nothing open is not kept; a root that has ended receives no more mail."""
         if tree.root in tree.runs:
             return
         if tree.is_empty:
@@ -231,7 +230,7 @@ class Trees:
             return self._break(tree, error)
 
     def _break(self, tree: Tree, error: Exception) -> str:
-        """A defect in one tree is no reason for another to stop."""
+        """A defect in one tree does not stop another."""
         tree.letters.clear()
         for root in self._entangled(tree.root):
             self.unsettled = [other for other in self.unsettled if other.root != root]
@@ -281,7 +280,7 @@ class Trees:
                 assert_never(event)
 
     def _refuse(self, run: str, at: int, event: TreeEvent | RunEvent, why: str = "") -> str:
-        """Nobody is there to take it: it is on record with what concerns the whole store."""
+        """No tree can take it: it is recorded with the events of the whole store."""
         if isinstance(event, Sent | Acked | Bounced | Requeued | Dropped):
             absent = f"delivery {event.key}, which is not open"
         else:
@@ -327,7 +326,7 @@ class Trees:
     def _store_step(self, event: StoreEvent) -> None:
         match event:
             case Opened():
-                self.shared.epoch, self.shared.rules = event.epoch, event.limits
+                self.shared.epoch, self.shared.limits = event.epoch, event.limits
                 self.reseat()
             case Closed():
                 pass
@@ -359,13 +358,13 @@ class Trees:
     # between trees
 
     def reseat(self) -> None:
-        """After a restart: who is at work holds its slots; who waited for one asks again when it is
-        told."""
+        """After a restart: a run at work holds its slots; a run that waited for one asks again when
+        it is notified."""
         self.lanes = SharedLanes()
         for tree in self.by_root.values():
             tree.reseat()
         for spec, run in self.live():
-            if spec.request.lanes and is_seated(run):
+            if spec.request.lanes and holds_slots(run):
                 for lane in spec.request.lanes:
                     if lane.is_shared:
                         self.lanes.hold(spec.id, lane)
@@ -380,7 +379,7 @@ class Trees:
 
     def _carry(self, tree: Tree, to: str, event: MailReceived | CancelAsked, sender: str) -> None:
         """A letter is taken by the tree that it is for, in the same transaction; or its sender
-        hears why not."""
+        reads why not."""
         other = self.index.runs.get(to)
         why = (
             f"{to!r} is not an open run"
@@ -409,7 +408,8 @@ class Trees:
         return "" if tree is None else tree.root
 
     def take_changes(self) -> Changes:
-        """Everything since the last call, of all trees. It is the caller's: nobody changes it."""
+        """Everything since the last call, of all trees. It belongs to the calling function and is
+        not changed here."""
         assert not self.unsettled, "half a transaction is not written"
         batch, touched = self._own, self._touched
         self._own, self._touched, self._letters = Changes(), {}, {}
@@ -425,13 +425,13 @@ class Trees:
 
     def set_aside(self, root: str, at: int, error: str, row: Run | None) -> list[str]:
         """A step of this tree has failed by a defect of ours. What it has changed since its changes
-        were taken last is dropped, and it is not held any more: what is on record stays as it is,
-        and so does what is being written. Its root's row (`row`, as that leaves it) says why.
+        were taken last is dropped, and the tree is no longer kept: what is recorded does not
+        change, nor does what is being written. Its root's row (`row`, as that leaves it) says why.
         Returns the runs that were live in it."""
         tree, touched = self.by_root.get(root), self._touched.pop(root, None)
         self.unsettled = [other for other in self.unsettled if other.root != root]
         if touched is not None:
-            # Whoever was to free its slot has done with it, whatever became of its step.
+            # The code that frees its slot is done, whatever happened to its step.
             self._own.effects += [e for e in touched.changes.effects if isinstance(e, FreeSlot)]
         self._own.entries.append(LogEntry(run=root, at=at, event=Broken(error=error), tree=root))
         if row is not None:

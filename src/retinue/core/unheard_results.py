@@ -1,6 +1,6 @@
-"""Results that nobody has heard of: of children that ended when their parent had ended, nobody went
-on in its conversation, and there was no channel to tell. Whoever goes on there later hears of them
-first."""
+"""Results that no run has read: of children that ended after their parent, when no run continued
+its conversation and there was no channel to send them to. A run that continues the conversation
+later reads them first."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def unheard(
     senders: Collection[str],
     shared: Shared,
 ) -> tuple[Mail, ...]:
-    """News of the children of a run that has ended; `told` are those whose ends its conversation
-    knows."""
+    """News of the children of a run that has ended; `told` are the children whose ends are in its
+    conversation."""
     endings = [
         (run.state.ending, spec, run) for spec, run in children if isinstance(run.state, Ended)
     ]
     out = []
     for ending, spec, run in sorted(endings, key=lambda one: one[0].at):
-        order, is_announced = spec.request, spec.request.announce and bool(spec.origin.channel)
-        if spec.id in senders or order.join != "none" or not order.tell_parent or is_announced:
+        request, is_announced = spec.request, spec.request.announce and bool(spec.origin.channel)
+        if spec.id in senders or request.join != "none" or not request.tell_parent or is_announced:
             continue
-        if not is_known(ending) and not skipped(order, ending):
+        if not is_known(ending) and not skipped(request, ending):
             words = of_parent(shared.definitions.get(parent.request.agent), spec)
-            text = tell(words.notice, spec, run, ending, shared.rules.mail_cap)
+            text = tell(words.notice, spec, run, ending, shared.limits.mail_cap)
             out.append(Mail(seq=0, text=text, sender=spec.id, kind="news", note=note_of(ending)))
     return tuple(out)

@@ -35,7 +35,7 @@ JoinMode = Literal["call", "turn", "step", "none"]
 ReportMode = Literal["text", "submit", "summary", "announce"]
 EndState = Literal["completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted"]
 Who = Literal["", "user", "parent", "limit", "system"]
-"""Who had a run ended: somebody outside, the run that started it, a limit, or the runtime."""
+"""What ended a run: a user or program, the run that started it, a limit, or the runtime."""
 OnLimit = Literal["land", "ask", "stop"]
 Restart = Literal["pure", "keyed", "reconcile", "adoptable", "unsafe"]
 
@@ -43,7 +43,8 @@ MODES = ("bypassPermissions", "auto", "acceptEdits", "manual", "dontAsk", "plan"
 """Permission modes, each stricter than the one before it."""
 NANOS_PER_USD = 1_000_000_000
 MOST_TOKENS = 1 << 31
-"""More than any call has; a larger number is not believed. Sums of prices then fit in 64 bits."""
+"""More than any call has: a larger number from a provider is ignored. Sums of prices then fit into
+64 bits."""
 
 
 class Artifact(Value):
@@ -114,14 +115,14 @@ class Usage(Value):
 
 
 MOST_AMOUNT = 1 << 53
-"""More than anybody spends of anything. Sums and products of such numbers stay finite."""
+"""More than any run can spend of anything. Sums and products of such numbers stay finite."""
 
 
 class Budget(Value):
     """What a run and all its descendants may spend together; None means no limit of its own.
     `seconds` counts from the run's start on the clock of the wall: time is shared by all who run in
     parallel. `on_limit`, for the others: `land` takes one last turn, which was kept back, `ask`
-    waits for a person's answer, `stop` ends at once."""
+    waits for a person's answer, `stop` ends immediately."""
 
     tokens: Annotated[int, Meta(ge=0, le=MOST_AMOUNT)] | None = None
     usd: Annotated[float, Meta(ge=0, le=1e9)] | None = None
@@ -145,11 +146,11 @@ class Budget(Value):
 
 class ModelInfo(Value):
     """Facts about a model. A price of None is unknown, never free. Prices are nano-dollars per
-    token; those of the cache are the input's where they are not told. `resolved` is what a name
-    stands for that is an alias. `preamble` is the most tokens that the provider adds to a prompt by
-    itself (what it tells the model about tools, and the like). `cache_tokens` is the shortest
-    prefix that its prompt cache is known to keep, `shared_tokens` the shortest for which siblings
-    wait until the first of them has it there; 0: none."""
+    token; those of the cache are the input's if unknown. `resolved` is the model that an alias
+    names. `preamble` is the most tokens that the provider adds to a prompt by itself (what it tells
+    the model about tools, and the like). `cache_tokens` is the shortest prefix that its prompt
+    cache is known to keep, `shared_tokens` the shortest for which siblings wait until the first of
+    them has it there; 0: none."""
 
     name: str = ""
     window: int = 200_000
@@ -197,8 +198,9 @@ class NoticeTexts(Value):
     """How a tool speaks of the children that it has started: templates by how they ended
     (`incomplete/turn_limit`, or `incomplete`), "" for any other end. `notice` is for the parent's
     mailbox, `announcement` for the channel (an empty one is not sent), `denied` for a child that
-    calls a tool which it does not hold, `refused` the same by tool ("": any other that its agent
-    has), `elsewhere` for a call whose results stand in another's answer. Braces: `words.facts`."""
+    calls a tool which it does not have, `refused` the same by tool ("": any other that its agent
+    has), `elsewhere` for a call whose results are in another call's tool result. Braces:
+    `words.facts`."""
 
     notice: dict[str, str] = {}
     announcement: dict[str, str] = {}
@@ -216,8 +218,8 @@ class PermissionGrant(Value):
 
 class ToolRisk(Value):
     """What permissions have to know of a tool: what it can do to the world, and which argument says
-    to what. `guarded` tools are asked about unless somebody has allowed them; others only where a
-    rule says so. `changes_files`: in the run's directory, where others may do so at the same
+    to what. `guarded` tools need a person's permission unless a rule allows them; others only where
+    a rule says so. `changes_files`: in the run's directory, where others may do so at the same
     time."""
 
     risk: Literal["read", "write", "execute", "network", "spawn"] = "execute"
@@ -238,11 +240,11 @@ STORED_DEFINITION = {
 
 
 class Definition(Value, rename=STORED_DEFINITION):
-    """The stored face of an agent: what a run needs to go on when the program that defined it is
-    gone. `agents` are itself and everybody on its staff and on theirs; `reachable_tools` is every
-    tool that any of them has: the most that its runs can ever hold. `prompt_bytes` is the number of
-    bytes that its instructions and tool schemas add to a prompt. `notices` are those of its tools
-    that have their own, `tool_risks` what permissions have to know of them."""
+    """The stored form of an agent: what a run needs to continue when the program that defined it is
+    gone. `agents` are itself, the agents on its staff, and those on theirs; `reachable_tools` is
+    every tool that any of them has: the most that its runs can ever hold. `prompt_bytes` is the
+    number of bytes that its instructions and tool schemas add to a prompt. `notices` are those of
+    its tools that have their own, `tool_risks` what permissions have to know of them."""
 
     name: str
     instructions: str = ""
@@ -298,8 +300,8 @@ class Origin(Value):
 
 
 class Lost(Value):
-    """A helper that did not return, or returned only a part. `path` are the labels from the run
-    that tells of it down to the helper. `state` is how it ended, "open" while it had not; `stop`
+    """A sub-agent that did not return, or returned only a part. `path` are the labels from the run
+    that reports it down to the sub-agent. `state` is how it ended, "open" while it had not; `stop`
     why, in one word, and `by` who ended it."""
 
     path: tuple[str, ...]
@@ -310,9 +312,9 @@ class Lost(Value):
 
 
 class Helpers(Value):
-    """Whose work a result rests on, as the runtime counted them: everybody who was started below
-    the run, as far as results came up from there. `n_lost` never returned, `n_partial` returned
-    only a part; `lost` are the first of both."""
+    """Whose work a result rests on, as the runtime counted them: all runs started below the run, as
+    far as their results came up. `n_lost` never returned, `n_partial` returned only a part; `lost`
+    are the first of both."""
 
     n_started: int = 0
     n_lost: int = 0
@@ -329,9 +331,9 @@ class Ending(Value):
 
     `stop` says why, in one word of a closed list (docs/reference/states.md); `error` is for people.
     `text` is the result, or the last text when the run was stopped; when it `is_cut`, `artifacts`
-    holds the whole. `data` is the typed result that was handed in, or, behind an announcement, the
+    holds the whole. `data` is the typed result that was submitted, or, after an announcement, the
     text that it announces. `by` is who ended it, when it did not end by itself; `along` is the run
-    above it whose end it had to share. `helpers` is whose work it rests on."""
+    above it whose end it had to share. `helpers` counts the sub-agents whose work it rests on."""
 
     state: EndState
     stop: str
@@ -399,8 +401,8 @@ class Limits(Value, rename={"spawn_limits": "limits"}):
 class Mail(Value):
     """A message in a run's mailbox, delivered at its next turn boundary; `sender` is set by the
     runtime. `note` is what the runtime itself has to say about it, and a mail of the kind `note` is
-    nothing else. `announced`: the channel that asked for the work was told of the same. `by_age`:
-    news that is read together stands in the order of the starts."""
+    nothing else. `announced`: the channel that asked for the work got the same notice. `by_age`:
+    news that is read together is in the order of the starts."""
 
     seq: int
     text: str

@@ -29,7 +29,7 @@ class WriterLines:
         return (parent, place) in self._lines
 
     def stand(self, spec: RunSpec) -> bool:
-        """The run has its turn, or else stands in line for it."""
+        """The run has its turn, or queues for it."""
         if spec.request.writers != "turns" or not spec.parent:
             return True
         line = self._lines.setdefault((spec.parent, spec.request.cwd), _Line())

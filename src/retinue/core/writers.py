@@ -1,14 +1,14 @@
 """Children that change files while others do. One that is alone works in its parent's directory.
-Several work side by side in copies of it, or one after the other: in copies if its parent waits for
+Several work in parallel in copies of it, or one after the other: in copies if its parent waits for
 them, so that there is a moment at which their changes can be merged, and if copies can be made
 there at all.
 
-Theory of operation. Before the step that takes orders, whoever performs effects asks
-`wants_copies` and makes a commit of the parent's files as they stand
-(`ActionsReturned.snapshot`, "" where there can be none). `placed` then decides for each child.
-One that edits in the directory itself takes turns (`RunRequest.writers` of a spec is `turns`):
-it stands in one of the `writer_lines`, before its first lane, until it has its turn, which it
-keeps to its end; then the next one is let in. What is done with copies is in `copy_merges`."""
+Theory of operation. Before the step that takes actions, the performer of effects asks
+`wants_copies` and makes a commit of the parent's files as they are (`ActionsReturned.snapshot`, ""
+where there can be none). `placed` then decides for each child. One that edits in the directory
+itself takes turns (`RunRequest.writers` of a spec is `turns`): it queues in one of the
+`writer_lines`, before its first lane, until it has its turn, which it keeps to its end; then the
+next one is let in. What is done with copies is in `copy_merges`."""
 
 from __future__ import annotations
 
@@ -56,36 +56,40 @@ def _is_edit(guard: ToolRisk) -> bool:
     return guard.changes_files and guard.risk == "write"
 
 
-def wants_copies(tree: Tree, run: str, index: int, orders: Actions) -> bool:
+def wants_copies(tree: Tree, run: str, index: int, actions: Actions) -> bool:
     """Whether one of these children should work in a copy, if one can be made. `index` is the call
-    that orders them."""
+    that starts them."""
     parent, permissions = tree.runs.get(run), tree.held(run)
     if parent is None:
         return False
     writers = [
-        order
-        for order in orders.spawns
-        if _may_have_copy(order)
-        and changes_files(tree.shared, order.agent, _asked(permissions, order))
+        request
+        for request in actions.spawns
+        if _may_have_copy(request)
+        and changes_files(tree.shared, request.agent, _asked(permissions, request))
     ]
     place = tree.specs[run].request.cwd
     return bool(writers) and (len(writers) > 1 or not _is_alone(tree, parent, index, place))
 
 
-def _asked(permissions: Permissions, order: RunRequest) -> Permissions:
+def _asked(permissions: Permissions, request: RunRequest) -> Permissions:
     """About what a child will hold: whether it may is decided later."""
-    request = order.permissions
+    child_permissions = request.permissions
     return replace(
         permissions,
-        tools=permissions.tools if request.tools is None else request.tools,
-        deny=(*permissions.deny, *request.deny),
-        mode=request.mode or permissions.mode,
-        write=permissions.write if request.write is None else request.write,
+        tools=permissions.tools if child_permissions.tools is None else child_permissions.tools,
+        deny=(*permissions.deny, *child_permissions.deny),
+        mode=child_permissions.mode or permissions.mode,
+        write=permissions.write if child_permissions.write is None else child_permissions.write,
     )
 
 
-def _may_have_copy(order: RunRequest) -> bool:
-    return order.writers == "worktrees" and not order.isolation and order.join in ("call", "turn")
+def _may_have_copy(request: RunRequest) -> bool:
+    return (
+        request.writers == "worktrees"
+        and not request.isolation
+        and request.join in ("call", "turn")
+    )
 
 
 def _is_alone(tree: Tree, parent: Run, index: int, place: str) -> bool:
@@ -98,24 +102,24 @@ def _is_alone(tree: Tree, parent: Run, index: int, place: str) -> bool:
 
 
 def placed(
-    ctx: StepContext, event: Orders, order: RunRequest, permissions: Permissions
+    ctx: StepContext, event: Orders, request: RunRequest, permissions: Permissions
 ) -> RunRequest:
-    """The order with what is decided about its place: a copy, or its turn in the directory
+    """The request with what is decided about its directory: a copy, or its turn in the directory
     itself."""
-    shared, place = ctx.shared, event.place or ctx.order.cwd
-    if order.isolation:
-        return order
-    is_inside = not order.cwd or covers(order.cwd, place, Permissions())
-    is_possible = bool(event.snapshot) and is_inside and _may_have_copy(order)
-    if is_possible and changes_files(shared, order.agent, permissions):
-        return replace(order, isolation="worktree", copy_of=event.snapshot)
+    shared, place = ctx.shared, event.place or ctx.request.cwd
+    if request.isolation:
+        return request
+    is_inside = not request.cwd or covers(request.cwd, place, Permissions())
+    is_possible = bool(event.snapshot) and is_inside and _may_have_copy(request)
+    if is_possible and changes_files(shared, request.agent, permissions):
+        return replace(request, isolation="worktree", copy_of=event.snapshot)
     turn: Literal["turns", "worktrees"] = "worktrees"
-    if edits_files(shared, order.agent, permissions):
+    if edits_files(shared, request.agent, permissions):
         turn = "turns"
-    return order if order.writers == turn else replace(order, writers=turn)
+    return request if request.writers == turn else replace(request, writers=turn)
 
 
 def let_next_in(ctx: StepContext) -> None:
     """The run has ended: the oldest of those who wait for their turn has it."""
-    if ctx.order.writers == "turns" and (after := ctx.tree.writer_lines.leave(ctx.spec)):
+    if ctx.request.writers == "turns" and (after := ctx.tree.writer_lines.leave(ctx.spec)):
         ctx.tell(after, Admitted())

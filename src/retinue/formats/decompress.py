@@ -14,8 +14,8 @@ _MEMBER = b"\x1f\x8b"
 
 class Decompressor:
     """gzip of several members, deflate with and without its frame, or nothing at all. Bodies may be
-    cut anywhere; what is no such body is a `zlib.error`. `n_in` and `n_out` count what was unpacked
-    so far."""
+    cut anywhere; anything else is a `zlib.error`. `n_in` and `n_out` count what was unpacked so
+    far."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding

@@ -1,5 +1,5 @@
 """Several texts where there is not room for all of them: short ones keep what they need, the others
-share the rest equally. No character is cut in two, nor a letter from the marks that stand on it.
+share the rest equally. No character is cut in two, nor a letter from its combining marks.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ NOTE = re.compile(
 
 
 def fair(sizes: Sequence[int], room: int) -> list[int]:
-    """What each of these sizes gets of the room: never more than it is, and whoever gets less than
-    it is gets as much as any other."""
+    """What each of these sizes gets of the room: never more than its size, and each that gets less
+    than its size gets as much as any other."""
     out, rest = [0] * len(sizes), max(0, room)
     by_size = sorted(range(len(sizes)), key=sizes.__getitem__)
     for n, i in enumerate(by_size):
@@ -45,7 +45,7 @@ def boundary(text: str, at: int) -> int:
 
 
 def _holds_together(text: str, k: int) -> bool:
-    """Whether what stands before `k` and what stands behind it are one character."""
+    """Whether the parts before and after `k` are one character."""
     before, behind = text[k - 1], text[k]
     if behind.isascii():
         return before == "\r" and behind == "\n"
@@ -94,7 +94,7 @@ def cut(
     note: Callable[[int, int, str], str] = missing,
 ) -> str:
     """As much of a text as there is room for, the word about the rest included. `size` is what a
-    text takes where it will stand, and never less than its length; `seal` closes what the cut
+    text takes where it will be put, and never less than its length; `seal` closes what the cut
     leaves open. Of a text that is cut the word is there in any case."""
     if size(seal(text)) <= room:
         return seal(text)

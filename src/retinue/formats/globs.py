@@ -99,7 +99,7 @@ def rule_pattern(text: str) -> re.Pattern[str]:
 
 
 def _compiled(text: str, any_one: str, *, has_sets: bool) -> re.Pattern[str]:
-    """What stands between two stars is taken at its first place for good (an atomic group): that is
+    """The part between two stars is matched at its first place only (an atomic group): that is
     right for globs, and keeps a pattern full of stars from trying every division of a text."""
     chunks = [""]
     i = 0
@@ -157,7 +157,7 @@ def _char(name: str, i: int) -> tuple[str, int]:
 
 
 def alternatives(pattern: str) -> list[str]:
-    """The patterns that `{a,b}` stands for."""
+    """The patterns that `{a,b}` expands to."""
     plain: list[str] = []
     todo = [pattern]
     while todo:

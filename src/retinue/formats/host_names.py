@@ -1,4 +1,5 @@
-"""Names of hosts, read in one way by whoever rules on an address and by whoever connects to it."""
+"""Names of hosts, read in one way by the rules on an address and by the code that connects to
+it."""
 
 from __future__ import annotations
 
@@ -14,8 +15,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 def ascii_name(text: str) -> str:
     """A name as it is looked up, by IDNA 2008 (`ß` is a letter of its own): full-width digits and
-    the dots of other scripts become what they stand for. Raises `UnicodeError` for what cannot be a
-    name."""
+    the dots of other scripts become plain ones. Raises `UnicodeError` for what cannot be a name."""
     text = unicodedata.normalize("NFKC", text).translate(_DOTS).lower()
     if text.isascii():
         return text

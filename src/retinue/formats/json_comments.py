@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-# A string or a comment that does not end matches too: each piece is looked at once, so that no text
-# takes long.
+# A string or a comment that does not end matches too: each piece is read a single time, so that no
+# text takes long.
 _PIECE = re.compile(r'("(?:[^"\\]|\\.)*"?)|(//[^\n]*|/\*.*?(?:\*/|\Z))|[^"/]+|/', re.DOTALL)
 _COMMA = re.compile(r'("(?:[^"\\]|\\.)*"?)|,(?=\s{0,200}[}\]])', re.DOTALL)
 _SEEN = re.compile(r"[^\n]")

@@ -57,7 +57,7 @@ class MarkdownBlocks:
         return block
 
     def _before(self, line: str) -> str:
-        """What stood before a line that begins something else."""
+        """The block before a line that begins something else."""
         if not self._lines:
             return ""
         is_after_gap = self._is_list and not self._lines[-1]

@@ -99,10 +99,10 @@ def several_lines(text: str) -> str:
 
 
 def reveal(text: str, *, keep: str = "\n\t") -> str:
-    r"""For whoever decides: what would not be seen is written as `\x1b`, `\u202e`, `\U000e0041`;
-    `keep` stays.
+    r"""For a person who decides: invisible characters are written as `\x1b`, `\u202e`,
+    `\U000e0041`; `keep` stays.
 
-    A byte that is no text, as file names may hold, is `\xe9`. A backslash that could be taken for
+    A byte that is not text, as in some file names, is `\xe9`. A backslash that could be taken for
     an escape of ours is doubled, so that no two texts look the same. With `keep=""` it is one line,
     in which a line break is `\n`."""
     if text.isascii() and text.isprintable() and "\\" not in text:
@@ -118,8 +118,8 @@ def reveal(text: str, *, keep: str = "\n\t") -> str:
 
 
 def json_text(text: str) -> str:
-    """JSON in which what would not be seen stands as JSON's own escapes: the same values, in a pipe
-    and on a screen."""
+    """JSON in which invisible characters are JSON's own escapes: the same values, in a pipe and on
+    a screen."""
     return text if text.isascii() and text.isprintable() else _spelled_out(text, _JSON, _utf16)
 
 
@@ -143,7 +143,7 @@ def _tamed(text: str) -> str:
 
 
 def _towers(text: str) -> Iterator[tuple[int, int]]:
-    """Where marks stand that are too many for their letter."""
+    """The positions of marks that are too many for their letter."""
     if text.isascii():
         return
     for tower in _TOWER.finditer(text.translate(_SHAPE)):

@@ -14,7 +14,7 @@ class SseParser:
     the last whole event, `retry` the pause in seconds that was asked for last.
 
     An event of more than `cap` bytes is not kept: `too_large` is called once, as it comes. It
-    raises what the caller calls that; if it returns, the rest of that event is dropped."""
+    raises the caller's error for that; if it returns, the rest of that event is dropped."""
 
     __slots__ = (
         "_after_cr",

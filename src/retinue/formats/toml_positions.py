@@ -1,4 +1,4 @@
-"""Where each key of a TOML text stands. `tomllib` tells values and not their places; this tells
+"""The position of each key of a TOML text. `tomllib` tells values and not their places; this tells
 places and leaves the values to it. A text that is not TOML is followed as far as it makes sense.
 """
 
@@ -24,7 +24,7 @@ _PLAIN = re.compile(r"[^\s,\]}#\"'\[{][^,\]}#\n]*")
 
 class KeySpan(NamedTuple):
     """One key or table header: `at` is where it begins, `start` to `stop` is its value. What is
-    `inline` stands inside of another value."""
+    `inline` is inside another value."""
 
     path: Path
     at: int
@@ -35,12 +35,11 @@ class KeySpan(NamedTuple):
 
 
 class NotToml(Exception):
-    """From here on this is no TOML."""
+    """From here on this is not TOML."""
 
 
 class KeyPositions:
-    """All keys of a text. `twice` are keys that stand where they stood before, each with its first
-    place."""
+    """All keys of a text. `twice` are repeated keys, each with its first position."""
 
     def __init__(self, text: str) -> None:
         self.text = text

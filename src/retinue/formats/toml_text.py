@@ -19,7 +19,7 @@ _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 class BadToml(ValueError):
-    """The text is no TOML. `line` and `column` are 0 where there is no place."""
+    """The text is not TOML. `line` and `column` are 0 where there is no place."""
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(message)

@@ -1,2 +1,2 @@
-"""The process that holds a store, and everything a door needs to start work: plans, requests,
+"""The process that holds a store, and everything a client needs to start work: plans, requests,
 following a tree, and listing."""

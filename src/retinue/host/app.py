@@ -32,7 +32,7 @@ KEY_LIMIT = 200
 
 
 def build_app(host: Host) -> Starlette:
-    """The routes, without the guard that has to stand around them."""
+    """The routes, without the guard that must be around them."""
     by_path: dict[str, dict[str, OperationEndpoint]] = {}
     for op in OPERATIONS:
         by_path.setdefault(PREFIX + op.path, {})[op.method] = OperationEndpoint(host, op)
@@ -97,8 +97,8 @@ class OperationEndpoint:
     async def _stream(
         self, request: Request, events: AsyncIterator[ServerEvent], value: Any, who: Identity
     ) -> Response:
-        """A browser that comes back after the last event of a run is told to stay away (204): it
-        would ask again for ever."""
+        """A browser that comes back after the last event of a run gets a 204, or it would ask again
+        without end."""
         first: ServerEvent | None = None
         if isinstance(value, WatchRequest) and "last-event-id" in request.headers:
             shown = await self._host.show(ShowRequest(run=value.run), who)

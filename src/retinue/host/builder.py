@@ -1,5 +1,5 @@
-"""Plans become agents, each once. A plan is written beside the store before its first run is
-started, so that whoever takes the store over can build the same agents again."""
+"""Plans become agents, each once. A plan is written next to the store before its first run is
+started, so that the next process that opens the store can build the same agents again."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ class Staff(StartAgentTool):
         super().__init__(staff)
         self._stamp = stamp
 
-    async def call(self, caller: Context, args: StaffArgs) -> Returned:
+    async def call(self, context: Context, args: StaffArgs) -> Returned:
         spec = self.staff.get(args.name)
         if spec is None or not args.task.strip():
-            return await super().call(caller, args)
+            return await super().call(context, args)
         name = f"{args.name}-{self._stamp}"
         if not spec.background:
-            return caller.spawn_actions(name, args.task, label=args.name)
+            return context.spawn_actions(name, args.task, label=args.name)
         answer = (
-            f"{args.name} is running in the background as {caller.child_id()}. You will "
+            f"{args.name} is running in the background as {context.child_id()}. You will "
             "be notified when it ends."
         )
-        return caller.spawn_actions(name, args.task, label=args.name, answer=answer, join="none")
+        return context.spawn_actions(name, args.task, label=args.name, answer=answer, join="none")
 
 
 class AgentBuilder:
@@ -165,8 +165,8 @@ class AgentBuilder:
         return name if not name or ":" in name else self._models.find(name)
 
     def _clean(self, plan: Plan) -> Plan:
-        """Without the secrets that stand in instructions and in files that are quoted. Those of
-        servers were taken out by the command, for they are needed."""
+        """Without the secrets in instructions and in quoted files. Those of servers were taken out
+        by the command, for they are needed."""
         return replace(
             clean_value(self._models.redactor, replace(plan, servers=())), servers=plan.servers
         )

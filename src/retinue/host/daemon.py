@@ -211,7 +211,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--idle", type=float, default=30.0)
     options = parser.parse_args(argv)
     if os.fork():
-        os._exit(0)  # whoever started us may continue for long and would be left with a dead child
+        os._exit(0)  # the starter may run for long: it must not be left with a dead child
     try:
         redactor = Redactor(secrets_of(os.environ))
         open_log(options.log, redactor)

@@ -1,4 +1,4 @@
-"""A whole tree as it moves: its steps, and with each what was said and how its run stands."""
+"""A whole tree as it moves: its steps, and with each the new messages and the state of its run."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from retinue.steps import run_of
 
 
 class TreeFollower:
-    """Tells of a run and everything below it: who begins, each step, what was said, how each
-    stands. `after` is the position in the log that a reader has seen already."""
+    """Follows a run and everything below it: runs that start, each step, each message, each change
+    of state. `after` is the position in the log that a reader has seen already."""
 
     def __init__(self, retinue: Retinue, after: int) -> None:
         self._retinue, self._after = retinue, after
@@ -49,9 +49,8 @@ class TreeFollower:
         )
 
     async def _told(self, row: RunRecord) -> int:
-        """How many messages of a run a reader has surely been told who comes back at `after`: all
-        up to the last reply before it. What came after that reply may come again, under the same
-        number."""
+        """How many messages of a run a reader that returns at `after` has surely got: all up to the
+        last reply before it. What came after that reply may come again, under the same number."""
         first = inherited(row)
         if not self._after:
             return first

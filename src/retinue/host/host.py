@@ -133,8 +133,8 @@ class Host(Lookups):
         return options
 
     async def _placed(self, work: Coroutine[Any, Any, str]) -> str:
-        """The id of a new run. On a full disk its start stays in line, but who asked is told
-        immediately."""
+        """The id of a new run. On a full disk its start stays in the queue, but the client gets an
+        answer immediately."""
         task = asyncio.ensure_future(work)
         while not (await asyncio.wait({task}, timeout=STUCK_SECONDS))[0]:
             if self._retinue.blocked_reason:

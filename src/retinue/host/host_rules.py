@@ -37,8 +37,8 @@ def rules_of(environ: Mapping[str, str]) -> Limits:
 
 
 def retention_of(environ: Mapping[str, str]) -> Retention:
-    """What is kept of runs that have ended: the user's own settings, as the command that started us
-    has told them."""
+    """What is kept of runs that have ended: the user's own settings, as given by the command that
+    started the host."""
     if not any(name.startswith("RETINUE_RETENTION_") for name in environ):
         return Retention()
     from retinue.config.layer_reader import read_environment

@@ -1,4 +1,4 @@
-"""What serves the application of a host: uvicorn on sockets that are given to it, until it is told
+"""What serves the application of a host: uvicorn on sockets that are given to it, until it is asked
 to finish. Connections over a Unix socket must come from our own user; those that send nothing are
 closed."""
 

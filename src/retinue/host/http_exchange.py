@@ -70,7 +70,7 @@ class Exchange:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[HostNews]:
-        """What can be told with these bytes. Raises `ValueError` for what is not HTTP."""
+        """The events that these bytes complete. Raises `ValueError` for what is not HTTP."""
         for piece in self.reader.feed(data):
             self._buffer += piece
         if not self._is_stream or self.reader.status >= 300:

@@ -31,6 +31,6 @@ class Identity:
 
 
 OWNER = Identity("owner", frozenset(SCOPES))
-"""Whoever can read the files of the host's own user."""
+"""A client that can read the files of the host's own user."""
 IDENTITY = "retinue.identity"
 """Under this name a guard puts an `Identity` into the scope of a request."""

@@ -24,7 +24,7 @@ def _digest(secret: str) -> bytes:
 
 @dataclass(frozen=True)
 class TimedGrant:
-    """Whom a code or a cookie stands for, and until when."""
+    """The identity of a code or a cookie, and until when it is valid."""
 
     identity: Identity
     until: float

@@ -101,7 +101,7 @@ class KeyedCatalog:
         return name == OFFLINE or name.startswith("local/") or self._catalog.knows(name)
 
     def resolve(self, name: str) -> str:
-        """What a name stands for."""
+        """The model that a name resolves to."""
         return self._catalog.resolve(name) if self._catalog.knows(name) else name
 
     def find(self, name: str) -> Model:

@@ -36,8 +36,8 @@ class StartReport(msgspec.Struct, frozen=True):
 
 
 def reach(places: ProjectPaths, env: Mapping[str, str]) -> HostClient:
-    """A connection to the host of a store; one is started when none answers. Whoever gets the
-    store's lock is the host, and everyone else connects to it."""
+    """A connection to the host of a store; one is started when none answers. The process that gets
+    the store's lock is the host, and all others connect to it."""
     until = time.monotonic() + float(env.get("RETINUE_START_SECONDS") or START_SECONDS)
     why: Exception | None = None
     while time.monotonic() < until:
@@ -71,7 +71,7 @@ def start_process(command: list[str], cwd: str, env: Mapping[str, str]) -> subpr
 
 
 def _launch(places: ProjectPaths, env: Mapping[str, str], until: float) -> Exception | None:
-    """Start a host and wait until it listens, but not for ever; returns why it could not."""
+    """Start a host and wait until it listens, for a limited time; returns why it could not."""
     idle = env.get("RETINUE_IDLE_SECONDS") or str(IDLE_SECONDS)
     # Not in the project, and -P: a module there with the name of one that the host imports would be
     # taken for it.
@@ -102,7 +102,7 @@ def _launch(places: ProjectPaths, env: Mapping[str, str], until: float) -> Excep
     host.stdout.close()
     with contextlib.suppress(
         subprocess.TimeoutExpired
-    ):  # it leaves its place to a process of its own at once
+    ):  # it is replaced immediately by a process of its own
         host.wait(timeout=GREETING_SECONDS)
     if not line:
         return HostGone(f"The host could not be started. Its log has the reason: {places.log}")

@@ -326,8 +326,7 @@ def is_attended(store: str) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether it has ended and no one has asked about it: where no first process does, it stays for
-    ever."""
+    """Whether it has ended and no one has asked about it: where no init process does, it stays."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[:1] == [b"Z"]
@@ -336,7 +335,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def cache_json(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """What prompt caches were expected to give, and gave: as it is told, of what is recorded. A
+    """What prompt caches were expected to give, and gave: as JSON, from the recorded figures. A
     price that no one knows is null."""
     known = not figures.get("unpriced", 0)
     return {

@@ -35,7 +35,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 @dataclass
 class ServerSources:
     """Servers that can be started, and what became of the others. `left_out` are in the form of
-    `mcp_pool.told`."""
+    `mcp_pool.server_status_json`."""
 
     sources: list[ServerSource] = field(default_factory=list)
     left_out: list[dict[str, Any]] = field(default_factory=list)
@@ -69,7 +69,8 @@ def find_servers(
     disabled: Sequence[str] = (),
 ) -> ServerSources:
     """The first that names a server wins: command line, configuration (`more`), project (the
-    nearest folder first), user. Those that are `disabled` are omitted wherever they stand."""
+    nearest folder first), user. Those that are `disabled` are omitted wherever they are
+    configured."""
     servers = _find(project, texts, strict, trusted, more or {})
     sources = [
         replace(

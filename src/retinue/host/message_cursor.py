@@ -1,5 +1,5 @@
-"""How far a conversation has been told: a reply with the step that recorded it, all else as soon as
-it is known."""
+"""How far a conversation has been sent to a reader: a reply with the step that recorded it, all
+else as soon as it is known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retinue.host.tree_items import MessageAdded
 
 
 class MessageCursor:
-    """The messages of one run that were not told yet; `n` is the number of the first of them."""
+    """The messages of one run that were not sent yet; `n` is the number of the first of them."""
 
     def __init__(self, n: int, messages: Sequence[Message] = ()) -> None:
         self.n, self._messages = n, list(messages[n:])
@@ -26,7 +26,7 @@ class MessageCursor:
         self._messages.extend(messages)
 
     def hear(self, run: str, entry: LogEntry) -> Iterator[MessageAdded]:
-        """What can be told with a step."""
+        """The messages that can be sent with a step."""
         replies = int(isinstance(entry.event, Replied) and not entry.stale)
         while self._messages:
             if isinstance(self._messages[0], AssistantMessage):

@@ -87,8 +87,8 @@ SCOPES: tuple[Scope, ...] = ("read", "run", "approve", "admin")
 class Operation:
     """`name` is the method of `Host` that carries it out. `reply` is the type of its JSON, or of
     the events of a stream by their names; a text or bytes have a `media` type instead.
-    `ends_with_client`: who goes away does not want it any more; everything else that was asked for
-    is done. `is_internal`: between a command and its host, and no part of what is described to
+    `ends_with_client`: the operation ends when its client disconnects; every other operation is
+    completed. `is_internal`: between a command and its host, and no part of what is described to
     others."""
 
     name: str

@@ -41,11 +41,11 @@ class ServerSource(Value):
 class Plan(Value):
     """The agent that a run starts with (`lead`), and everyone that it may start.
 
-    `model` is what an agent works with that names none; `models` says what the names in files stand
-    for; `offered` can be asked for beside them. `settings` are those of the families; `writers`
-    says how several sub-agents write at a time. `access` is the most that anyone may do; `only`
-    and `never` are patterns of tools. `files` are quoted in the instructions. `variant` tells apart
-    agents whose servers had other tools at another time.
+    `model` is for agents that name none; `models` maps the names in files to models; `offered` can
+    be requested in addition. `settings` are those of the families; `writers` says how several
+    sub-agents write at a time. `access` is the most that anyone may do; `only` and `never` are
+    patterns of tools. `files` are quoted in the instructions. `variant` tells apart agents whose
+    servers had other tools at another time.
     """
 
     version: int = 2

@@ -1,5 +1,5 @@
-"""From what a command was told to the plan of a run: its agent, everyone that it may start, the
-files that they are told of, the servers whose tools they have, and the models that they work with.
+"""From the input of a command to the plan of a run: its agent, all agents that it may start, the
+files in their prompts, the servers whose tools they have, and the models that they use.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from msgspec.structs import replace
 
 from retinue.config.schema import Configuration
 from retinue.errors import ConfigError
-from retinue.host import model_choice as provider
-from retinue.host import project_agents as shelved
-from retinue.host import run_defaults as configured
+from retinue.host import model_choice, project_agents, run_defaults
 from retinue.host.mcp_sources import find_servers
 from retinue.host.plan import FAMILY, MAIN, Plan
 from retinue.host.project import Project
@@ -23,12 +21,12 @@ from retinue.host.run_setup import RunSetup
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A plan, the choice of its model, and what the host has to be told beside it: `env`, the
-    values of variables that servers name. `notes` are lines for the person; `left_out` are servers
-    that are not started."""
+    """A plan, the choice of its model, and what the host needs in addition: `env`, the values of
+    variables that servers name. `notes` are lines for the person; `left_out` are servers that are
+    not started."""
 
     plan: Plan
-    choice: provider.ModelChoice
+    choice: model_choice.ModelChoice
     env: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     left_out: tuple[dict[str, Any], ...] = ()
@@ -39,27 +37,26 @@ class PlannedRun:
 
 
 def make_plan(project: Project, setup: RunSetup, value: Configuration | None = None) -> PlannedRun:
-    """Whoever works in a run: what is asked for, what the configuration `value` says, and what is
-    found in files."""
+    """The agents of a run: from the request, from the configuration `value`, and from files."""
     value = value or Configuration()
-    usual, family_settings = configured.families(value)
+    usual, family_settings = run_defaults.families(value)
     families = usual if setup.families is None else setup.families
-    only, never = configured.tools(value)
+    only, never = run_defaults.tools(value)
     trusted = project.trust.is_trusted
-    agents = shelved.library(project, setup.agent_file, trusted=trusted)
-    lead = shelved.lead_of(agents, setup.agent)
+    agents = project_agents.library(project, setup.agent_file, trusted=trusted)
+    lead = project_agents.lead_of(agents, setup.agent)
     names = [
-        configured.model_name(name, value)
+        run_defaults.model_name(name, value)
         for name in (setup.model, lead.model or "", setup.config_model)
     ]
-    choice = provider.choose(project.environ, flag=names[0], agent=names[1], config=names[2])
-    configured.refuse_model(choice.model, value.models.allow)
+    choice = model_choice.choose(project.environ, flag=names[0], agent=names[1], config=names[2])
+    run_defaults.refuse_model(choice.model, value.models.allow)
     lead = replace(lead, model=None, output_schema=setup.output_schema or lead.output_schema)
     if not lead.instructions:
         lead = replace(lead, instructions=MAIN.instructions)
     if families is not None and not families:
         lead = replace(lead, deny=(*lead.deny, "agent"), can_spawn=())
-    specs = shelved.staff_of(agents, lead, trusted=trusted)
+    specs = project_agents.staff_of(agents, lead, trusted=trusted)
     models, unknown = _models(project, specs.values(), value)
     offered, unusable = _offered(project, value)
     servers = find_servers(
@@ -80,34 +77,35 @@ def make_plan(project: Project, setup: RunSetup, value: Configuration | None = N
         families=tuple(families) if families is not None else (FAMILY,),
         settings=family_settings,
         writers=value.agents.writers,
-        access=configured.access(value),
+        access=run_defaults.access(value),
         only=only,
         never=never,
         files=_files(project, trusted),
         skills=tuple(
-            replace(s, complaints=()) for s in shelved.skills(project, trusted=trusted).values()
+            replace(s, complaints=())
+            for s in project_agents.skills(project, trusted=trusted).values()
         ),
         servers=sources,
         root=project.paths.root,
     )
-    if choice.model == provider.OFFLINE:
+    if choice.model == model_choice.OFFLINE:
         unknown = []  # the explorer starts none of them
     notes = [*unknown, *unusable, *filter(None, [project.trust.why_not])]
     return PlannedRun(plan, choice, env, tuple(notes), tuple(servers.left_out))
 
 
 def _models(project: Project, specs: Any, value: Configuration) -> tuple[dict[str, str], list[str]]:
-    """What the names of models in files stand for. One that cannot be used here is told, and its
-    agent works with the model of the run."""
+    """The models that names in files resolve to. One that cannot be used here is reported, and its
+    agent uses the model of the run."""
     models: dict[str, str] = {}
     without: dict[tuple[str, str], list[str]] = {}
     for spec in specs:
         if spec.model and spec.model != "inherit":
             try:
-                model_name = provider.checked(
-                    configured.model_name(spec.model, value), project.environ
+                model_name = model_choice.checked(
+                    run_defaults.model_name(spec.model, value), project.environ
                 )
-                configured.refuse_model(model_name, value.models.allow)
+                run_defaults.refuse_model(model_name, value.models.allow)
                 models[spec.model] = model_name
             except ConfigError as error:
                 why = error.problem.rstrip(".")
@@ -124,8 +122,8 @@ def _offered(project: Project, value: Configuration) -> tuple[tuple[str, ...], l
     names, notes = [], []
     for name in value.models.offered:
         try:
-            model_name = provider.checked(configured.model_name(name, value), project.environ)
-            configured.refuse_model(model_name, value.models.allow)
+            model_name = model_choice.checked(run_defaults.model_name(name, value), project.environ)
+            run_defaults.refuse_model(model_name, value.models.allow)
             names.append(model_name)
         except ConfigError as error:
             notes.append(f"models.offered: {name} cannot be used: {error}")
@@ -139,7 +137,7 @@ def _instead(names: Sequence[str], model: str, why: str) -> str:
 
 
 def _instead_of_several(names: Sequence[str]) -> str:
-    """One line, whoever of them will be started."""
+    """One line, whichever of them will be started."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (
         f"Agents {', '.join(names[:3])}{more}: their models are not available here; if they are "

@@ -62,8 +62,7 @@ class HttpProblem(Exception):
 
 
 def problem_of(error: BaseException) -> ProblemDocument:
-    """An error for a client. Only our own are told in full: others may contain what no one should
-    see."""
+    """An error for a client. Only our own are shown in full: others may contain private data."""
     if isinstance(error, HttpProblem):
         kind = {401: "NotSignedIn", 403: "NotAllowed", 404: "NotFound"}.get(
             error.status, "ConfigError"

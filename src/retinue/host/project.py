@@ -1,15 +1,17 @@
-"""A project as a door works with it: its paths, the environment, and whether its files are
+"""A project as commands work with it: its paths, the environment, and whether its files are
 trusted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from retinue.core.redaction import Redactor
-from retinue.core.secret_values import secrets_of
 from retinue.host.project_paths import ProjectPaths
 from retinue.host.project_trust import TrustCheck
+
+if TYPE_CHECKING:
+    from retinue.core.redaction import Redactor
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,9 @@ class Project:
     @property
     def redactor(self) -> Redactor:
         """What takes the secrets of the environment out of texts."""
+        from retinue.core.redaction import Redactor
+        from retinue.core.secret_values import secrets_of
+
         return Redactor(secrets_of(self.environ))
 
     @staticmethod

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from retinue.errors import ConfigError, NotFound
-from retinue.host import project_config as settings
+from retinue.host import project_config
 from retinue.host.plan import MAIN
 from retinue.host.project import Project
 from retinue.host.project_paths import config_home
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def library(project: Project, agents: str = "", *, trusted: bool | None = None) -> FoundAgents:
-    """The agents that can be found from where the command was given; `agents` is what --agents was
-    told. Those of the folders that are configured come behind."""
+    """The agents that can be found from where the command was given; `agents` is the value of
+    --agents. Those of the folders that are configured come behind."""
     from retinue.agent_files.discovery import find_agents
 
     folders = _folders(project)
@@ -54,7 +54,7 @@ def _folders(project: Project) -> list[str]:
     """The folders of definitions that the user's own file names; a relative path begins at that
     file."""
     home = config_home(project.environ)
-    names = settings.load(project, strict=False).get("agents.directories")
+    names = project_config.load(project, strict=False).get("agents.directories")
     folders = [os.path.realpath(os.path.join(home, os.path.expanduser(folder))) for folder in names]
     for folder in folders:
         if not os.path.isdir(folder):

@@ -44,8 +44,8 @@ def load(
     project: Project, *, strict: bool = True, flags: Mapping[str, Any] | None = None
 ) -> EffectiveSettings:
     """The effective configuration. With `strict` every mistake of every place is raised together,
-    as `ConfigProblems`; without, they are in `problems`. What is not used because it is not trusted
-    is told in `notes`."""
+    as `ConfigProblems`; without, they are in `problems`. `notes` lists what is not used because it
+    is not trusted."""
     from retinue.config.layer_reader import read_environment, read_flags, read_layer
     from retinue.config.layers import EffectiveSettings
 
@@ -105,8 +105,8 @@ def stored(environ: Mapping[str, str]) -> str:
 
 
 def of_user(environ: Mapping[str, str], section: str, name: str) -> Any:
-    """What the user's own file says, None for nothing. It is asked by every command, so nothing
-    else is read; what is wrong with the file is told by those that need more of it."""
+    """What the user's own file says, None for nothing. Every command reads it, so nothing else is
+    read here; problems in the file are reported by commands that need more of it."""
     file = user_file(environ)
     if not os.path.lexists(file):
         return None

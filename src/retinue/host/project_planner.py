@@ -25,7 +25,7 @@ class ProjectPlanner:
         return Project.of({**os.environ, **self._environ()}, self._paths)
 
     def plan(self, agent: str, model: str) -> tuple[Plan, dict[str, str]]:
-        """Whoever works in a run of this agent, and the values that its servers need."""
+        """All agents of a run of this agent, and the values that its servers need."""
         from retinue.host import project_config, run_defaults
         from retinue.host.planner import make_plan
         from retinue.host.run_setup import RunSetup

@@ -40,8 +40,7 @@ def open_trust_file(environ: Mapping[str, str]) -> TrustFile:
 
 
 class TrustCheck:
-    """How it stands with the trust in a project, seen from where the command was given: looked up
-    once."""
+    """Whether a project is trusted, seen from the current directory: looked up once."""
 
     def __init__(self, environ: Mapping[str, str], paths: ProjectPaths) -> None:
         self._environ, self._paths = environ, paths
@@ -62,7 +61,7 @@ class TrustCheck:
 
     @cached_property
     def _standing(self) -> ProjectTrust | str:
-        """How it stands, or why no one can say."""
+        """The state of trust, or why it is unknown."""
         try:
             return self.look()
         except ConfigError as error:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from retinue.runtime.held_calls import HeldCall
 
 ATTEMPTS = 6
-"""How often a call is tried quickly, where an order says nothing else."""
+"""How often a call is tried quickly, if the request sets nothing else."""
 NO_CREDIT, BAD_KEY, LIMITED = "quota", "auth", "rate_limit"
 
 
@@ -35,7 +35,7 @@ class ProviderWait(NamedTuple):
     @property
     def state(self) -> str:
         """What screens tell apart: `rate_limited` or `retrying`. An account that is refused is not
-        tried again before somebody has done something: the run waits."""
+        tried again until the user changes something: the run waits."""
         if self.kind in (BAD_KEY, NO_CREDIT):
             return "waiting"
         return "rate_limited" if self.kind == LIMITED else "retrying"

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from retinue.core.events import ChildEnded, Requested
+from retinue.core.events import ChildEnded, LogEntry, Requested
 from retinue.core.messages import Message
 from retinue.core.state import Ended, RunRecord
 from retinue.errors import NotFound
 from retinue.host.message_cursor import MessageCursor, inherited
+from retinue.host.message_times import message_times
 from retinue.host.project_paths import ProjectPaths
 from retinue.host.tree_items import RunChanged, RunStarted, Stepped, StoredRun, TreeItem
 from retinue.steps import TreeRecord
 from retinue.store.sqlite.reader import SqliteReader
+
+PAGE = 1_000
+"""Steps that are read in one query."""
 
 
 class RecordReader(SqliteReader):
@@ -48,8 +52,22 @@ class RecordReader(SqliteReader):
     def conversation(self, row: RunRecord, start: int = 0) -> list[Message]:
         return self.messages(row.spec.conversation, start, row.run.length)
 
+    def steps(self, run: str, after: int = 0) -> Iterator[tuple[int, LogEntry]]:
+        """The recorded steps of a run with their positions in the log, page by page."""
+        while page := self.entries(after, run, PAGE):
+            after = page[-1][0]
+            yield from page
+
+    def n_before(self, row: RunRecord, since: int) -> int:
+        """How many messages of a conversation come before the first one recorded since a time in
+        milliseconds. What a fork has from another run is as old as the fork."""
+        n, messages = inherited(row), self.conversation(row)
+        entries = (entry for _, entry in self.steps(row.spec.id))
+        times = [row.spec.created_at] * n + message_times(messages[n:], entries)
+        return next((i for i, at in enumerate(times) if at >= since), len(times))
+
     def history(self, final: TreeRecord) -> Iterator[TreeItem]:
-        """How a tree went, as far as it is on record: what a watcher would have been told."""
+        """The history of a tree, as far as it is recorded: what a watcher would have received."""
         rows = {row.spec.id: row for row in final.rows}
         readers = {
             id: MessageCursor(inherited(row), self.conversation(row)) for id, row in rows.items()
@@ -62,7 +80,7 @@ class RecordReader(SqliteReader):
             default=None,
         )
         is_open = any(not isinstance(row.run.state, Ended) for row in final.rows)
-        while page := self.entries(after, "", 1_000):
+        while page := self.entries(after, "", PAGE):
             for after, entry in page:
                 event = entry.event
                 id = event.id if isinstance(event, Requested) else entry.run

@@ -17,8 +17,8 @@ SMALL = 64 << 10
 @dataclass(frozen=True)
 class RequestLimits:
     """A body has at most `body_bytes` and comes within `body_seconds`. `per_second` requests of one
-    identity are let through in the long run, `burst` at once; the same for failed attempts to sign
-    in from one address."""
+    identity are let through in the long run, `burst` in a short time; the same for failed attempts
+    to sign in from one address."""
 
     body_bytes: int = 32 << 20
     body_seconds: float = 30.0

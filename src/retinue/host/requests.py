@@ -25,7 +25,7 @@ OnLimitOrNone = Literal["", "land", "ask", "stop"]
 
 
 class RunTerms(Value):
-    """What one run may do and spend: the parts of an order that a user sets. None and "" keep the
+    """What one run may do and spend: the parts of a request that a user sets. None and "" keep the
     agent's own. `families` are turned on or off by their names."""
 
     label: str = ""
@@ -208,7 +208,7 @@ class ListRequest(HostRequest):
 
 
 class ShowRequest(HostRequest):
-    """One run as it stands."""
+    """One run in its current state."""
 
     run: str
 

@@ -1,5 +1,5 @@
-"""What a run is told by the configuration where its command says nothing: flags come first, then
-the environment, the project's file if it is trusted, and the user's."""
+"""What the configuration sets for a run where its command sets nothing: flags come first, then the
+environment, the project's file if it is trusted, and the user's."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ FILLED = {
     "quiet": "output.quiet",
     "strict_mcp_config": "mcp.strict",
 }
-"""Flags of a command, and the setting that stands in for one that is not given."""
+"""Flags of a command, and the setting that is used for one that is not given."""
 JOINED = {"add_dir": "permissions.directories", "mcp_config": "mcp.files"}
 """Flags that can be given several times: what is configured comes behind."""
 
 
 def environment(project: Project, settings: EffectiveSettings | None = None) -> Mapping[str, str]:
-    """The environment for a host, with what is configured. What is wrong with a file is told by the
-    commands that start runs; the others do without it."""
+    """The environment for a host, with what is configured. Problems in a file are reported by the
+    commands that start runs; the others ignore the file."""
     return project_config.environment(
         project, settings or project_config.load(project, strict=False)
     )
@@ -129,7 +129,7 @@ def families(value: Configuration) -> tuple[tuple[str, ...] | None, dict[str, di
 
 
 def model_name(name: str, value: Configuration) -> str:
-    """What a name of a model stands for."""
+    """The model that a name resolves to."""
     if not name:
         return ""
     from retinue.config.model_config import resolved

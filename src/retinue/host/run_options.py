@@ -47,13 +47,13 @@ def start_options(terms: RunTerms, label: str, agent: Agent | None = None) -> di
 def next_options(row: RunRecord, terms: RunTerms, agent: Agent) -> dict[str, Any]:
     """The options of a run that continues another: what held for that one, where the user sets
     nothing else."""
-    spec, order = row.spec, row.spec.request
+    spec, request = row.spec, row.spec.request
     capabilities = row.run.permissions or spec.permissions
-    out = start_options(terms, order.label or order.agent)
-    out.setdefault("cwd", order.cwd)
+    out = start_options(terms, request.label or request.agent)
+    out.setdefault("cwd", request.cwd)
     out.setdefault("model", spec.model)
-    if order.questions:
-        out.setdefault("questions", order.questions)
+    if request.questions:
+        out.setdefault("questions", request.questions)
     # A family that is turned on had been turned off by the same user; what the agent's file denies
     # stays denied.
     names = {name for f in agent.family_list if terms.families.get(f.name) for name in f.tool_names}

@@ -1,4 +1,4 @@
-"""What is asked of one run, as one value: every door fills it in, and the configuration says the
+"""What is asked of one run, as one value: every client fills it in, and the configuration sets the
 rest."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Secrets that stand in a file of MCP servers. A plan is written down, so it has a name in their
-place; the command brings their values, and a host that was started anew reads the file again."""
+"""Secrets in a file of MCP servers. A plan is written down, so it has a name in their place; the
+command brings their values, and a host that was started anew reads the file again."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def take_out(
 
 
 def put_back(source: ServerSource, values: Mapping[str, str]) -> ServerSource:
-    """Servers as their file has them. What cannot be found keeps its name: such a server is told to
-    be incomplete."""
+    """Servers as their file has them. A value that cannot be found keeps its name: such a server is
+    reported as incomplete."""
     names = set(_PLACE.findall(str(source.servers)))
     if not names:
         return source

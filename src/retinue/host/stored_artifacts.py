@@ -12,11 +12,11 @@ LEAST = 6
 
 def read_artifact(paths: ProjectPaths, id: str) -> bytes:
     """The whole of an artifact. `NotFound` when the digits name none, or several."""
-    shelf = Artifacts(f"{paths.store}.artifacts")
-    return shelf.get(_found(shelf, id), 0, None)
+    listing = Artifacts(f"{paths.store}.artifacts")
+    return listing.get(_found(listing, id), 0, None)
 
 
-def _found(shelf: Artifacts, id: str) -> str:
+def _found(listing: Artifacts, id: str) -> str:
     digits = set("0123456789abcdef")
     if not LEAST <= len(id) <= 64 or set(id) - digits:
         shown = one_line(id, 80)
@@ -24,7 +24,7 @@ def _found(shelf: Artifacts, id: str) -> str:
             f"{shown!r} is not an artifact id. An id has 64 hexadecimal digits; at least "
             f"{LEAST} of them are needed."
         )
-    matches = [name for name in shelf.names() if name.startswith(id)]
+    matches = [name for name in listing.names() if name.startswith(id)]
     if len(matches) > 1:
         some = ", ".join(name[: len(id) + 4] for name in matches[:5])
         raise NotFound(f"{id!r} matches {len(matches)} artifacts ({some}). Use more of the id.")

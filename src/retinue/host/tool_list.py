@@ -29,7 +29,7 @@ async def builtin_tool_list() -> tuple[ToolInfo, ...]:
 
 
 async def _builtin_tools() -> list[Tool]:
-    kit = BuiltinTools(MemoryStore())
-    tools = [kit.tool(name) for name in NAMES]
-    await kit.close()
+    builtin = BuiltinTools(MemoryStore())
+    tools = [builtin.tool(name) for name in NAMES]
+    await builtin.close()
     return tools

@@ -11,7 +11,7 @@ MAX_HEAD = 128 << 10
 MAX_FIELDS = 256
 UNTIL_CLOSED = -1
 CHUNKED = -2
-"""Lengths of bodies that are not told beforehand."""
+"""Lengths of bodies that are not known beforehand."""
 END = re.compile(rb"\n\r?\n")
 """A line that ends in LF alone is one to most clients, and some servers at home send such."""
 _STATUS = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?\n")
@@ -27,8 +27,8 @@ class NotHttp(Exception):
 
 class AnswerHead:
     """The status of an answer, its `headers` by their names in lower case, and the `length` of its
-    body. `is_kept` says whether the connection may be used again behind it, for `life` seconds if
-    that is told."""
+    body. `is_kept` says whether the connection may be used again after it, for `life` seconds if
+    known."""
 
     __slots__ = ("headers", "is_kept", "length", "life", "status")
 

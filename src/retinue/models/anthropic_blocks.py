@@ -67,7 +67,7 @@ def _as_it_came(message: AssistantMessage, opaque: str) -> list[bytes]:
 
 
 def result_blocks(results: Sequence[ToolMessage]) -> list[bytes]:
-    """All in one message. The API takes only text in a failed result: its pictures stand behind the
+    """All in one message. The API takes only text in a failed result: its pictures come after the
     last one."""
     blocks, behind = [], []
     for result in results:
@@ -110,8 +110,8 @@ def input_of(args: str) -> msgspec.Raw:
 
 
 def _id(id: str) -> str:
-    """The id itself, or, when another provider made it in letters that are not taken here, one that
-    stands for it."""
+    """The id itself, or, when another provider made it in characters that are not accepted here,
+    one that replaces it."""
     return id if 0 < len(id) <= 64 and not NAME.search(id) else f"call_{digest(id)}"
 
 

@@ -1,6 +1,6 @@
 """One request on its way and its answer as it comes: times, sizes, and what becomes of everything
-that can break. What was sent, and what of the answer had to be paid when it broke off, is told to
-the call's `Progress`."""
+that can break. What was sent, and what of the answer had to be paid when it was interrupted, is
+recorded in the call's `Progress`."""
 
 from __future__ import annotations
 

@@ -25,13 +25,13 @@ class Outage(NamedTuple):
 
 
 class Progress:
-    """How far a call has come, for whoever breaks it off: whether it ever left, and what is known
-    of its cost.
+    """How far a call has come, for the code that cancels it: whether it ever left, and what is
+    known of its cost.
 
     The model says so on the way: `wait` when it is asked, `leave` in the moment of sending,
     `follow` when an answer has begun, `settle` when an attempt is over and its cost known. One that
-    says nothing is taken to have sent, unless it is known (`is_told`) that it will. `mark` hears
-    that something leaves before it does: it is asked after a crash."""
+    says nothing is taken to have sent, unless it is known (`is_told`) that it will. `mark` is
+    called before something leaves: its note is read after a crash."""
 
     __slots__ = (
         "_count",
@@ -154,8 +154,8 @@ class ModelRequest(Struct, frozen=True):
 
 
 class ModelCatalog(Protocol):
-    """Models by name. `offered` are those that runs may ask for although no agent names them;
-    `resolve` says what a name that it `knows` stands for."""
+    """Models by name. `offered` are those that runs may request although no agent names them;
+    `resolve` gives the model of a name that it `knows`."""
 
     @property
     def offered(self) -> Sequence[str]: ...

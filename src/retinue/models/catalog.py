@@ -160,7 +160,7 @@ class Catalog:
         return is_declared or ":" in name or "|" in name or name == OFFLINE
 
     def resolve(self, name: str) -> str:
-        """What a name stands for, aliases followed: `provider:model`, or a chain of them."""
+        """The model of a name, aliases followed: `provider:model`, or a chain of them."""
         return self._resolve(name, ())
 
     def _resolve(self, name: str, way: tuple[str, ...]) -> str:
@@ -299,7 +299,7 @@ class Catalog:
                 f"No base URL for {provider.name}",
                 f"Set {' or '.join(provider.urls)}.",
             )
-        # Governors are told apart by account; the key itself is kept only where it is sent.
+        # Governors are separate for each account; the key itself is kept only where it is sent.
         name = (provider.name, digest(key, url), model)
         if name not in self._accounts:
             terms = self._terms.get(provider.name, ProviderTerms())

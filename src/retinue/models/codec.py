@@ -99,8 +99,8 @@ class Codec(Protocol):
 
 
 def units(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """A conversation in pieces that can be encoded one by one: results stand behind the message
-    that called."""
+    """A conversation in pieces that can be encoded one by one: results come after the message that
+    called."""
     first = 0
     for n in range(1, len(messages) + 1):
         if n == len(messages) or not isinstance(messages[n], ToolMessage):
@@ -117,7 +117,7 @@ def encode(
     options: Options,
     max_output: int,
 ) -> bytes:
-    """A whole body at once. (The client keeps heads and units and joins them itself.)"""
+    """A whole body. (The client keeps heads and units and joins them itself.)"""
     parts = list(units(messages))
     last = len(parts) - 1
     body = b",".join(

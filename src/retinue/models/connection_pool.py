@@ -95,7 +95,7 @@ class ConnectionPool:
         return address if "://" in address else f"http://{address}"
 
     def _drop_dead(self) -> None:
-        """Pools whose loop is closed cannot be waited for any more."""
+        """Pools whose loop is closed can no longer be waited for."""
         for loop in [loop for loop in self._open if loop.is_closed()]:
             with contextlib.suppress(RuntimeError):
                 self._open.pop(loop)[0].drop()

@@ -12,7 +12,7 @@ from retinue.models.new_connections import Route
 
 TOGETHER = 256 << 10
 _SAFE = "!$%&'()*+,-./:;=?@_~"
-"""What stays as it is in a path; what was quoted by whoever wrote the address stays so too."""
+"""What stays as it is in a path; what is already quoted in the address stays so too."""
 
 
 class RequestSender:

@@ -72,7 +72,7 @@ class Fallback:
 
 
 def _named(model: Model, reply: ModelReply) -> ModelReply:
-    """Two providers may call a model the same: behind a chain it is told whose it was."""
+    """Two providers may call a model the same: in a chain the reply names the provider."""
     provider = getattr(model, "provider", "")
     return replace(reply, model=f"{provider}:{reply.model}") if provider else reply
 

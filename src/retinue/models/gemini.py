@@ -88,8 +88,8 @@ class GeminiCodec:
         return encode_json(contents)[1:-1]
 
     def unsealed(self, message: AssistantMessage) -> AssistantMessage:
-        """Where a model wants a signature on the first call of a reply, this word stands for one
-        that is lost."""
+        """Where a model wants a signature on the first call of a reply, this word replaces one that
+        is lost."""
         if not message.calls:
             return message
         call = message.calls[0]
@@ -158,7 +158,7 @@ class GeminiCodec:
 
 
 def _merged(ours: Any, theirs: Any) -> Any:
-    """What a caller adds to the body: objects are joined key by key, lists are appended, anything
+    """What a user adds to the body: objects are joined key by key, lists are appended, anything
     else is replaced."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return {**ours, **{k: _merged(ours[k], v) if k in ours else v for k, v in theirs.items()}}

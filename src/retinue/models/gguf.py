@@ -43,7 +43,7 @@ class GgufFacts(NamedTuple):
 
 
 def read_facts(path: Path) -> GgufFacts:
-    """Raises `ValueError` if the file is no GGUF, and `OSError` if it cannot be read."""
+    """Raises `ValueError` if the file is not GGUF, and `OSError` if it cannot be read."""
     fields = _fields(path, until="")
     tokens, kinds = (
         value if isinstance(value := fields.get(key), tuple) else () for key in _WANTED_ARRAYS

@@ -1,10 +1,10 @@
 """Who may call a provider now: one governor for each account and model, shared by all runs.
 
-It learns from what comes back. A 429 cools everyone, not only whoever got it; failures in a row
-close the way but for one probe at a time; a key that is refused to one call is tried by another,
-and when it is refused to both, others are told the same, and told again when a call has worked; the
-width follows what the provider takes, within what its terms and this machine's descriptors allow;
-trees take turns, so that a large one starves no one."""
+It learns from what comes back. A 429 pauses all calls, not only the one that got it; after failures
+in a row only one probe at a time is sent; a key that is refused to one call is tried by another,
+and when it is refused to both, other calls get the same error, and are notified when a call has
+worked; the width follows what the provider takes, within what its terms and this machine's
+descriptors allow; trees take turns, so that a large one starves no one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Governor:
 
     seconds: Callable[[], float] = loop_seconds
     width: float = 0.0
-    """So many at once; 0 begins with what the terms say."""
+    """So many in parallel; 0 starts with what the terms say."""
     terms: ProviderTerms = field(default_factory=ProviderTerms)
     descriptors: machine.Descriptors = machine.DESCRIPTORS
     ramp_seconds: float = RAMP_SECONDS
@@ -63,8 +63,8 @@ class Governor:
     next_probe: float = 0.0
     probes: int = 0
     refusal: ModelUnavailable | None = None
-    """Why the whole account is refused, if it is; whoever comes before `refused_until` is told so
-    without a call."""
+    """Why the whole account is refused, if it is; a call before `refused_until` gets this error
+    without being sent."""
     refused_until: float = 0.0
     last_failure: ModelError | None = None
     """What a provider in trouble answered last."""
@@ -74,8 +74,8 @@ class Governor:
     """By `requests`, `tokens`, `input-tokens` and `output-tokens`; those of the terms have `set`
     before their names."""
     hearers: dict[str, Callable[[], None]] = field(default_factory=dict)
-    """Whom to call when the account is refused no longer, by run: they were told so without a
-    call."""
+    """Callbacks by run for when the account is no longer refused: these calls got the error without
+    being sent."""
     _why: str = ""
     _finds_out: GovernedCall | None = None
     _probe: GovernedCall | None = None
@@ -118,7 +118,7 @@ class Governor:
 
     @property
     def is_shut(self) -> bool:
-        """Whether whoever comes now has to wait for a provider that is down, or is refused."""
+        """Whether a new call has to wait for a provider that is down, or is refused."""
         if self._is_refused():
             return True
         return self.is_broken and (self._probe is not None or self.seconds() < self.next_probe)
@@ -143,7 +143,7 @@ class Governor:
 
     @property
     def per_minute(self) -> dict[str, float]:
-        """The account's limits, as far as they were set or told."""
+        """The account's limits, as far as they were set or reported."""
         return {name: round(bucket.rate * 60, 3) for name, bucket in self.buckets.items()}
 
     # the gate
@@ -190,7 +190,7 @@ class Governor:
             if grows != 0:
                 return grows
         if self.descriptors.is_full:
-            # Whoever leaves may belong to another governor.
+            # The call that leaves may belong to another governor.
             wait = max(wait, FULL_SECONDS)
         for name, bucket in self.buckets.items():
             lack = bucket.wait(turn.cost(name), now)
@@ -239,7 +239,7 @@ class Governor:
                 self._keep_out(self.refusal)
 
     def _pump(self) -> None:
-        """Let in whoever may go in: the trees in turn, within a tree in order."""
+        """Admit waiting calls: the trees in turn, within a tree in order."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -351,8 +351,8 @@ class Governor:
         return self.refusal is not None and self.is_sure and self.seconds() < self.refused_until
 
     def _same_refusal(self) -> ModelUnavailable:
-        """For whoever did not call: it may be wrong, so there is a time to wait, and news when it
-        does not hold."""
+        """For calls that were not sent: it may be wrong, so there is a time to wait, and a
+        notification when it no longer holds."""
         assert self.refusal is not None
         seconds = max(0.001, self.refused_until - self.seconds())
         copy = ModelUnavailable(str(self.refusal), kind=self.refusal.kind, after_seconds=seconds)
@@ -369,8 +369,8 @@ class Governor:
             tell()
 
     def _keep_out(self, refusal: ModelUnavailable) -> None:
-        """Whoever waits would only hear the same. After a while one call finds out whether it still
-        holds."""
+        """Waiting calls would only get the same error. After a while one call finds out whether it
+        still holds."""
         self.refusal = refusal
         seconds = self.spent_seconds if refusal.kind == "quota" else self.probe_seconds
         self.refused_until = self.seconds() + seconds

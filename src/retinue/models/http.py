@@ -143,7 +143,7 @@ class HttpModel:
 
     @property
     def most_tools(self) -> int:
-        """So many tools it can be told of; 0: as many as there are."""
+        """How many tools the model can get; 0 means all."""
         return getattr(self.codec, "most_tools", 0)
 
     async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:

@@ -1,5 +1,5 @@
 """One connection to a provider, and one exchange at a time over it: a request that is written as
-fast as it is read, and an answer as it comes. An answer that comes at once costs one wait."""
+fast as it is read, and an answer as it comes. An immediate answer costs one wait."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BEGIN = b"HTTP/1."
 
 
 class ProviderConnection(asyncio.Protocol):
-    """`send` a request, wait for its `answer`, `read` until nothing more comes. Whoever has taken
+    """`send` a request, wait for its `answer`, `read` until nothing more comes. The code that took
     it from its pool gives it back, and the pool keeps it if it `is_clean`."""
 
     __slots__ = (
@@ -186,8 +186,8 @@ class ProviderConnection(asyncio.Protocol):
         return was_read
 
     def drop(self) -> None:
-        """Also what waits to be written: to a peer that does not read it would wait for ever, and
-        keep the socket."""
+        """Also what waits to be written: a peer that does not read would keep it waiting, and keep
+        the socket."""
         self._unsent = None
         if self._error is None:
             self._error = BrokenBody("the connection was closed on this side")

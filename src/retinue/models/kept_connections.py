@@ -1,5 +1,4 @@
-"""Connections that are kept for the next request, by where they lead, and how many there may be at
-once."""
+"""Connections that are kept for the next request, by their target, and how many may be open."""
 
 from __future__ import annotations
 
@@ -15,13 +14,13 @@ IDLE_SECONDS = 15.0
 """So long a connection is kept that no one uses. Servers close them after 5 to 75 s, and one that
 closes while a request is on its way to it costs that request."""
 LOOK_AFTER = 1.0
-"""What has rested for so long is looked at before it is used: a loop that was blocked has not yet
-heard that its peer has closed it."""
+"""What has rested for so long is looked at before it is used: a loop that was blocked does not yet
+know that the peer has closed it."""
 
 
 class Pool:
     """`take` a connection that rests, or have one made by `connect`, and `give` it back in any
-    case. At most `limit` are out at once (0: as many as are asked for)."""
+    case. At most `limit` are in use (0: as many as are requested)."""
 
     def __init__(self, dialer: Dialer, limit: int = 0) -> None:
         self.dialer, self.limit = dialer, limit

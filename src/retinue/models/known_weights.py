@@ -37,8 +37,7 @@ KNOWN: Mapping[str, Weights] = {
 
 
 def default_cache(environ: Mapping[str, str]) -> Path:
-    """Where weights are kept unless the caller says otherwise. A relative `XDG_CACHE_HOME` is void
-    by its standard."""
+    """Where weights are kept by default. A relative `XDG_CACHE_HOME` is void by its standard."""
     folder = Path(environ.get("XDG_CACHE_HOME", ""))
     base = folder if folder.is_absolute() else Path(environ.get("HOME") or Path.home()) / ".cache"
     return base / "retinue" / "models"

@@ -44,10 +44,10 @@ class LocalModel:
     """The model in the GGUF file at `path`. It is loaded when it is first asked.
 
     `window` is the number of tokens of one conversation (what the model was trained for, 8,192 at
-    most, unless told); `slots` are conversations at a time, each with a window of its own in
-    memory; `threads` are those of the engine (half of the processors: it waits busily, and more
-    than are free make it slow). `batch` is how much of a prompt is read before a cancel is seen.
-    With `must_call` each reply to a request with tools is a call. `template` is used instead of the
+    most, unless set); `slots` are conversations at a time, each with a window of its own in memory;
+    `threads` are those of the engine (half of the processors: it waits busily, and more than are
+    free make it slow). `batch` is how much of a prompt is read before a cancel is seen. With
+    `must_call` each reply to a request with tools is a call. `template` is used instead of the
     file's own chat template."""
 
     says_progress = True
@@ -187,7 +187,7 @@ def local_model(
 
 @contextlib.contextmanager
 def _no_door(params: Any) -> Iterator[None]:
-    """The engine serves HTTP as well and cannot be told not to: it is given a socket whose name is
+    """The engine also serves HTTP, which cannot be turned off: it is given a socket whose name is
     deleted immediately. Where that is not possible it listens on loopback, behind a key that no one
     knows."""
     params.api_keys = [secrets.token_urlsafe(32)]

@@ -46,8 +46,8 @@ Defuse = Callable[[str], str]
 
 
 class Style(NamedTuple):
-    """How a model is spoken to. `defuse` breaks the control tokens that stand in a text: the engine
-    would take them for the end of a turn, and whoever wrote a file could speak as the system."""
+    """How a model is spoken to. `defuse` breaks the control tokens in a text: the engine would take
+    them for the end of a turn, and the author of a file could speak as the system."""
 
     native: bool
     defuse: Defuse
@@ -110,7 +110,7 @@ def body(
 
 def wanted_tools(request: ModelRequest, must_call: bool) -> tuple[ToolSchema, ...]:
     """The tools one of which must be called now: all if the model is set so, or those that a nudge
-    of the runtime names ("Hand in your result by calling ..."). A small model seldom does it of its
+    of the runtime names ("Submit your result by calling ..."). A small model seldom does it of its
     own accord."""
     if must_call or not request.tools or not request.messages:
         return request.tools if must_call else ()

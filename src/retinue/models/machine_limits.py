@@ -66,8 +66,8 @@ class Descriptors:
 
     @property
     def room(self) -> int:
-        """So many calls at once: an eighth, 64 at least, is for stores, tools and whatever else is
-        open."""
+        """So many calls in parallel: an eighth, 64 at least, is for stores, tools and whatever else
+        is open."""
         limit = self.limit
         return max(1, limit - max(LEAST_RESERVE, limit // 8))
 
@@ -130,7 +130,7 @@ def trouble(error: BaseException | None) -> str:
 
 def lookup_shortage() -> int:
     """The error number that says why a name cannot be looked up now: a look-up needs several
-    descriptors at once. 0 when there are enough."""
+    descriptors. 0 if there are enough."""
     with contextlib.ExitStack() as probes:
         try:
             for _ in range(LOOKUP_DESCRIPTORS):

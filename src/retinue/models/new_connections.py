@@ -152,7 +152,8 @@ class Dialer:
             raise ConnectionError(f"no connection to {route.authority}: {why}") from error
 
     async def resolve(self, host: str, port: int) -> list[Address]:
-        """The addresses of a host. Whoever asks while someone else does hears the same."""
+        """The addresses of a host. A look-up during another one of the same name gets the same
+        answer."""
         for number in (socket.AF_INET, socket.AF_INET6):
             with contextlib.suppress(OSError, ValueError):
                 socket.inet_pton(number, host)
@@ -196,7 +197,7 @@ class Dialer:
 
 @contextlib.asynccontextmanager
 async def _handshake(seconds: float, route: Route) -> AsyncIterator[None]:
-    """What goes wrong in one is told as that."""
+    """An error in one is reported as that."""
     try:
         async with asyncio.timeout(seconds):
             yield

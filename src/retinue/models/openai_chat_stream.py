@@ -131,7 +131,7 @@ class OpenAIChatDecoder:
             # Some servers repeat the whole message at the end of a stream of deltas.
             delta = {} if self._text or self._calls else as_a(dict, choice.get("message"))
         content, refusal = delta.get("content"), as_a(str, delta.get("refusal"))
-        # Mistral sends a list in which thinking stands beside the text.
+        # Mistral sends a list in which thinking is next to the text.
         parts = (
             [content]
             if isinstance(content, str)

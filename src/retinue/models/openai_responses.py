@@ -31,7 +31,7 @@ from retinue.models.tool_limit import OPENAI
 # in names.
 MIN_OUTPUT = 16
 
-# `extra` cannot set these: they stand in another part of the body, or the decoder depends on them.
+# `extra` cannot set these: they are in another part of the body, or the decoder depends on them.
 RESERVED = ("input", "max_output_tokens", "stream")
 
 

@@ -92,7 +92,7 @@ def _calls(items: list[Item]) -> list[ToolCall]:
 
 
 def _keep(items: list[Item], raws: list[bytes], calls: list[ToolCall]) -> str:
-    """The items as JSON, if text and calls cannot stand for them and the API would take them back.
+    """The items as JSON, if text and calls cannot replace them and the API would accept them back.
 
     It refuses reasoning that is not encrypted (it looks for the item, and nothing was stored) or
     that nothing follows."""

@@ -123,8 +123,7 @@ class OpenAIResponsesDecoder:
         return ""
 
     def _is_repeated(self, kind: str, number: Any) -> bool:
-        """Numbers that stand on events of two kinds count nothing: some servers give all events the
-        same."""
+        """Numbers on events of two kinds are ignored: some servers give all events the same."""
         if self._numbers is None or type(number) is not int:
             return False
         is_known = number in self._numbers

@@ -46,9 +46,9 @@ Prefix = tuple[object, ...]
 
 
 def shortest(provider: str, dialect: str, model: str) -> int:
-    """Tokens of the shortest prefix that is cached there; 0 when nothing is. Who speaks Anthropic's
-    dialect is told what to cache, whatever its name is; elsewhere caches are the provider's own
-    affair."""
+    """Tokens of the shortest prefix that is cached there; 0 when nothing is. A provider with
+    Anthropic's dialect gets marks for what to cache, whatever its name is; elsewhere caches are the
+    provider's own affair."""
     whose = provider or ("anthropic" if dialect == "anthropic" else "")
     return next((n for name, models, n in LEAST if name == whose and models.search(model)), 0)
 
@@ -86,8 +86,8 @@ class PromptCacheState:
         return self.hit / self.prompts if self.prompts else 0.0
 
     def first_byte(self, prefix: Prefix, size: int) -> CacheWarmup:
-        """`async with` it: waits while someone else warms the same prefix of `size` bytes, but not
-        for ever."""
+        """`async with` it: waits while another call warms the same prefix of `size` bytes, for a
+        limited time."""
         return CacheWarmup(self, prefix, size)
 
     def keeps(self, size: int) -> bool:
@@ -140,7 +140,7 @@ class PromptCacheState:
                             not self.warm(prefix)
                             and (other := self._warming.get(prefix)) is not None
                         ):
-                            # The future is everyone's: whoever gives up must not take it along.
+                            # The future is shared: a call that gives up must not cancel it.
                             await asyncio.shield(other)
             finally:
                 self.waited_seconds += asyncio.get_running_loop().time() - began
@@ -215,7 +215,7 @@ class CacheWarmup:
         self._at = asyncio.get_running_loop().time()
 
     def came(self) -> None:
-        """The first byte: whoever waits may start."""
+        """The first byte: the waiting calls may start."""
         warmth = self._warmth
         warmth.first_seconds += (
             asyncio.get_running_loop().time() - self._at - warmth.first_seconds

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Bucket:
-    """What is left of a limit, as the provider last told it, filling up again at `rate` a
+    """What is left of a limit, as the provider last reported it, filling up again at `rate` a
     second."""
 
     limit: float

@@ -35,7 +35,7 @@ class Unit(Protocol):
 
 class Cure:
     """What is omitted from one request after it was refused. It is remembered for the conversation
-    only if the request is answered then: words like "signature" and "image" stand in refusals too
+    only if the request is answered then: words like "signature" and "image" are also in refusals
     that have another reason."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class Outgoing:
         return frozenset(self._refused) if self._refused else NOTHING
 
     def cure(self, history: ShownMessages, error: ModelError, cure: Cure) -> bool:
-        """Leave out what was refused; whether that is something new, so that it is worth another
+        """Omit what was refused; returns whether that is something new, so that it is worth another
         try. (Servers at home refuse a picture with a 500.)"""
         if error.kind == "too_large":
             return self._refuse_pictures(history, cure, is_many=True)
@@ -217,7 +217,7 @@ def _pictures(history: ShownMessages, start: int) -> set[int]:
 
 
 def _variant(codec: Codec) -> str:
-    """Codecs of one dialect that are set alike write alike: what one has written the others can
+    """Codecs of one dialect with equal settings write the same: what one has written the others can
     use."""
     fields: tuple[Any, ...] = dataclasses.fields(codec) if dataclasses.is_dataclass(codec) else ()
     return f"{codec.dialect} {[getattr(codec, f.name) for f in fields]}"

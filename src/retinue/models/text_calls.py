@@ -1,7 +1,7 @@
 """Tool calls that a model wrote as text: found, taken out, and never invented.
 
-Only tools that are offered count. A tag marks a call; a fenced block or a bare object at the start
-of a line is one if it has both a name and arguments, so that JSON which is merely shown stays text.
+Only tools that are offered count. A tag marks a call; a fenced block or an object at the start of a
+line is one if it has both a name and arguments, so that JSON which is merely shown stays text.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Written(NamedTuple):
 
 
 class RecoveredCalls(NamedTuple):
-    """What is left of a text, and the calls that stood in it, in their order."""
+    """What is left of a text, and the calls that were in it, in sequence."""
 
     text: str
     calls: tuple[Written, ...]
@@ -197,7 +197,7 @@ class _Reader:
 
 
 def _arguments(value: dict[str, Any], name: str, sure: bool) -> str | None:
-    """The arguments as JSON; in a marked call they may be missing, or stand beside the name."""
+    """The arguments as JSON; in a marked call they may be missing, or be next to the name."""
     key = next((key for key in _ARGUMENTS if key in value), None)
     if key is not None:
         args = value[key]

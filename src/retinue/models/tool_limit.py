@@ -1,6 +1,5 @@
-"""How many tools a model is told of. OpenAI refuses a request with more than 128, and MCP servers
-offer hundreds: the same ones are omitted each time, and whoever asks and whoever is asked are told
-so."""
+"""How many tools a model gets. OpenAI refuses a request with more than 128, and MCP servers offer
+hundreds: the same ones are omitted each time, and both the user and the model get a note."""
 
 from __future__ import annotations
 
@@ -14,8 +13,9 @@ MCP = "mcp__"
 
 
 def fitting(tools: tuple[ToolSchema, ...], most: int) -> tuple[ToolSchema, ...]:
-    """So many of the tools at most (0: all), in their order: first those that are no server's, or
-    were given a name of their own, then the first of each server, the second of each, and so on."""
+    """So many of the tools at most (0: all), in their order: first those that do not come from a
+    server, or have a name of their own, then the first of each server, the second of each, and so
+    on."""
     if not most or len(tools) <= most:
         return tools
     counts: Counter[str] = Counter()

@@ -65,8 +65,8 @@ def with_cost(reply: ModelReply, size: RequestSize) -> ModelReply:
 
 def believed(usage: Usage, n_bytes: int, size: RequestSize, *, is_whole: bool = True) -> Usage:
     """What a reply of `said` characters has cost. Tokens that were not counted, or cannot have
-    been, are in `estimated`. Nothing at all is left to whoever holds a bound, unless the reply
-    broke off."""
+    been, are in `estimated`. No usage at all is left to the code that has a bound, unless the reply
+    was interrupted."""
     if is_whole and not usage.tokens:
         return Usage()
     estimated = 0 if size.is_prompt(usage.input) else size.prompt

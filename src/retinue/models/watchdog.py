@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Watched(Protocol):
-    """Whoever has time only until then."""
+    """A call that has time only until then."""
 
     until: float
 
@@ -59,8 +59,7 @@ class Watchdog:
 
 
 class Limit:
-    """One call's time. When it is over the call sees `TimeoutError` with the reason that stood
-    last."""
+    """One call's time. When it is over the call sees `TimeoutError` with the last reason."""
 
     __slots__ = ("_cancels", "_dog", "_expired", "_task", "until", "why")
 

@@ -1,6 +1,5 @@
-"""Steps and deltas for whoever watches: the newest of them, kept once for all watchers, each of
-which is no more than a position. Nothing here is the truth: a watcher that falls behind reads the
-log."""
+"""Steps and deltas for watchers: the newest are kept once for all watchers, and a watcher is only a
+position. Nothing here is the truth: a watcher that falls behind reads the log."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ class Watcher:
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
 
     def catch_up(self) -> None:
-        """Skip what is kept: the log has it, and what is not kept any more."""
+        """Skip what is kept here: the log has it, and also what is no longer kept."""
         self.position = self.bus.end
 
 

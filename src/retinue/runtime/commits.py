@@ -1,6 +1,6 @@
 """The way to the store: one batch of steps at a time is written, in the order of the steps, while
-the engine goes on with the next one. Nothing of a batch is performed, and nobody who waits for it
-is told, before it is on record."""
+the engine continues with the next one. No effect of a batch is performed, and no waiter is
+notified, before the batch is recorded."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ FINISH_SECONDS = 30.0
 
 
 class CommitBatch:
-    """What was handed to the store together, by a task if that has to be waited for. `seq` is the
-    position of its last event, once it is on record."""
+    """Steps that were given to the store together, by a task if the store has to be waited for.
+    `seq` is the position of its last event, once it is on record."""
 
     __slots__ = ("changes", "seq", "task", "waiting")
 
@@ -37,7 +37,8 @@ class CommitBatch:
         self.task: asyncio.Task[int] | None = None
 
     def tell(self, most: int | None = None) -> None:
-        """It is on record: whoever waits for one of its steps goes on, or so many of them."""
+        """The batch is recorded: the waiters for its steps continue, or as many of them as
+        given."""
         batch, self.waiting = self.waiting[:most], self.waiting[most:] if most else []
         for future, stale, _ in batch:
             if not future.done():
@@ -89,8 +90,9 @@ class Commits:
         return None if self.under_way is None else self.under_way.changes.runs.get(id)
 
     async def finish(self) -> bool:
-        """Nothing more comes. Whether everything that was handed over is on record; what waits for
-        space never is, nor what a store does not answer to for `FINISH_SECONDS`."""
+        """Nothing more comes. Whether everything that was given to the store is recorded; a batch
+        that waits for space never is, nor one that the store does not answer for
+        `FINISH_SECONDS`."""
         batch = self.under_way
         if batch is None:
             return True
@@ -106,8 +108,8 @@ class Commits:
         return True
 
     async def with_space(self, write: Callable[[], Awaitable[T]]) -> T:
-        """A full disk parks whoever writes until there is space again: nothing is performed,
-        nothing is lost."""
+        """A full disk pauses all writers until there is space again: nothing is performed, nothing
+        is lost."""
         tries = 0
         while True:
             try:

@@ -25,7 +25,7 @@ class EndWaiters:
         return future
 
     def tell(self, id: str, error: Exception | None = None) -> None:
-        """The run has ended, or will not be heard of any more."""
+        """The run has ended, or nothing more will be known of it."""
         for waiter in self._by_run.pop(id, ()):
             if waiter.done():
                 continue

@@ -59,11 +59,12 @@ LOOK_EVERY = 16
 MAX_UNWRITTEN = 4_000
 """So many steps are taken ahead of the store, no more."""
 FEW_EFFECTS = 64
-"""If a batch asks for no more than that, they are begun before the next batch is handed over: it
-takes less time than a commit, and what they answer at once need not wait for another."""
+"""If a batch asks for no more than that, they are started before the next batch is given to the
+store: this takes less time than a commit, and immediate answers need not wait for another
+commit."""
 TURNS = 2
-"""So many turns of the event loop those have who answer at once, before the next batch is handed
-over."""
+"""The turns of the event loop that effects get to answer immediately, before the next batch is
+given to the store."""
 
 
 class Engine:
@@ -76,13 +77,13 @@ class Engine:
         tools: ToolRunner,
         models: Mapping[str, Model],
         channels: Mapping[str, Channel],
-        rules: Limits,
+        limits: Limits,
         home: str = "",
         redactor: Redactor | None = None,
         private: Private = NOTHING,
     ) -> None:
         self.store, self.clock, self.bus = store, clock, Bus()
-        self.trees = Trees(rules)
+        self.trees = Trees(limits)
         self.models = models
         self.redactor, self.private = Redactor() if redactor is None else redactor, private
         self.on_record: dict[str, Run] = {}
@@ -116,7 +117,7 @@ class Engine:
         last = await self.store.entries(snapshot.last_seq - 1, limit=1)
         is_clean = bool(last) and isinstance(last[0][1].event, Closed)
         self._open = True
-        rules = self.trees.shared.rules
+        limits = self.trees.shared.limits
         order = recover.rebuild(self.trees, snapshot)
         rows = {spec.id: (spec, run) for spec, run in self.trees.live()}
         self.found = FoundRuns(
@@ -126,13 +127,13 @@ class Engine:
             self.on_record[id], self.roots[id] = run, spec.root
             self.timers.set(id, run.wake_at)
         self._task = asyncio.get_running_loop().create_task(self._loop(), name="retinue engine")
-        self.post("", Opened(epoch=epoch, limits=rules))
+        self.post("", Opened(epoch=epoch, limits=limits))
         for delivery in snapshot.deliveries:
             if delivery.state in ("pending", "sent"):
                 self.performer.deliver_at(delivery.key, delivery.next_at)
 
     async def stop(self) -> None:
-        """Stop at once: what is recorded stays, what is under way is taken up by the next start."""
+        """Stop immediately. What is recorded stays; the next start resumes the rest."""
         tasks = [t for t in (self._task, *self.performer.tasks()) if t is not None]
         for task in tasks:
             task.cancel()
@@ -149,9 +150,9 @@ class Engine:
         await self.store.close()
 
     async def _say_goodbye(self) -> None:
-        """The last commit. What was stepped and not handed over is in it, if everything before it
-        is on record; after a failure it stands by itself: something is lost then, but no run has
-        killed this process."""
+        """The last commit. Steps that were not yet given to the store are in it, if everything
+        before them is recorded; after a failure it is written alone: something is lost then, but no
+        run has crashed this process."""
         last = CommitBatch(Changes(), [])
         if await self.commits.finish() and self._failure is None:
             while not self.trees.is_settled:
@@ -169,10 +170,10 @@ class Engine:
         return self.commits.trouble if self._failure is None else str(self._failure)
 
     async def with_space(self, write: Callable[[], Awaitable[T]]) -> T:
-        """A full disk parks whoever writes until there is space again."""
+        """A full disk pauses all writers until there is space again."""
         return await self.commits.with_space(write)
 
-    # what the doors use
+    # what the API uses
 
     def post(self, run: str, event: AnyEvent) -> None:
         """Put an event on the queue. Safe to call from the loop's thread only."""
@@ -199,8 +200,7 @@ class Engine:
         return await self.post_and_tell(run, event)
 
     def check(self, run: str = "") -> None:
-        """Raise when nothing happens here any more, and `Defect` when the run's tree was set
-        aside."""
+        """Raise if the engine has stopped, and `Defect` if the run's tree was set aside."""
         if self._failure is not None:
             raise StoreError(f"The runtime has stopped: {self._failure}") from self._failure
         if not self._open:
@@ -236,7 +236,7 @@ class Engine:
         return [id for tree in trees if tree is not None for id in waiting_for_provider(tree)]
 
     def register(self, definition: Definition, model: ModelInfo | None) -> None:
-        """Make an agent known. Runs that waited for it since the last start are taken up."""
+        """Make an agent known. Runs that waited for it since the last start are resumed."""
         if model is not None:
             self.describe(model)
         definition = self.without_secrets(AgentRegistered(definition=definition)).definition
@@ -277,8 +277,8 @@ class Engine:
             self._fail(error)
 
     async def _go_on(self) -> bool:
-        """What is on record is performed, what has come is stepped, and what was stepped is handed
-        to the store as soon as that is free. Returns whether there is anything more to do."""
+        """Recorded effects are performed, arrived events are stepped, and steps are given to the
+        store as soon as it is free. Returns whether there is anything more to do."""
         written = self.commits.take()
         if written is not None:
             if len(written.changes.effects) > FEW_EFFECTS:
@@ -341,7 +341,7 @@ class Engine:
             self.waiting.append((future, trees.begin(run, now, event), root))
 
     def _let_catch_up(self, future: asyncio.Future[str] | None) -> None:
-        """Somebody wants to know when everything up to here is on record."""
+        """A task waits until everything up to here is recorded."""
         if future is None or future.done():
             return
         if self.trees.has_changes:
@@ -428,7 +428,7 @@ class Engine:
         return None if run is None else run.wake_at
 
     def _fail(self, error: BaseException) -> None:
-        """The store is gone, or we have a bug: stop as if killed. The next start goes on from the
+        """The store is gone, or we have a bug: stop as if killed. The next start continues from the
         log."""
         log.critical("the runtime stops: %s", error, exc_info=error)
         self._failure = error
@@ -437,7 +437,7 @@ class Engine:
         self._disappoint(StoreError(f"The runtime has stopped: {error}"))
 
     def _disappoint(self, error: RetinueError) -> None:
-        """Nobody waits for what will not come."""
+        """No task waits for what will not come."""
         waiters: list[asyncio.Future[Any]] = [*self.end_waiters]
         waiters += [future for future, _, _ in self.waiting] + [
             future for _, _, future in self._queue if future is not None

@@ -1,5 +1,5 @@
-"""What a new process has found open: each run that can go on here is told so, at once or when it is
-its turn."""
+"""Runs that a new process finds open: each run that can continue here gets an event, immediately or
+when it is its turn."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class FoundRuns:
-    """The open runs of an earlier process that were not told yet. `clean`: it was closed in good
-    order."""
+    """The open runs of an earlier process that have not got their event yet. `clean`: it was closed
+    in good order."""
 
     def __init__(
         self,
@@ -36,8 +36,8 @@ class FoundRuns:
         self._dormant = runs
         self._epoch = epoch
         self._clean = clean
-        rules = engine.trees.shared.rules
-        self._trial = Trial((run for _, run in runs.values()), epoch, clean=clean, rules=rules)
+        limits = engine.trees.shared.limits
+        self._trial = Trial((run for _, run in runs.values()), epoch, clean=clean, limits=limits)
         self._watched = -1
 
     @property
@@ -46,8 +46,8 @@ class FoundRuns:
         return tuple(self._dormant)
 
     async def take_up(self) -> None:
-        """Tell every open run that can go on in this process that it was found; those that are
-        suspected of having killed the last ones when it is their turn (`core.suspects`)."""
+        """Send the event to every open run that can continue in this process; runs suspected of
+        having crashed the last processes get it when it is their turn (`core.suspects`)."""
         engine, trial, tools = self._engine, self._trial, self._tools
         known = [
             (s, r)
@@ -88,8 +88,8 @@ class FoundRuns:
             await self._next_wave()
 
     async def _next_wave(self) -> None:
-        """The wave has moved on or has lived for a while, which is put on record; the next one may
-        be taken up."""
+        """The wave has made progress or has run for a while, which is recorded; the next one may be
+        resumed."""
         for id in self._trial.go_on():
             run = self._engine.on_record.get(id)
             if run is not None and run.epoch == self._epoch and run.suspicion is not None:

@@ -1,5 +1,5 @@
-"""Texts that are too long to be shown whole: kept under their hash before anybody is told of them,
-then cut."""
+"""Texts that are too long to be shown whole: stored under their hash before any run or watcher sees
+them, then cut."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Texts:
 
     @property
     def most(self) -> int:
-        return self._engine.trees.shared.rules.text_cap
+        return self._engine.trees.shared.limits.text_cap
 
     def fits(self, text: str, keep: int | None = None) -> bool:
         """Whether a text need not be kept: `spill` would say so too."""
-        most = self._engine.trees.shared.rules.text_cap
+        most = self._engine.trees.shared.limits.text_cap
         return len(text) <= most and (keep is None or 4 * len(text) <= keep)
 
     def whole(self, text: str) -> str:
-        """Without secrets, if it will be cut: half a secret would not be found any more."""
+        """Without secrets, if it will be cut: half a secret would no longer be found."""
         return text if len(text) <= self.most else self._engine.redactor.clean(text)
 
     async def cut(self, text: str | Laid) -> str:
@@ -45,11 +45,11 @@ class Texts:
         return text if spilled is None else clip(text, self.most, spilled[0])
 
     def longest(self, spec: RunSpec) -> int | None:
-        """The bytes of a reply that whoever started the run can be told without a cut: a longer one
-        is kept."""
+        """The bytes of a reply that the parent or user can get without a cut: a longer one is
+        kept."""
         if not spec.parent:
             return spec.request.artifact_above_bytes
-        cap = self._engine.trees.shared.rules.mail_cap
+        cap = self._engine.trees.shared.limits.mail_cap
         cap = max(cap // 2, cap - BESIDE)
         return (
             cap
@@ -65,13 +65,13 @@ class Texts:
             return None
         return await self._put(data or text.encode("utf-8", "replace"))
 
-    async def letters(self, orders: Actions) -> Actions:
+    async def letters(self, actions: Actions) -> Actions:
         """What is sent to others, each in the room that a mailbox has for it."""
-        most = self._engine.trees.shared.rules.mail_cap
-        if all(len(send.text) <= most for send in orders.sends):
-            return orders
+        most = self._engine.trees.shared.limits.mail_cap
+        if all(len(send.text) <= most for send in actions.sends):
+            return actions
         sends = []
-        for send in orders.sends:
+        for send in actions.sends:
             text = (
                 send.text
                 if len(send.text) <= most
@@ -79,7 +79,7 @@ class Texts:
             )
             where = await self.keep(text) if len(text) > most else ""
             sends.append(replace(send, text=cut(text, most, where)))
-        return replace(orders, sends=tuple(sends))
+        return replace(actions, sends=tuple(sends))
 
     async def keep(self, text: str) -> str:
         """Keep a text that will be cut: where it is, in words."""

@@ -31,7 +31,7 @@ class LookAhead:
         self._context = context
 
     async def __call__(self, id: str, index: int, call: ToolCall, now: int) -> CallPreview | None:
-        """None where nobody can tell; where looking fails it says why."""
+        """None if unknown; if looking fails, it says why."""
         spec, run = self._engine.trees.spec(id), self._engine.trees.run(id)
         if spec is None or run is None:
             return None

@@ -29,9 +29,8 @@ log = logging.getLogger("retinue.runs")
 
 
 class Outbox:
-    """The way from a due delivery to its channel. One place is told one thing at a time, in the
-    order in which it was to be told: what is refused is first in line until it is taken or given
-    up."""
+    """The way from a due delivery to its channel. Each target gets one announcement at a time, in
+    order: one that is refused stays first in the queue until it is accepted or given up."""
 
     def __init__(self, engine: Engine, tools: ToolRunner, channels: Mapping[str, Channel]) -> None:
         self._engine, self._tools, self._channels = engine, tools, channels
@@ -49,7 +48,7 @@ class Outbox:
 
     @property
     def n_lines(self) -> int:
-        """How many places have something to be told."""
+        """How many targets have something waiting."""
         return len(self._lines)
 
     def line_up(self, key: str) -> None:
@@ -129,7 +128,7 @@ class Outbox:
         try:
             if channel is None:
                 raise RetinueError(f"unknown channel {delivery.origin.channel!r} in this process")
-            async with asyncio.timeout(self._engine.trees.shared.rules.delivery_timeout_ms / 1000):
+            async with asyncio.timeout(self._engine.trees.shared.limits.delivery_timeout_ms / 1000):
                 await channel.send(delivery)
         except Exception as error:
             bounced = Bounced(key=effect.key, error=f"{type(error).__name__}: {error}")
@@ -143,7 +142,7 @@ class Outbox:
             self.leave(effect.key)
 
     async def close(self) -> None:
-        """Nothing is sent any more: those that hold something open let go of it."""
+        """Nothing more is sent: channels close what they have open."""
         for channel in {id(c): c for c in self._channels.values()}.values():
             if (close := getattr(channel, "close", None)) is not None:
                 with contextlib.suppress(Exception):

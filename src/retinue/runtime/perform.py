@@ -357,7 +357,7 @@ class Performer:
             redactor=self._engine.redactor,
             holding=self._holding(spec),
             private=self._engine.private,
-            room=self._engine.trees.shared.rules.text_cap,
+            room=self._engine.trees.shared.limits.text_cap,
             keep=self._texts.keep,
             deps=self.deps,
             tool=effect.call.name,
@@ -383,7 +383,7 @@ class Performer:
             )
         except Exception as error:
             returned = self._tool_events.failure(effect, error)
-        most = engine.trees.shared.rules.text_cap
+        most = engine.trees.shared.limits.text_cap
         if type(returned) is ToolResult and is_plain(returned):
             text = clean(returned.text)
             if len(text) <= most:

@@ -1,5 +1,5 @@
-"""After a restart: the trees are built again from the open runs, and each run is told that it was
-found.
+"""After a restart: the trees are built again from the open runs, and each run gets an event that
+says so.
 
 One scan, no effect of its own: what happens to a run is decided by the core when it takes
 `Recovered`."""
@@ -22,8 +22,8 @@ from retinue.store.base import Snapshot
 
 
 def rebuild(trees: Trees, snapshot: Snapshot) -> list[str]:
-    """Put everything that is open where there was nothing; returns the open runs in the order they
-    are to be told."""
+    """Put everything that is open where there was nothing; returns the open runs in the order in
+    which they get their events."""
     for definition in snapshot.definitions:
         trees.shared.definitions[definition.name] = definition
     for model in snapshot.models:

@@ -12,7 +12,7 @@ from retinue.formats.safe_text import clean
 
 
 def clean_reply(reply: ModelReply, redactor: Redactor) -> ModelReply:
-    """What cannot be written is half a character, and stands only where not all is ASCII."""
+    """Only half a character cannot be written, and only text that is not all ASCII can have one."""
     message = reply.message
     is_plain = message.text.isascii() and message.opaque.isascii() and reply.model.isascii()
     for call in message.calls:

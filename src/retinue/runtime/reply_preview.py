@@ -1,4 +1,4 @@
-"""The text of one model's call as it comes, for whoever watches."""
+"""The text of one model call as it comes, for watchers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from retinue.runtime.bus import Bus
 
 
 class ReplyPreview(Struct, eq=False):
-    """Call it with each piece, and `close` it behind the last one. It is fed also when nobody
-    watches: whoever comes in the middle of a secret sees no rest of it."""
+    """Call it with each piece, and `close` it behind the last one. It is fed also without watchers,
+    so that a watcher who comes in the middle of a secret does not see the rest of it."""
 
     bus: Bus
     redactor: Redactor

@@ -1,5 +1,5 @@
-"""A defect of ours in one tree: that tree is set aside as if this process were dead, and all others
-go on."""
+"""A defect of ours in one tree: that tree is set aside as if this process had crashed, and all
+others continue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("retinue.runs")
 
 def set_aside_failed(engine: Engine) -> None:
     """A defect of ours, in the steps or effects of some trees: they stop as if this process were
-    dead, and the next one takes them up as they are on record. All others go on."""
+    dead, and the next one takes them up as they are on record. All others continue."""
     failed, engine.trees.failed = engine.trees.failed, []
     for root, error in failed:
         text = f"{type(error).__name__}: {error}"
@@ -46,8 +46,8 @@ def set_aside_failed(engine: Engine) -> None:
 
 
 def _members(engine: Engine, root: str, live: list[str]) -> list[str]:
-    """Who is open in a tree that is set aside: in memory, on record, or in what is being
-    written. Whoever has ended there has ended."""
+    """Who is open in a tree that is set aside: in memory, on record, or in what is being written.
+    Runs that have ended stay ended."""
     batch = engine.commits.under_way
     new = [] if batch is None else [spec.id for spec in batch.changes.specs if spec.root == root]
     known = [id for id, of in engine.roots.items() if of == root]

@@ -1,5 +1,5 @@
 """One timer for all runs: each run says in its row when it wants to be woken, and at most one entry
-stands for it."""
+belongs to it."""
 
 from __future__ import annotations
 

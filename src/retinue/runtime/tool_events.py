@@ -33,8 +33,8 @@ log = logging.getLogger("retinue.tools")
 
 
 class ToolEvents:
-    """Texts that are too long are put away, and paths are told without links, before the core sees
-    either."""
+    """Texts that are too long are stored as artifacts, and links in paths are resolved, before the
+    core sees either."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class ToolEvents:
                     text = text if spilled is None else clip(text, self._texts.most, spilled[0])
                 return ToolReturned(**where, text=text, error=error, images=images, spilled=spilled)
             case Actions():
-                for order in returned.spawns:
-                    self._outbox.check(order.origin)
+                for request in returned.spawns:
+                    self._outbox.check(request.origin)
                 orders, place = await self._placed(
                     effect.run, await self._texts.letters(checked(returned))
                 )
@@ -121,9 +121,9 @@ class ToolEvents:
     def over(self, run: str) -> None:
         self._shown.pop(run, None)
 
-    async def _placed(self, run: str, orders: Actions) -> tuple[Actions, str]:
-        """Where children are sent is told without links, so that the core can compare it; and where
-        their parent is."""
+    async def _placed(self, run: str, actions: Actions) -> tuple[Actions, str]:
+        """The directories of children and of their parent are given without links, so that the core
+        can compare them."""
         spec = self._engine.trees.spec(run)
         place = (
             await self._tools.place(spec, self._home)
@@ -133,24 +133,25 @@ class ToolEvents:
         root = place or (spec.request.cwd if spec is not None else "") or self._home
         if not root or not any(
             (o.cwd and o.cwd != root) or o.permissions.read or o.permissions.write
-            for o in orders.spawns
+            for o in actions.spawns
         ):
-            return orders, place
-        return replace(orders, spawns=tuple(_without_links(o, root) for o in orders.spawns)), place
+            return actions, place
+        return replace(
+            actions, spawns=tuple(_without_links(o, root) for o in actions.spawns)
+        ), place
 
-    async def _snapshot(self, effect: CallTool, orders: Actions, place: str) -> str:
-        """A commit of the caller's files, if children are to have copies of them; "" where there
-        can be none."""
+    async def _snapshot(self, effect: CallTool, actions: Actions, place: str) -> str:
+        """A commit of the calling run's files, if children are to have copies of them; "" where
+        there can be none."""
         tree, spec = self._engine.trees.of(effect.run), self._engine.trees.spec(effect.run)
         if tree is None or spec is None:
             return ""
-        if not wants_copies(tree, effect.run, effect.index, orders):
+        if not wants_copies(tree, effect.run, effect.index, actions):
             return ""
         return await self._tools.snapshot(place or spec.request.cwd or self._home)
 
     async def work(self, spec: RunSpec) -> BranchWork | None:
-        """What an isolated run has done until now; its diff is kept before anybody is told of
-        it."""
+        """What an isolated run has done until now; its diff is stored before the run sees it."""
         if not spec.request.isolation:
             return None
         try:
@@ -176,7 +177,7 @@ class ToolEvents:
             log.warning("tool %s of run %s failed", effect.call.name, effect.run, exc_info=error)
             words = f"The tool failed: {type(error).__name__}: {error}"
         text = self._engine.redactor.clean(words)
-        return ToolResult(text=clip(text, self._engine.trees.shared.rules.text_cap), error=True)
+        return ToolResult(text=clip(text, self._engine.trees.shared.limits.text_cap), error=True)
 
 
 def is_plain(answer: ToolResult) -> bool:
@@ -184,8 +185,8 @@ def is_plain(answer: ToolResult) -> bool:
     return answer.images == () and type(answer.text) is str and type(answer.error) is bool
 
 
-def _without_links(order: RunRequest, root: str) -> RunRequest:
-    """Paths are kept without links. Whoever puts one there later is found out, for then they are
-    opened so."""
-    cwd = os.path.realpath(os.path.join(root, order.cwd)) if order.cwd else ""
-    return replace(order, cwd=cwd, permissions=real_paths(order.permissions))
+def _without_links(request: RunRequest, root: str) -> RunRequest:
+    """Paths are kept without links. A link put there later is detected, because directories are
+    opened without following links."""
+    cwd = os.path.realpath(os.path.join(root, request.cwd)) if request.cwd else ""
+    return replace(request, cwd=cwd, permissions=real_paths(request.permissions))

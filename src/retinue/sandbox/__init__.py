@@ -1,2 +1,2 @@
-"""What stands between a run and the machine: paths that stay beneath their root, and processes that
+"""What protects the machine from a run: paths that stay beneath their root, and processes that
 cannot leave."""

@@ -16,8 +16,8 @@ SOON_SECONDS = 5.0
 
 async def remove_soon(path: str | os.PathLike[str], seconds: float = SOON_SECONDS) -> None:
     """Take away what has this path. It is out of the way immediately, by a name with `GONE` in it;
-    the caller waits only so many seconds, and the end of the program not at all: then the rest
-    stays for the next `sweep`."""
+    the calling code waits only so many seconds, and the end of the program not at all: then the
+    rest stays for the next `sweep`."""
     doomed = f"{os.fspath(path)}{GONE}{os.urandom(6).hex()}"
     try:
         os.rename(path, doomed)

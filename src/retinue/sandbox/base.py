@@ -35,8 +35,8 @@ class Command:
     """What to run. `env` is all of the environment that it gets; `write` and `read` are all that it
     sees of the disk beyond the system's programs; `tag` names it in its environment, so that a
     leftover can be found. `opened` are directories among them that were opened before: what the
-    command gets at such a path is what is behind the descriptor. They belong to whoever made the
-    command, and stay open until `start` has returned."""
+    command gets at such a path is what is behind the descriptor. They belong to the code that made
+    the command, and stay open until `start` has returned."""
 
     argv: tuple[str, ...]
     cwd: str

@@ -1,5 +1,5 @@
 """The sandbox of this machine: bubblewrap. `find_sandbox` tries it once and says what is missing;
-nothing is ever run bare in its place."""
+nothing is ever run without a sandbox instead."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Bwrap:
 
     def _shield(self, root: str, command: Command) -> ReadonlyPaths:
         """The guard of a writable directory. (Its descriptor is duplicated; the command's own stays
-        the caller's.)"""
+        with its owner.)"""
         store, aside = (
             os.path.realpath(self._private.store or "/"),
             KeptAside(self._aside, _name(command.tag)),
@@ -207,8 +207,8 @@ def find_sandbox(
     path: str | None = None,
 ) -> Bwrap:
     """The sandbox of this machine, or `SandboxMissing` with the reason and what to do. Tried once
-    for each program. With `path`, whoever calls answers for those directories; of PATH only what no
-    command can change is run."""
+    for each program. With `path`, the calling code vouches for those directories; of PATH only what
+    no command can change is run."""
     if path is None:
         program, refused = programs.find("bwrap")
     else:

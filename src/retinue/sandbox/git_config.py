@@ -20,7 +20,7 @@ WHY_INCLUDED = "git's settings include it, and it can name programs that git run
 
 
 def settings(text: str) -> Iterator[tuple[str, str, str]]:
-    """Section, key and value of each setting; the section without what stands in quotes, it and the
+    """Section, key and value of each setting; the section without the part in quotes, it and the
     key in lower case. (`[a] b = c` may be on one line, a value continue in the next.)"""
     at, section = 1 if text.startswith("\ufeff") else 0, ""
     while at < len(text):
@@ -92,7 +92,7 @@ def named(top: str) -> dict[str, str]:
 
 def named_beneath(root: str, root_fd: int, others: Iterable[str] = ()) -> Iterator[str]:
     """The same as paths beneath a directory that is held open: of the repositories in which it
-    lies, and of those that stand at the `others`."""
+    lies, and of those at the `others`."""
     start = root.rstrip("/") + "/"
     if os.readlink(f"/proc/self/fd/{root_fd}") == root:
         tops = (

@@ -49,7 +49,7 @@ def program() -> str:
 
 def base() -> dict[str, str]:
     """The settings of the user are not read either: a filter that is set up there for all
-    repositories would take its orders from this one."""
+    repositories would be controlled by this one."""
     return {"PATH": PLACES, "HOME": home(), **ENVIRONMENT}
 
 
@@ -97,7 +97,7 @@ async def run(
 
 
 async def _talk(process: asyncio.subprocess.Process, fed: bytes, most: int) -> tuple[bytes, bytes]:
-    """Feed it and hear it to its end, or until it has said more than `most`."""
+    """Write its input and read its output to the end, or until there is more than `most`."""
     assert process.stdout is not None and process.stderr is not None
     feeding = asyncio.ensure_future(_feed(process, fed))
     complaining = asyncio.ensure_future(_hear(process.stderr, MOST_COMPLAINT, goes_on=True))

@@ -1,6 +1,6 @@
 """Git for our own purposes, which runs nothing that a repository names.
 
-Filters, drivers, aliases, helpers and included files can be called anything, so no list of
+Filters, drivers, aliases, credential programs and included files can have any name, so no list of
 settings switches them off. Instead git is given a git directory of ours: its `objects` lead to
 those of the repository, its references are copies, its settings are written by us, with the few of
 the repository's that only say how files are to be read. There are no hooks in it, and what git

@@ -26,8 +26,8 @@ class KeptAside:
     name: str
 
     def take(self, root_fd: int, path: str, root: str) -> str:
-        """Move what stands at `path` beneath an open directory; where it is now, or "" when there
-        is nothing."""
+        """Move what is at `path` beneath an open directory; where it is now, or "" when there is
+        nothing."""
         from retinue.sandbox.open_beneath import open_beneath
 
         above, name = os.path.split(path)
@@ -93,7 +93,7 @@ def _carry(dir_fd: int, name: str, target: str) -> None:
 
 
 def tell(saved_path: str) -> None:
-    """Someone has been told of it. (Until then, the next start is to tell it.)"""
+    """A user has seen it. (Until then, the next start reports it.)"""
     with contextlib.suppress(OSError):
         if os.path.basename(saved_path) == "it":
             Path(saved_path).with_name("told").touch()

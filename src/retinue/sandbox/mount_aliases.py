@@ -39,7 +39,7 @@ def parsed(text: bytes) -> Mounts:
 
 
 def _unescaped(text: str) -> str:
-    """Spaces and the like stand in it as octal numbers."""
+    """Spaces and the like are written as octal numbers."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 

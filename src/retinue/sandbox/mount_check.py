@@ -20,9 +20,9 @@ NULL = os.makedev(1, 3)
 
 
 def inspect(pid: int, mounts: Iterable[Mount], opened: Mapping[str, int]) -> None:
-    """Wait until bwrap's process has made its mounts and stands before the gate; then compare. It
-    has given up its capabilities by then (the last thing before it waits), so nothing is mounted
-    after that."""
+    """Wait until bwrap's process has made its mounts and waits at the gate; then compare. It has
+    given up its capabilities by then (the last thing before it waits), so nothing is mounted after
+    that."""
     if not _stands(pid):
         return  # it has ended, and says why itself
     try:

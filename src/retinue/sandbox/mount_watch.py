@@ -29,7 +29,7 @@ READ = 1 << 16
 class MountWatch:
     """`lost` are the paths whose mount has gone, for another thing is there now; `written` those of
     them that someone may have changed since. `fd` can be read when there is something to `hear`
-    (-1: there is no way to be told, and only looks are left)."""
+    (-1: there are no notifications, and only polling is left)."""
 
     mounts: dict[str, Mount]
     fd: int = -1
@@ -67,7 +67,7 @@ class MountWatch:
             self.close()
 
     def hear(self) -> bool:
-        """Whether a mount was lost, by what the kernel has told since."""
+        """Whether a mount was lost, by what the kernel has reported since."""
         while self.fd >= 0:
             try:
                 data = os.read(self.fd, READ)

@@ -230,8 +230,8 @@ def given(
 
 
 def _between(path: str, roots: Iterable[str]) -> Iterator[str]:
-    """The directories on the way from a root to a path in it: whoever could rename them could put
-    others there."""
+    """The directories on the way from a root to a path in it: a program that could rename them
+    could put others there."""
     for root in roots:
         if path != root and beneath(path, (root,)):
             above = os.path.dirname(path)

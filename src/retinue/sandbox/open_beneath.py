@@ -92,7 +92,7 @@ def make_folder(path: str) -> None:
     try:
         os.close(make_real(os.path.realpath(path), 0o700, durable=True))
     except OSError as error:
-        error.filename = path  # not the name in an open folder that it was told by
+        error.filename = path  # not the name in an open folder by which it was given
         raise
 
 

@@ -30,7 +30,7 @@ class OpenDirectory:
 
     @staticmethod
     def by_name(paths: Iterable[str]) -> OpenDirectory:
-        """For a caller outside of a runtime: what the names lead to now."""
+        """For use outside a runtime: what the names lead to now."""
         return OpenDirectory(os.path.realpath(path) for path in paths)
 
     def __enter__(self) -> OpenDirectory:
@@ -40,7 +40,7 @@ class OpenDirectory:
         self.close()
 
     def open(self, path: str) -> int:
-        """A descriptor for a directory of the tree, to be closed by whoever asked."""
+        """A descriptor for a directory of the tree, to be closed by the code that asked."""
         with self._lock:
             if not path.startswith("/"):
                 raise NotFound(f"the root {path!r} cannot be opened: it is not an absolute path")

@@ -190,7 +190,7 @@ class AllowedRoots:
         holding: OpenDirectory | None = None,
         private: Private = NOTHING,
     ) -> AllowedRoots:
-        """None stands for the root alone; an empty tuple for nothing at all."""
+        """None means the root alone; an empty tuple means nothing at all."""
         return AllowedRoots(
             root=root,
             read=(root,) if read is None else tuple(read),

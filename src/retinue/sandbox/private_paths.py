@@ -41,7 +41,7 @@ class Private:
 
     def why(self, path: str, root: str = "") -> str:
         """Why the file at `path` is not for a model, or "". It is absolute and resolved, as is
-        `root`, the directory in which the caller works: in a copy of its own, a run may see that
+        `root`, the directory in which the run works: in a copy of its own, a run may see that
         copy."""
         known = self._known()
         if known.copy(path) and known.copy(path) == known.copy(root):
@@ -49,7 +49,7 @@ class Private:
         return known.why(path, root) or (OURS if belongs_to_another(path) else "")
 
     def hides(self, root: str) -> Callable[[str], bool]:
-        """For whoever lists a directory: whether an entry beneath `root`, which is resolved, is
+        """For listing a directory: whether an entry beneath `root`, which is resolved, is
         omitted."""
         top, known = root.rstrip("/"), self._known()
         mine = known.copy(root)
@@ -76,8 +76,7 @@ class Private:
             with suppress(OSError):
                 if stat.S_ISREG((first := os.lstat(place)).st_mode):
                     yield first
-        # Files that stand by themselves come first, and a folder with very many last: it must not
-        # hide the others.
+        # Single files come first, and a folder with very many last: it must not hide the others.
         for place in places:
             with suppress(OSError):
                 yield from _below(place)

@@ -53,12 +53,12 @@ MUCH_DISK = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessGuard:
-    """What surrounds a command. `inspect` looks into the sandbox, whose first process it is told,
-    before the command begins, and raises if it is not as it should be; `look` says now and then
-    whether the command must be stopped, in a thread, and `hear` does immediately when `told` can be
-    read (-1: no one tells); `release` undoes what was set up, and says what is to be told.
-    `missing` are names at which nothing may appear: what does when this process has died goes to
-    `aside`."""
+    """What surrounds a command. `inspect` gets the first process of the sandbox and checks the
+    sandbox before the command begins, and raises if it is not as it should be; `look` says now and
+    then whether the command must be stopped, in a thread, and `hear` does immediately when `told`
+    can be read (-1: no notifications); `release` undoes what was set up, and returns notes for the
+    user. `missing` are names at which nothing may appear: what does when this process has died goes
+    to `aside`."""
 
     inspect: Callable[[int], None] = lambda pid: None
     look: Callable[[], bool] = lambda: False
@@ -239,7 +239,8 @@ class ProcessTree(asyncio.SubprocessProtocol):
                 signal.pidfd_send_signal(self._inside, signal.SIGKILL)
         if self._transport.get_returncode() is None:
             # The group too: before it has a session of its own, the first process inside is in it.
-            # (To kill it by the transport once more would take its exit from whoever waits for it.)
+            # (To kill it by the transport once more would take its exit status from the code that
+            # waits for it.)
             try:
                 os.killpg(self._transport.get_pid(), signal.SIGKILL)
             except (ProcessLookupError, PermissionError):

@@ -27,8 +27,8 @@ async def ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
-    """Kill it if it still runs, and close its pipes, read or not. In a task of its own, so that
-    whoever is cancelled meanwhile leaves nothing behind."""
+    """Kill it if it still runs, and close its pipes, read or not. In a task of its own, so that a
+    cancelled task leaves nothing behind."""
     await asyncio.shield(asyncio.get_running_loop().create_task(_end(process)))
 
 
@@ -58,4 +58,4 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         )
     if transport is not None:
         transport.close()
-    await asyncio.sleep(0)  # the pipes are told of their end by the loop
+    await asyncio.sleep(0)  # the loop closes the pipes

@@ -20,7 +20,7 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Directories that are protected with all that is in them, wherever they stand. A `.git` that is a
+# Directories that are protected with all that is in them, wherever they are. A `.git` that is a
 # file (of a worktree, of a submodule) is protected too: it says where the hooks are.
 DIRECTORIES = {
     ".git": "git runs its hooks and the programs its config names",
@@ -74,7 +74,7 @@ PROJECT = names(
 )
 # File systems that are not files but the kernel itself.
 KERNEL = ("proc", "sys", "dev")
-# Worktrees of runs may be kept here; who works in one is judged as if it stood by itself.
+# Worktrees of runs may be kept here; a run that works in one is judged as if it were separate.
 WORKTREES = ((".retinue", "worktrees"), (".claude", "worktrees"))
 
 

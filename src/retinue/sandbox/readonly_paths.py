@@ -3,8 +3,8 @@ run or trust.
 
 Those that exist are bound read-only, with every directory above them pinned by a mount, since a
 directory that merely holds a mount can be renamed away. Those that do not exist cannot be mounted
-on, and nothing is made for it: what appears at such a name while a command runs is taken out of the
-tree as soon as it is seen, kept, and told."""
+on, and nothing is made for it: what appears at such a name while a command runs is moved out of the
+tree as soon as it is seen, kept, and reported."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ class ReadonlyPaths:
             )
 
     def _away(self, path: str) -> str:
-        """Where it is kept now; "" when it was gone, or could not be taken, which is told."""
+        """Where it is kept now; "" when it was gone, or could not be moved, which is reported."""
         try:
             saved_path = self.aside.take(self.fd, path, self.root)
         except OSError as error:
@@ -230,7 +230,7 @@ class ReadonlyPaths:
 
     def restore(self, path: str) -> Iterator[str]:
         """Put back a file of ours that the command may have written to, for someone else had
-        replaced it; what it is now is kept. Of a directory it can only be told."""
+        replaced it; what it is now is kept. A directory can only be reported."""
         bind = next((bind for bind in self.binds if bind.path == path), None)
         if bind is None:
             return
@@ -288,8 +288,9 @@ class ReadonlyPaths:
             os.close(fd)
 
     def missing(self) -> Iterator[str]:
-        """The plain names that are guarded and not there: for whoever has to look without us. What
-        is there now is the user's, whatever the reason why it is not among those that we know."""
+        """The plain names that are guarded and not there: for code that checks them without this
+        process. What is there now is the user's, whatever the reason why it is not among those that
+        we know."""
         names = [
             *protected.DIRECTORIES,
             *protected.FILES,

@@ -69,7 +69,7 @@ def read_text(path: Path, most: int = SMALL) -> str:
 
 
 def lock(fd: int, seconds: float = LOCK_SECONDS) -> None:
-    """Lock an open file for this process alone. Whoever keeps it locked for long is not waited
+    """Lock an open file for this process alone. A long lock of another process is not waited
     for."""
     until = time.monotonic() + seconds
     while True:

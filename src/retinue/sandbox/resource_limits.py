@@ -1,8 +1,8 @@
 """Limits on what a command may use: control groups where this process may make them, resource
 limits everywhere.
 
-`RLIMIT_NPROC` does not bind the machine's root: for root the process limit stands and falls with
-the pids group."""
+`RLIMIT_NPROC` does not bind the machine's root: for root the process limit depends on the pids
+group."""
 
 from __future__ import annotations
 

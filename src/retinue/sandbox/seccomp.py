@@ -33,8 +33,8 @@ CREATES = 0o100 | 0o20000000
 """O_CREAT, and the bit of O_TMPFILE: without either, what is in the place of a mode means
 nothing."""
 OPENAT2 = 437
-"""Its mode is behind a pointer, which a filter cannot follow. Whoever uses it knows kernels that do
-not have it."""
+"""Its mode is behind a pointer, which a filter cannot follow. Programs that use it know kernels
+that do not have it."""
 
 
 class SystemCalls(NamedTuple):
@@ -136,7 +136,7 @@ ARM64 = SystemCalls(
     },
 )
 TABLES = {"x86_64": X86_64, "aarch64": ARM64}
-# What gives a file its mode: number, where the mode stands, and where the flags are that say
+# What gives a file its mode: number, position of the mode, and position of the flags that say
 # whether it counts.
 MODES = {
     # chmod, fchmod, fchmodat, fchmodat2, creat, mknod, mknodat, open, openat

@@ -50,7 +50,7 @@ USUAL = PROJECT | names(
 
 
 def secret_places(tops: tuple[str, ...]) -> Iterator[str]:
-    """Where the secrets are of whoever runs this, and of everyone whose home lies in these
+    """Where the secrets are of the user who runs this, and of all users whose home is in these
     directories. A link leads to them from anywhere."""
     mine = os.path.realpath(os.path.expanduser("~"))
     for home in home_directories():
@@ -63,7 +63,7 @@ def secret_places(tops: tuple[str, ...]) -> Iterator[str]:
 
 
 def _dotted(home: str) -> list[str]:
-    """What else in a home directory is hidden from whoever works in it. (A link shows what is
+    """What else in a home directory is hidden from runs that work in it. (A link shows what is
     visible anyway.)"""
     try:
         with os.scandir(home) as entries:

@@ -10,8 +10,8 @@ from contextlib import suppress
 from retinue.errors import StoreError
 
 # What lies beside the file of a store and has its name, with one of these behind it. Files that are
-# written anew are kept inside of the folders: whoever replaces a file that is masked in a sandbox
-# takes the mask away with it.
+# written anew are kept inside of the folders: replacing a file that is masked in a sandbox removes
+# the mask with it.
 FOLDERS = (".tools", ".plans", ".artifacts")
 TAILS = (*FOLDERS, "-wal", "-shm", "-journal", ".lock", ".sent", ".sock", ".sock.key")
 # The head of a database file that is one of ours.
@@ -64,7 +64,7 @@ def is_store(path: str) -> bool:
 
 
 def belongs_to_another(path: str) -> bool:
-    """Whether it is, or lies in, what is kept beside a store that we were not told of."""
+    """Whether it is, or lies in, what is kept next to a store that is not known here."""
     for tail in TAILS:
         at = path.find(tail)
         while at > 0:

@@ -47,7 +47,7 @@ def find(name: str, path: str | None = None, away: Iterable[str] = ()) -> tuple[
 
 def untrusted(program: str, roots: Iterable[str] = ()) -> str:
     """Why a program must not be started by the host, or "". Both names count, the one on PATH and
-    the real one: whoever can change either chooses what is run."""
+    the real one: a user who can change either chooses what is run."""
     tops = tuple(roots)
     named = os.path.join(os.path.realpath(os.path.dirname(program)), os.path.basename(program))
     for path in dict.fromkeys((named, os.path.realpath(program))):

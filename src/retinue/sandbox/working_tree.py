@@ -1,6 +1,6 @@
-"""The files of a repository as they stand, changed and new ones included: as a tree of git's, and
-changed from one such tree to another. The index and the branch of whoever works there are left
-alone."""
+"""The files of a repository as they are, changed and new ones included: as a tree of git's, and
+changed from one such tree to another. The index and the branch of the user who works there are not
+changed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def tree_of_files(git: Git) -> str:
 
 
 async def changed_files(git: Git, old: str, new: str) -> list[TreeChange]:
-    """The files in which two trees differ. What stands for another repository is omitted."""
+    """The files in which two trees differ. An entry for another repository is omitted."""
     options = ("-r", "-z", "--raw", "--no-renames", "--full-index", old, new)
     parts = os.fsdecode(await git.run("diff-tree", *options)).split("\0")
     changes = []

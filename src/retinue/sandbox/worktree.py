@@ -108,7 +108,7 @@ class Worktrees:
 
     async def ignored(self, run: str) -> tuple[str, ...]:
         """What the run has made in its copy and git ignores, so that no branch will hold it. Caches
-        that programs make by themselves are left out. A folder that is ignored as a whole is one
+        that programs make by themselves are omitted. A folder that is ignored as a whole is one
         entry."""
         note = self._note(run)
         if note is None or not note.admin or not self.place(run).is_dir():
@@ -118,7 +118,7 @@ class Worktrees:
             async with opened(self._copy(run, note), folders=(note.repository,)) as git:
                 index = os.path.join(note.admin, "index")
                 listed = os.fsdecode(await git.run("ls-files", *options, index=index))
-        except (RetinueError, OSError):  # what cannot be read is told when it is to be kept
+        except (RetinueError, OSError):  # reported when it is to be kept
             return ()
         paths = (path for path in listed.split("\0") if path)
         return tuple(path for path in paths if not CACHES.intersection(path.split("/")))
@@ -235,8 +235,8 @@ class Worktrees:
 
 
 def _enter(path: Path, inside: str) -> str:
-    """The folder of the copy that stands for the one that the run was sent to. It is made, if it
-    has to be, from one open directory to the next, none of them reached by a link."""
+    """The folder of the copy that corresponds to the one that the run was sent to. It is made, if
+    it has to be, from one open directory to the next, none of them reached by a link."""
     top = open_real(str(path))
     try:
         os.close(make_beneath(top, inside))

@@ -68,7 +68,7 @@ def register(repository: Repository, run: str, path: Path, branch: str, index: s
 
 
 def forget(admin: str) -> None:
-    """Git's data about a copy goes; what stands in its place behind a link stays."""
+    """Git's data about a copy goes; what is in its place behind a link stays."""
     with contextlib.suppress(OSError):
         fd = open_real(os.path.dirname(admin))
         try:

@@ -1,6 +1,6 @@
 """Writers that work in parallel: the files of their parent as a commit that their copies start
 from, and their branches back into these files. The plan of a merge is written down before a file is
-changed, under a name that the merge has for ever: done again, it continues where it was."""
+changed, under a name that the merge keeps: done again, it continues where it was."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ IN_USE = "others still work in its copy"
 
 
 async def snapshot(source: str) -> str:
-    """The commit that holds the files of a directory as they stand: that of its branch, or one on
-    top of it that no branch names. RetinueError where there is none."""
+    """The commit that holds the files of a directory as they are: that of its branch, or one on top
+    of it that no branch names. RetinueError where there is none."""
     repository = await asyncio.to_thread(find_repository, source)
     await check_version()
     async with opened(repository) as git:
@@ -60,7 +60,7 @@ class WriterMerges:
     async def merge(
         self, key: str, copies: Sequence[WriterCopy], is_used: Callable[[str], bool]
     ) -> tuple[BranchMerge, ...]:
-        """What became of each copy. `key` names this merge for ever."""
+        """What became of each copy. `key` is the permanent name of this merge."""
         reasons: dict[str, str] = {}
         ignored: dict[str, tuple[str, ...]] = {}
         for copy in copies:

@@ -1,4 +1,4 @@
-"""Doors on the host's application: an address of its own, or a place in a service of yours."""
+"""Ways to serve the host's application: an address of its own, or a place in a service of yours."""
 
 from retinue.host.request_limits import RequestLimits
 from retinue.server.mounting import AccessToken, asgi_app

@@ -53,7 +53,7 @@ class ServeAddress:
 
 
 def check(address: ServeAddress, tokens: Sequence[AccessToken]) -> None:
-    """Nobody but this machine is let in without a token that was made for it."""
+    """Only this machine is let in without a token that was made for it."""
     if not address.is_loopback and not tokens:
         raise ConfigError(
             f"{address.host} can be reached from other machines, and there is no token. Name a "

@@ -52,8 +52,7 @@ def names_in(body: bytes) -> set[str]:
 
 
 class Artifacts:
-    """`<folder>/ab/<sha256>`; what is being written stands in `<folder>/new` until it is
-    durable."""
+    """`<folder>/ab/<sha256>`; what is being written is in `<folder>/new` until it is durable."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -64,7 +63,7 @@ class Artifacts:
         self._lock = Lock()
 
     def sweep(self) -> None:
-        """Remove what a crash left half written. Only for whoever holds the lock."""
+        """Remove what a crash left half written. Only for the process that holds the lock."""
         with contextlib.suppress(OSError):
             for entry in list(os.scandir(os.path.join(self.folder, "new"))):
                 os.unlink(entry.path)

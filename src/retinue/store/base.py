@@ -105,8 +105,8 @@ class Store(Protocol):
 
     async def commit(self, changes: Changes) -> int:
         """Write all of it or nothing; returns the position of the last event over all trees.
-        `StoreFull` leaves everything as it was. No one changes what `changes` holds any more.
-        Commits are written in the order in which they were begun."""
+        `StoreFull` leaves everything as it was. `changes` must no longer be changed. Commits are
+        written in the order in which they were begun."""
 
     async def load(self) -> Snapshot:
         """Everything that is open."""

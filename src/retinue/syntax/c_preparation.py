@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 ATTRIBUTES = {b"__attribute__": True, b"__declspec": True}
-"""Names that stand for nothing but attributes, and whether they take arguments."""
+"""Names that expand to nothing but attributes, and whether they take arguments."""
 DEPTH = 3
 MOST_MACROS = 20_000
 _DEFINE = re.compile(
@@ -24,7 +24,7 @@ def spaces(text: bytes) -> bytes:
 
 
 def attribute_macros(files: Iterable[bytes]) -> dict[bytes, bool]:
-    """Macros of a tree that stand for nothing but attributes: they hide the function behind them
+    """Macros of a tree that expand to nothing but attributes: they hide the function after them
     from a parser."""
     macros: list[tuple[bytes, bool, bytes]] = []
     for data in files:

@@ -101,7 +101,7 @@ def _names(node: Node) -> list[Node]:
 
 
 def _owner(language: str, stack: list[tuple[_Entry, str]]) -> tuple[str, str]:
-    """The type around, and the kind of the nearest thing around that is no mere name space."""
+    """The type around, and the kind of the nearest thing around that is more than a name space."""
     for entry, name in reversed(stack):
         if entry.kind in NO_OWNERS and (entry.kind, language) != ("module", "ruby"):
             continue

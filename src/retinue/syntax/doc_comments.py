@@ -25,8 +25,8 @@ _SENTENCE = re.compile(r"[^\W\d_]{2}.* .*[^\W\d_]")
 
 
 def paragraph(text: str) -> tuple[str, int]:
-    """The first paragraph that is no heading, and the number of lines before it. It is cut between
-    words: half a word may be half a secret."""
+    """The first paragraph that is not a heading, and the number of lines before it. It is cut
+    between words: half a word may be half a secret."""
     lines: list[str] = []
     first = 0
     for number, line in enumerate(map(str.strip, text.splitlines())):
@@ -102,8 +102,8 @@ def said(run: Iterable[Node]) -> tuple[str, int]:
 
 
 def heading(root: Node, allowed: frozenset[str]) -> tuple[str, int]:
-    """A file's own words: the first run of comments above the code that is no licence. Nodes of
-    the types `allowed` may stand between."""
+    """A file's own words: the first run of comments above the code that is not a licence. Nodes of
+    the types `allowed` may be between."""
     run: list[Node] = []
     cursor = root.walk()
     more = cursor.goto_first_child()

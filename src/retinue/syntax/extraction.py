@@ -153,5 +153,5 @@ def _calls(nodes: Sequence[Node], definitions: Sequence[DefinitionSite]) -> tupl
 
 
 def _is_around(one: DefinitionSite, at: int, line: int) -> bool:
-    """A decorator above the name is no part of what the function does."""
+    """A decorator above the name is not part of what the function does."""
     return one.kind in CALLABLE_KINDS and one.stop > at and one.line <= line

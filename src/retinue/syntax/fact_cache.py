@@ -1,5 +1,6 @@
 """Facts by content and the index of each tree, kept in the user's cache folder between runs. It is
-a help and nothing more: what is damaged, not ours or too large is left out and made again."""
+a help and nothing more: an entry that is damaged, foreign or too large is ignored and made
+again."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def code_version() -> bytes:
 
 @cache
 def fact_version(language: str) -> bytes:
-    """Of one language: its grammar is told by the size and time of its files."""
+    """Of one language: its grammar is known by the size and time of its files."""
     total = blake2b(code_version() + language.encode(), digest_size=16)
     for module in ("tree_sitter", LANGUAGES[language].module):
         spec = importlib.util.find_spec(module)

@@ -1,5 +1,5 @@
-"""What is known of a file without its syntax: a digest, why it may be left out, its lines, and a
-signature by which to tell that a word cannot be in it."""
+"""What is known of a file without its syntax: a digest, why it may be skipped, its lines, and a
+signature that shows that a word cannot be in it."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _go(node: Node) -> Found:
 
 
 def _rust(node: Node) -> Found:
-    """`use a::{b, c::D}` is `a` with b and `a::c` with D; `mod x;` is told as `mod x`."""
+    """`use a::{b, c::D}` is `a` with b and `a::c` with D; `mod x;` is written as `mod x`."""
     if node.type == "mod_item":
         yield f"mod {text(node.child_by_field_name('name'))}", []
         return

@@ -44,7 +44,7 @@ class FileResolver:
         }
 
     def files(self, path: str, site: ImportSite) -> tuple[str, ...]:
-        """The files that an import in the file `path` names, sorted, itself left out."""
+        """The files that an import in the file `path` names, sorted, without itself."""
         way = self._ways.get(self._tree.files[path].language)
         return tuple(sorted(way(path, site) - {path})) if way is not None else ()
 
@@ -225,7 +225,7 @@ class FileResolver:
     def _php(self, path: str, site: ImportSite) -> set[str]:
         parts = [*site.module.split("\\"), *site.names]
         named = self._by_name.get(f"{parts[-1]}.php", [])
-        for n in range(len(parts) - 1):  # a namespace may stand for a folder of another name
+        for n in range(len(parts) - 1):  # a namespace may be a folder of another name
             ending = "/".join(parts[n:]) + ".php"
             paths = [p for p in named if p == ending or p.endswith(f"/{ending}")]
             if paths:

@@ -1,4 +1,4 @@
-"""The role of each file of a tree: why it is left out, or what it is. Every file has one."""
+"""The role of each file of a tree: why it is skipped, or what it is. Every file has one."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def manifest_folders(paths: Iterable[str]) -> frozenset[str]:
 
 
 def content_role(path: str, data: bytes) -> str:
-    """Why what stands in a file leaves it out, or ""."""
+    """Why the content of a file makes it skipped, or ""."""
     if b"\0" in data[:8192]:
         return "binary"
     if _GENERATED.search(data[:600]) or _FROM_GRAMMAR.search(data[:20_000]):

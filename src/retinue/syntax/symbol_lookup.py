@@ -1,5 +1,5 @@
 """A name looked up exactly: definitions, then who imports, extends and calls it by syntax, then
-where the word stands at all."""
+where the word occurs at all."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class NameLookup:
         ]
 
     def _has_base(self, file: TreeFile, one: DefinitionSite) -> bool:
-        """Among its bases, or in what stands there: `Base.of(Name)`."""
+        """Among its bases, or inside one of them: `Base.of(Name)`."""
         head = self._texts[file.path][one.start : one.body]
         _, _, behind = head.partition(one.name.encode())
         return self._word in one.bases or (

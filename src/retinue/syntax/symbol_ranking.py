@@ -1,5 +1,5 @@
 """Definitions ranked for the words of a question: BM25 over names, owners, docstrings and the name
-of the file. And names that are near to one that nobody has."""
+of the file. And names that are near to an unknown one."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _distance(a: str, b: str) -> int | None:
 
 
 def _edits(a: str, b: str) -> int:
-    """Letters that were added, left out, changed or swapped, counted up to three."""
+    """Letters that were added, removed, changed or swapped, counted up to three."""
     before: list[int] = []
     row = list(range(len(b) + 1))
     for i, letter in enumerate(a, 1):

@@ -40,7 +40,7 @@ SMALL_COPY = 200
 MOST_TEXTS, MOST_TEXT = 60, 64 << 10
 DEEPEST_README = 4
 MACRO_BYTES = 100 << 20
-"""So much of C is looked through for macros that stand for attributes."""
+"""So much of C is searched for macros that expand to attributes."""
 C_FAMILY = ("c", "cpp")
 _QUOTED = re.compile(
     r"(?:README|CHANGE|NEWS|HISTORY|Makefile)[^/]*|pyproject\.toml|package\.json|Cargo\.toml|"
@@ -108,8 +108,8 @@ class SyntaxEngine:
         wants: Callable[[str, bytes], bool] = lambda path, data: False,
         stop: Event | None = None,
     ) -> Inventory:
-        """Every file with its role. Of files that are read on the way, those that `wants` says are
-        parsed at once."""
+        """Every file with its role. Of files that are read on the way, those that `wants` names are
+        parsed immediately."""
         stop = stop or Event()
         began = time.time_ns()
         entries, why = files.entries()

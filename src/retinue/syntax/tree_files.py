@@ -63,7 +63,7 @@ class OpenTree:
     bars: Callable[[os.stat_result], bool] = lambda found: False
 
     def hides_inside(self, path: str) -> bool:
-        """Whether a path in the tree is not there for whoever asks."""
+        """Whether a path in the tree is hidden from the reader."""
         whole = f"{self.base}/{path}" if self.base else path
         parts = whole.split("/")
         return any(self.hides("/".join(parts[: n + 1])) for n in range(len(parts)))
@@ -113,7 +113,7 @@ class OpenTree:
 
 
 def _is_text(path: str) -> bool:
-    """Whether a name can be told at all: names of files need not be UTF-8."""
+    """Whether a name can be shown at all: names of files need not be UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -123,7 +123,7 @@ def _is_text(path: str) -> bool:
 
 @contextmanager
 def folder_files(path: str, seconds: float = 60.0) -> Iterator[OpenTree]:
-    """The files of a folder for somebody who may read all of it."""
+    """The files of a folder for a reader who may read all of it."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         patience = Patience(seconds=seconds)

@@ -1,5 +1,5 @@
-"""The process that parses. It reads jobs from its standard input and writes what it found; files
-of others are parsed here so that one that takes for ever, or all memory, can be killed."""
+"""The process that parses. It reads jobs from its standard input and writes what it found; files of
+others are parsed here so that one that takes too long, or all memory, can be killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEAD = struct.Struct("<I")
 
 
 class ParseJob(msgspec.Struct, array_like=True):
-    """`language` "" asks for the scan alone. `macros` are those of C that stand for attributes.
+    """`language` "" asks for the scan alone. `macros` are those of C that expand to attributes.
     `has_cpp`: a header that looks like C++ is C++. `has_tokens`: the tokens are wanted as well."""
 
     path: str
@@ -30,8 +30,7 @@ class ParseJob(msgspec.Struct, array_like=True):
 
 
 class ParseReply(msgspec.Struct, array_like=True):
-    """`facts` are encoded: whoever keeps them need not read them. `language` is what it was parsed
-    as."""
+    """`facts` are encoded: the cache need not decode them. `language` is what it was parsed as."""
 
     scan: FileScan | None = None
     facts: bytes = b""

@@ -73,7 +73,7 @@ class Worker:
         return self._process
 
     def _exchange(self, process: subprocess.Popen[bytes], request: bytes) -> bytes:
-        """Write and read at once, so that neither side waits for the other for ever."""
+        """Write and read at the same time, so that the two sides cannot block each other."""
         assert process.stdin is not None and process.stdout is not None
         out, into = process.stdin.fileno(), process.stdout.fileno()
         until = time.monotonic() + self._seconds

@@ -83,8 +83,8 @@ class _Header(Value):
 
 
 class Cassette:
-    """One recording in one file. A model is wrapped by `record`, or stands alone as `replay`; a
-    tool by `tool`.
+    """One recording in one file. A model is wrapped by `record`, or replaced by `replay`; a tool by
+    `tool`.
 
     On replay an answer is held back until every earlier one was given out. One that no one asks for
     within `patience_seconds` (an hour on a virtual loop, else ten seconds) is an error, and so is a
@@ -103,7 +103,7 @@ class Cassette:
         self._taken: set[int] = set()
         self._given: set[int] = set()
         self._next = 0
-        self._doors: dict[int, asyncio.Future[None]] = {}
+        self._turns: dict[int, asyncio.Future[None]] = {}
 
     def record(self, model: Model) -> Model:
         """The model, with everything it says written down. The file is begun anew."""
@@ -111,7 +111,7 @@ class Cassette:
         return _Recorder(self, model)
 
     def replay(self, info: ModelInfo | Model) -> Model:
-        """What stands for the model of these facts; nothing is called."""
+        """A replacement for the model of these facts; nothing is called."""
         self._enter("replay")
         return _Player(self, info if isinstance(info, ModelInfo) else info.info)
 
@@ -201,7 +201,7 @@ class Cassette:
         try:
             await self._turn(line)
             if line.kind == "cancelled":
-                # It was called off and had no answer; whoever called it off will do so again.
+                # It was cancelled and had no answer; the replay will cancel it again.
                 await asyncio.get_running_loop().create_future()
         finally:
             self._give(line.n)
@@ -235,8 +235,8 @@ class Cassette:
 
     async def _turn(self, line: CassetteLine) -> None:
         while line.n > self._next and self.error is None:
-            door = self._doors[line.n] = asyncio.get_running_loop().create_future()
-            ready, _ = await asyncio.wait([door], timeout=self._seconds())
+            turn = self._turns[line.n] = asyncio.get_running_loop().create_future()
+            ready, _ = await asyncio.wait([turn], timeout=self._seconds())
             if not ready and self._next not in self._taken:
                 due = self._lines[self._next].key
                 why = (
@@ -261,14 +261,14 @@ class Cassette:
         self._open(self._next)
 
     def _open(self, n: int) -> None:
-        door = self._doors.pop(n, None)
-        if door is not None and not door.done():
-            door.set_result(None)
+        turn = self._turns.pop(n, None)
+        if turn is not None and not turn.done():
+            turn.set_result(None)
 
     def _broken(self, error: CassetteError) -> CassetteError:
         if self.error is None:
             self.error = error
-            for n in list(self._doors):
+            for n in list(self._turns):
                 self._open(n)
         return self.error
 
@@ -322,12 +322,12 @@ class _TapedTool:
         self.schema, self.restart = tool.schema, tool.restart
         self._cassette, self._tool = cassette, tool
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         cassette = self._cassette
-        act = f"{caller.spec.path} turn {caller.row.turn} call {caller.index} {self.schema.name}"
+        act = f"{context.spec.path} turn {context.row.turn} call {context.index} {self.schema.name}"
         text = msgspec.json.encode(args, order="sorted").decode()
-        children = (caller.child_id(item) for item in range(NAMED_CHILDREN))
-        ids = ids_in([caller.run_id, caller.spec.parent, caller.spec.root, *children, text])
+        children = (context.child_id(item) for item in range(NAMED_CHILDREN))
+        ids = ids_in([context.run_id, context.spec.parent, context.spec.root, *children, text])
         shown = Shown(
             messages=(digest(with_holes(text, ids))[:12],), last=excerpt(with_holes(text, ids))
         )
@@ -344,7 +344,7 @@ class _TapedTool:
             )
         key = cassette._name(act)
         try:
-            returned = await self._tool.run(caller, args)
+            returned = await self._tool.run(context, args)
         except asyncio.CancelledError:
             cassette._write(key, shown, "cancelled", None, ids)
             raise
@@ -390,5 +390,6 @@ def _raised(failure: _Failure) -> Exception:
         if isinstance(error, ModelUnavailable):
             error.after_seconds = failure.after_seconds
         return error
-    # A class of the same name, so that whoever prints "Type: message" prints what it printed then.
+    # A class of the same name, so that code that prints "Type: message" prints what it printed
+    # then.
     return cast(Exception, type(failure.type, (RuntimeError,), {})(failure.message))

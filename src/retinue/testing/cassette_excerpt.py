@@ -45,8 +45,8 @@ _WORD_OF = {UserMessage: "user", AssistantMessage: "assistant", ToolMessage: "re
 
 
 def _words(message: Message) -> str:
-    """A message as it counts: what stands in it, without the fences that the runtime draws anew
-    each time."""
+    """A message as it counts: its content, without the fences that the runtime makes new each
+    time."""
     calls = (
         "".join(f"\n{c.id} {c.name} {c.args}" for c in message.calls)
         if isinstance(message, AssistantMessage)

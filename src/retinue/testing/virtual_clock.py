@@ -43,8 +43,8 @@ class _NoWaiting(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An asyncio loop on virtual time. What would run in a thread runs at once, so that nothing is
-    left to chance."""
+    """An asyncio loop on virtual time. What would run in a thread runs immediately, so that nothing
+    is left to chance."""
 
     def __init__(self, patience: float = 5.0) -> None:
         self._virtual = 0.0

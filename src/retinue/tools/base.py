@@ -1,5 +1,5 @@
-"""The port to a tool. A tool returns a text, or orders for the machine; it never reaches the engine
-itself."""
+"""The port to a tool. A tool returns a text, or actions for the machine; it never reaches the
+engine itself."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ToolResult(Value):
 
 
 class Submission(Value):
-    """The run's result, handed in through a submit tool."""
+    """The run's result, submitted through a submit tool."""
 
     text: str
     ok: bool = True
@@ -76,7 +76,7 @@ class RuntimeReader(Protocol):
     """What a tool may read of the runtime."""
 
     def defaults(self, agent: str) -> dict[str, Any]:
-        """The fields that orders for an agent start from."""
+        """The default fields of requests for an agent."""
 
     def tools(self, agent: str) -> Mapping[str, Tool[Any]]:
         """The tools of an agent by name."""
@@ -85,10 +85,10 @@ class RuntimeReader(Protocol):
         """The models that are known."""
 
     def resolved(self, model: str) -> str:
-        """What the name of a known model stands for: `provider:model` where a catalog has it."""
+        """The model that a known name resolves to: `provider:model` where a catalog has it."""
 
     def find_model(self, model: str) -> str:
-        """Look a model up that nobody has named yet, as `provider:model`: from then on it is known.
+        """Look up a model that no agent names, as `provider:model`: from then on it is known.
         Returns why there is none, or ""."""
 
     def crew(self, agent: str) -> Sequence[str]:
@@ -101,7 +101,7 @@ class RuntimeReader(Protocol):
         """The children of a run, oldest first, live or ended."""
 
     async def staff(self, spec: RunSpec) -> Sequence[RunRecord]:
-        """The children of a run, and those of the runs that it goes on for, oldest first."""
+        """The children of a run, and those of earlier runs of its conversation, oldest first."""
 
     async def started(self, since: int) -> Sequence[RunRecord]:
         """Every run that another has started at that time or later, oldest first."""
@@ -201,8 +201,8 @@ class Context(Struct, ContextVerbs, Generic[D_co], frozen=True):
             yield replace(self, root=root, permissions=permissions), holding
 
     async def fit(self, laid: Laid) -> str:
-        """An answer in the room that there is: its long texts are cut where they have to be, its
-        frame never."""
+        """A tool result that fits the available room: its long texts are cut where they have to be,
+        its frame never."""
         return await fit(laid, self.room, self.keep, self.redactor.clean)
 
     def child_id(self, item: int = 0) -> str:
@@ -214,7 +214,7 @@ class Context(Struct, ContextVerbs, Generic[D_co], frozen=True):
         return child_id(at, self.run_id, turn, self.call_id, index, item)
 
     def request(self, agent: Named | str, task: str, **options: Any) -> RunRequest:
-        """An order for a child: the agent's own defaults, then `options` (the fields of
+        """A request for a child: the agent's own defaults, then `options` (the fields of
         `RunRequest`)."""
         name = agent if isinstance(agent, str) else agent.name
         defaults = {} if self.reader is None else self.reader.defaults(name)
@@ -225,14 +225,14 @@ class Context(Struct, ContextVerbs, Generic[D_co], frozen=True):
     def spawn_actions(
         self, agent: Named | str, *tasks: str, answer: str | None = None, **options: Any
     ) -> Actions:
-        """Orders for one child a task. With `join="call"` (the default) the call waits for all of
-        them."""
+        """Actions that start one child per task. With `join="call"` (the default) the call waits
+        for all of them."""
         return Actions(
             spawns=tuple(self.request(agent, t, **options) for t in tasks), answer=answer
         )
 
     async def children(self) -> Sequence[RunRecord]:
-        """The caller's children, oldest first, live or ended."""
+        """The calling run's children, oldest first, open or ended."""
         return [] if self.reader is None else await self.reader.staff(self.spec)
 
 

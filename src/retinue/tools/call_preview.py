@@ -1,5 +1,5 @@
-"""What a call would do, for whoever has to permit it: computed by the code that would do it, from
-what it would be given, and never from what a model says of it. Nothing is changed by looking."""
+"""What a call would do, shown to the person who decides: computed by the code that would do it,
+from its real input, and never from what a model says about it. Nothing is changed by looking."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from retinue.core.values import Value
 
 class FilePreview(Value):
     """One file that would change. `diff` is a unified diff without the secrets that are known; of a
-    long one `n_hidden` lines are left out. `note` says why a file is not shown."""
+    long one `n_hidden` lines are omitted. `note` says why a file is not shown."""
 
     path: str
     kind: Literal["create", "change", "delete", "move"] = "change"

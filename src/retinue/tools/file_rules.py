@@ -18,15 +18,15 @@ READERS = (*READING, "shell")  # a command can read the whole workspace
 
 
 def barred(
-    caller: Context, names: tuple[str, ...], tool: str = "", written: str = ""
+    context: Context, names: tuple[str, ...], tool: str = "", written: str = ""
 ) -> Callable[[str], str] | None:
     """The rule that keeps these tools from a file, by its true path, or "". None when there is no
     such rule at all. `tool` and the path `written` ("": a patch) are the call about which the gate
     has asked, if it had to: that is not refused again."""
-    bounds, top = caller.rules_above, caller.root.rstrip("/")
+    bounds, top = context.rules_above, context.root.rstrip("/")
     if not any(rule.startswith(("deny", "ask")) for _, rules in bounds for rule in rules):
         return None
-    sent = (caller.spec.request.cwd or top).rstrip("/")
+    sent = (context.spec.request.cwd or top).rstrip("/")
 
     def rule_on(path: str) -> str:
         # Rules are meant in the directory that a run was sent to, also when it works in a copy of
@@ -39,11 +39,11 @@ def barred(
     return rule_on
 
 
-def hidden(caller: Context) -> Callable[[str], str]:
+def hidden(context: Context) -> Callable[[str], str]:
     """Why the content of a file may not be shown to this run, or "": asked by everything that shows
     content and is not itself a tool for reading, which the gate has let through."""
-    ruled = barred(caller, READING)
-    without = "" if _can_read(caller) else "this run has no tool that reads files"
+    ruled = barred(context, READING)
+    without = "" if _can_read(context) else "this run has no tool that reads files"
 
     def why(path: str) -> str:
         if without:
@@ -54,20 +54,22 @@ def hidden(caller: Context) -> Callable[[str], str]:
     return why
 
 
-def hidden_patterns(caller: Context, top: str) -> list[str]:
+def hidden_patterns(context: Context, top: str) -> list[str]:
     """What may not be shown below a directory, as patterns in it: for programs that find their
     files themselves."""
-    sent = caller.spec.request.cwd or caller.root
+    sent = context.spec.request.cwd or context.root
     return patterns_below(
-        caller.rules_above, READING, os.path.normpath(f"{sent}/{os.path.relpath(top, caller.root)}")
+        context.rules_above,
+        READING,
+        os.path.normpath(f"{sent}/{os.path.relpath(top, context.root)}"),
     )
 
 
-def _can_read(caller: Context) -> bool:
-    if caller.reader is None:
+def _can_read(context: Context) -> bool:
+    if context.reader is None:
         return True
-    mine = caller.reader.tools(caller.spec.request.agent)
+    mine = context.reader.tools(context.spec.request.agent)
     return any(
-        n in mine and allows(caller.permissions, n) and not denied_tool(caller.rules_above, n)
+        n in mine and allows(context.permissions, n) and not denied_tool(context.rules_above, n)
         for n in READERS
     )

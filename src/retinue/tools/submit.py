@@ -1,4 +1,4 @@
-"""How a child hands in its result: `submit_result`, checked against the agent's output type, and
+"""How a run submits its result: `submit_result`, checked against the agent's output type, and
 `submit_error`."""
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SubmitResult:
             strict=closed is not None,
         )
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         if set(args) != {"result"}:
             return ToolResult(
                 text='Invalid parameters: give exactly one key, "result". Submit again.',
@@ -94,7 +94,7 @@ class SubmitError:
         },
     )
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         error = args.get("error")
         if set(args) != {"error"} or not isinstance(error, str):
             return ToolResult(

@@ -55,8 +55,8 @@ class Toolbox:
     """Agents may bring tools of the same name: each sees its own. (`submit_result` differs from
     agent to agent.)"""
 
-    def __init__(self, kit: BuiltinTools | None = None) -> None:
-        self._kit = kit
+    def __init__(self, builtin_tools: BuiltinTools | None = None) -> None:
+        self._builtin = builtin_tools
         self._tools: dict[str, dict[str, Tool]] = {}
         self._known: dict[str, dict[str, KnownTool]] = {}
         self._defaults: dict[str, dict[str, Any]] = {}
@@ -64,7 +64,7 @@ class Toolbox:
     @property
     def threads(self) -> Executor | None:
         """Where plain functions work; None is the loop's own pool."""
-        return None if self._kit is None else self._kit.threads
+        return None if self._builtin is None else self._builtin.threads
 
     @property
     def agents(self) -> Collection[str]:
@@ -74,7 +74,7 @@ class Toolbox:
     def add(
         self, agent: str, tools: Iterable[Tool], defaults: dict[str, Any] | None = None
     ) -> None:
-        """Make an agent's tools known, and the fields that orders for it start from."""
+        """Register an agent's tools, and the default fields of requests for it."""
         mine: dict[str, Tool] = {}
         for tool in tools:
             if tool.schema.name in mine:
@@ -98,36 +98,42 @@ class Toolbox:
         tool = self._tools.get(agent, {}).get(name)
         return "unsafe" if tool is None else tool.restart
 
-    async def run(self, agent: str, caller: Context, call: ToolCall) -> Returned:
+    async def run(self, agent: str, context: Context, call: ToolCall) -> Returned:
         """Carry one call out. Whatever the model wrote, the answer is something it can act on."""
-        ready = self._ready(agent, call, lambda: caller)
-        return ready if isinstance(ready, ToolResult) else await ready[0].tool.run(caller, ready[1])
+        ready = self._ready(agent, call, lambda: context)
+        return (
+            ready if isinstance(ready, ToolResult) else await ready[0].tool.run(context, ready[1])
+        )
 
-    def run_now(self, agent: str, caller: Callable[[], Context], call: ToolCall) -> Returned:
-        """The same for a tool that `is_quick`. Whoever needs the caller makes it."""
-        ready = self._ready(agent, call, caller)
+    def run_now(self, agent: str, context: Callable[[], Context], call: ToolCall) -> Returned:
+        """The same for a tool that `is_quick`. The context is made only if it is needed."""
+        ready = self._ready(agent, call, context)
         if isinstance(ready, ToolResult):
             return ready
         known, args = ready
         if known.run_now is None:
-            return at_once(known.tool.run(caller(), args))
-        return known.run_now(caller, args)
+            return at_once(known.tool.run(context(), args))
+        return known.run_now(context, args)
 
     def _ready(
-        self, agent: str, call: ToolCall, caller: Callable[[], Context]
+        self, agent: str, call: ToolCall, context: Callable[[], Context]
     ) -> tuple[KnownTool, dict[str, Any]] | ToolResult:
         """The tool and its arguments, or why the call is not taken."""
         mine = self._known.get(agent, {})
         tool = mine.get(call.name)
         if tool is None:
             return ToolResult(text=_unknown(call.name, list(mine)), error=True)
-        if tool.refuses is not None and (why := tool.refuses(caller())):
+        if tool.refuses is not None and (why := tool.refuses(context())):
             return ToolResult(text=why, error=True)
         try:
             args = parse(call.args)
         except BadArguments as error:
             return ToolResult(text=f"{tool.invalid}: {error}", error=True)
-        if tool.writes and self._kit is not None and (why := self._kit.writers.take(caller())):
+        if (
+            tool.writes
+            and self._builtin is not None
+            and (why := self._builtin.writers.take(context()))
+        ):
             return ToolResult(text=f"Not run: {why}", error=True)
         return tool, args
 
@@ -149,48 +155,53 @@ class Toolbox:
         )
         return look(agent, args) if look is not None and args is not None else ()
 
-    async def look_ahead(self, agent: str, caller: Context, call: ToolCall) -> CallPreview | None:
+    async def look_ahead(self, agent: str, context: Context, call: ToolCall) -> CallPreview | None:
         """What a call would do, by the tool that would do it; None where the tool cannot tell."""
         known, args = self._known.get(agent, {}).get(call.name), read(call.args)
         look = getattr(known.tool, "look_ahead", None) if known is not None else None
         if known is None or look is None or args is None:
             return None
-        preview: CallPreview = await look(caller, args)
-        if known.writes and self._kit is not None and (why := self._kit.writers.held(caller)):
+        preview: CallPreview = await look(context, args)
+        if (
+            known.writes
+            and self._builtin is not None
+            and (why := self._builtin.writers.held(context))
+        ):
             preview = replace(preview, problem=why)
-        return replace(preview, directory=caller.root, isolated=bool(caller.spec.request.isolation))
+        return replace(
+            preview, directory=context.root, isolated=bool(context.spec.request.isolation)
+        )
 
     async def place(self, spec: RunSpec, home: str) -> str:
         """Where a run works: the directory that it was sent to, or a copy of it."""
         source = spec.request.cwd or home
-        if self._kit is None or spec.request.isolation != "worktree":
+        if self._builtin is None or spec.request.isolation != "worktree":
             return source
         label = spec.request.label or spec.request.agent
-        return await self._kit.worktrees.open(spec.id, source, label, spec.request.copy_of)
+        return await self._builtin.worktrees.open(spec.id, source, label, spec.request.copy_of)
 
     async def snapshot(self, place: str) -> str:
-        """The commit that holds the files of a directory as they stand; "" where there can be
-        none."""
-        return "" if self._kit is None else await self._kit.snapshot(place)
+        """The commit with the files of a directory as they are; "" where there can be none."""
+        return "" if self._builtin is None else await self._builtin.snapshot(place)
 
     async def merge(self, key: str, copies: Sequence[WriterCopy]) -> tuple[BranchMerge, ...]:
         """What became of what writers have changed in their copies."""
-        return () if self._kit is None else await self._kit.merge(key, copies)
+        return () if self._builtin is None else await self._builtin.merge(key, copies)
 
     async def work(self, spec: RunSpec) -> BranchDiff | None:
         """What an isolated run has done until now."""
-        if self._kit is None or not self._kit.worktrees.has(spec.id):
+        if self._builtin is None or not self._builtin.worktrees.has(spec.id):
             return None
-        return await self._kit.worktrees.changes(spec.id, spec.request.task)
+        return await self._builtin.worktrees.changes(spec.id, spec.request.task)
 
     def over(self, run: str, is_used: Callable[[str], bool]) -> Awaitable[None] | None:
-        """A run has ended: what its tools still hold is given back, at once or by what is returned.
-        `is_used` says whether somebody still works in a directory."""
-        return None if self._kit is None else self._kit.over(run, is_used)
+        """A run has ended: what its tools still hold is released, immediately or by the returned
+        awaitable. `is_used` says whether a run still works in a directory."""
+        return None if self._builtin is None else self._builtin.over(run, is_used)
 
     def is_quick(self, agent: str, name: str) -> bool:
-        """Whether a tool returns without ever waiting. (One that is not there is answered for at
-        once.)"""
+        """Whether a tool returns without ever waiting. (An unknown tool is answered
+        immediately.)"""
         tool = self._known.get(agent, {}).get(name)
         return tool is None or tool.is_quick
 

@@ -1,2 +1,2 @@
-"""What every door shows: rows, states, words, totals, transcripts. Pure: made from recorded steps,
-the same for the terminal, a page and an export."""
+"""What every client shows: rows, states, texts, totals, transcripts. Pure: made from recorded
+steps, the same for the terminal, a page and an export."""

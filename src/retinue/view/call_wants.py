@@ -17,8 +17,7 @@ MOST_LINES = 2_000
 
 
 def wants(call: ToolCall) -> str:
-    """For whoever has to say yes: one line. "" of a tool that is not known here, whose question has
-    to do."""
+    """One line for the person who decides; "" for an unknown tool, whose question must do."""
     args = arguments.read(call.args)
     return "" if args is None else one_line(_said(call.name, args), MOST)
 

@@ -46,7 +46,7 @@ def crop(line: Iterable[Cells], width: int) -> Line:
 
 
 def cut(text: str, width: int) -> str:
-    """Exactly so many cells; what is left out is marked."""
+    """Exactly so many cells; a cut is marked."""
     if width <= 0:
         return ""
     have = cell_len(text)
@@ -105,8 +105,8 @@ def wrap(text: str, width: int) -> list[str]:
 
 def wrap_line(line: Line, width: int, label: int = 0) -> list[Line]:
     """A line in pieces of at most so many cells, with the roles of its parts; it is broken where it
-    is full, so that nothing is moved or lost. Behind a label of `label` cells a text is broken at
-    its spaces, and goes on below its beginning."""
+    is full, so that nothing is moved or lost. After a label of `label` cells a text is wrapped at
+    its spaces, and continues below its beginning."""
     if label and len(line) == 2 and cell_len(line[0].text) == label < width - 8:
         first, *rest = wrap(line[1].text, width - label)
         pad = Cells(" " * label)

@@ -1,11 +1,10 @@
-"""A tree of runs in other forms. Each takes a store that is open for reading and the tree, and
-gives a text."""
+"""A tree of runs in other formats. Each function takes what is exported and returns the text."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,33 +25,41 @@ from retinue.formats.safe_text import json_text, one_line, several_lines
 from retinue.host.record import RecordReader
 from retinue.host.tree_items import Stepped
 from retinue.steps import TreeRecord
-from retinue.view import format as words
-from retinue.view import stream_json
-from retinue.view import totals as facts
+from retinue.view import format as view_format
+from retinue.view import stream_json, totals
 from retinue.view.format import json_line
 from retinue.view.summary import end_lines
 
 FENCE = "```"
 
 
-def as_markdown(book: RecordReader, final: TreeRecord, date: str = "") -> str:
+class ExportSource(NamedTuple):
+    """What is exported: a tree, the open store that has its conversations and steps, and the day
+    on which the tree was started, as people write it."""
+
+    record: RecordReader
+    tree: TreeRecord
+    day: str
+
+
+def as_markdown(source: ExportSource) -> str:
     """To read: every run with its conversation."""
-    top = final.rows[0]
-    lines = [f"# {one_line(top.spec.request.task, 120)}", "", end_lines(final)[0], ""]
-    for row in final.rows:
+    top = source.tree.rows[0]
+    lines = [f"# {one_line(top.spec.request.task, 120)}", "", end_lines(source.tree)[0], ""]
+    for row in source.tree.rows:
         level = "#" * min(6, 2 + row.spec.depth - top.spec.depth)
-        lines += [f"{level} {_label(row)} · {words.state_text(facts.word(row))}", ""]
+        lines += [f"{level} {_label(row)} · {view_format.state_text(totals.word(row))}", ""]
         lines += [
-            f"{one_line(row.run.model_used or row.spec.model)}, {words.span(facts.elapsed(row))}, "
-            f"{row.run.turn} turns",
+            f"{one_line(row.run.model_used or row.spec.model)}, "
+            f"{view_format.span(totals.elapsed(row))}, {row.run.turn} turns",
             "",
         ]
-        lines += [f"missing: {one_line(lacking)}", ""] if (lacking := facts.missing(row)) else []
-        for message in book.conversation(
+        lines += [f"missing: {one_line(lacking)}", ""] if (lacking := totals.missing(row)) else []
+        for message in source.record.conversation(
             row, row.spec.base.length if row.spec.base is not None else 0
         ):
             lines += [*_message(message), ""]
-        end = facts.ending(row)
+        end = totals.ending(row)
         if end is not None and end.error and end.state != "completed":
             lines += [f"**{end.state}** ({end.stop}): {one_line(end.error)}", ""]
     return several_lines("\n".join(lines))
@@ -86,23 +93,26 @@ def _fenced(text: str, kind: str = "") -> list[str]:
     return [fence + kind, text, fence]
 
 
-def as_jsonl(book: RecordReader, final: TreeRecord, date: str = "") -> str:
+def as_jsonl(source: ExportSource) -> str:
     """To process: specs, steps and messages as they are stored, one a line."""
-    return "\n".join(json_text(msgspec.json.encode(item).decode()) for item in book.history(final))
-
-
-def as_stream_json(book: RecordReader, final: TreeRecord, date: str = "") -> str:
-    """As `retinue run --output-format stream-json` would have written it."""
-    head = stream_json.StreamHeader(version=__version__)
     return "\n".join(
-        json_line(line) for line in stream_json.lines(head, book.history(final), final)
+        json_text(msgspec.json.encode(item).decode()) for item in source.record.history(source.tree)
     )
 
 
-def as_perfetto(book: RecordReader, final: TreeRecord, date: str = "") -> str:
+def as_stream_json(source: ExportSource) -> str:
+    """As `retinue run --output-format stream-json` would have written it."""
+    head = stream_json.StreamHeader(version=__version__)
+    return "\n".join(
+        json_line(line)
+        for line in stream_json.lines(head, source.record.history(source.tree), source.tree)
+    )
+
+
+def as_perfetto(source: ExportSource) -> str:
     """To see the times: a trace in Chrome's format, one lane for each run. ui.perfetto.dev opens
     it."""
-    lanes = {row.spec.id: n for n, row in enumerate(final.rows, 1)}
+    lanes = {row.spec.id: n for n, row in enumerate(source.tree.rows, 1)}
     events: list[dict[str, Any]] = [
         {
             "ph": "M",
@@ -111,23 +121,23 @@ def as_perfetto(book: RecordReader, final: TreeRecord, date: str = "") -> str:
             "tid": lanes[row.spec.id],
             "args": {"name": _label(row)},
         }
-        for row in final.rows
+        for row in source.tree.rows
     ]
-    for row in final.rows:
+    for row in source.tree.rows:
         start = row.run.started_at or row.spec.created_at
-        state = facts.word(row)
+        state = totals.word(row)
         events.append(
             _span(
                 lanes[row.spec.id],
                 _label(row),
                 start,
-                start + facts.elapsed(row),
+                start + totals.elapsed(row),
                 "run",
                 state=state,
             )
         )
-    since: dict[str, int] = {row.spec.id: row.spec.created_at for row in final.rows}
-    for item in book.history(final):
+    since: dict[str, int] = {row.spec.id: row.spec.created_at for row in source.tree.rows}
+    for item in source.record.history(source.tree):
         if not isinstance(item, Stepped) or item.entry.run not in lanes or item.entry.stale:
             continue
         run, at, event = item.entry.run, item.entry.at, item.entry.event
@@ -197,27 +207,31 @@ summary {{ cursor: pointer }}
 """
 
 
-def as_html(book: RecordReader, final: TreeRecord, date: str = "") -> str:
-    """To share: one page without scripts. Everything in it is text, whatever a model wrote. `date`
-    is its day."""
+def as_html(source: ExportSource) -> str:
+    """To share: one page without scripts. Everything in it is text, whatever a model wrote. The
+    day on it is `source.day`."""
     parts = []
-    for n, row in enumerate(final.rows):
+    for n, row in enumerate(source.tree.rows):
         head = (
-            f"{_label(row)} · {words.state_text(facts.word(row))} · "
-            f"{words.span(facts.elapsed(row))}"
+            f"{_label(row)} · {view_format.state_text(totals.word(row))} · "
+            f"{view_format.span(totals.elapsed(row))}"
         )
         parts.append(f"<details{' open' if n == 0 else ''}><summary>{html.escape(head)}</summary>")
-        if lacking := facts.missing(row):
+        if lacking := totals.missing(row):
             parts.append(f'<p class="who">missing: {html.escape(one_line(lacking))}</p>')
-        for message in book.conversation(
+        for message in source.record.conversation(
             row, row.spec.base.length if row.spec.base is not None else 0
         ):
             parts.append(_html_message(message))
         parts.append("</details>")
-    title = html.escape(one_line(final.rows[0].spec.request.task, 120))
-    footer = html.escape(end_lines(final)[0])
+    title = html.escape(one_line(source.tree.rows[0].spec.request.task, 120))
+    footer = html.escape(end_lines(source.tree)[0])
     return PAGE.format(
-        title=title, footer=footer, body="\n".join(parts), version=__version__, date=date
+        title=title,
+        footer=footer,
+        body="\n".join(parts),
+        version=__version__,
+        date=source.day,
     )
 
 
@@ -236,10 +250,10 @@ def _html_message(message: Message) -> str:
 
 
 def _label(row: RunRecord) -> str:
-    return one_line(words.agent_label(row.spec.request.label or row.spec.request.agent), 200)
+    return one_line(view_format.agent_label(row.spec.request.label or row.spec.request.agent), 200)
 
 
-FORMATS: dict[str, Callable[[RecordReader, TreeRecord, str], str]] = {
+FORMATS: dict[str, Callable[[ExportSource], str]] = {
     "md": as_markdown,
     "jsonl": as_jsonl,
     "stream-json": as_stream_json,

@@ -1,15 +1,15 @@
-"""What a fan-out should cost, told once when it starts: the children of one turn together,
-whichever calls hired them."""
+"""What a fan-out should cost, shown once when it starts: the children of one turn together,
+whichever calls started them."""
 
 from __future__ import annotations
 
 from retinue.core.spec import RunSpec
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.totals import tag_json
 
 SETTLED_MS = 250
 OLD_MS = 60_000
-"""Who comes to look later is not told of what began so long ago."""
+"""A viewer who comes later does not see fan-outs that started so long ago."""
 
 
 class FanOuts:
@@ -30,7 +30,7 @@ class FanOuts:
         return bool(self._begun)
 
     def take(self, now: int, settled_ms: int = SETTLED_MS) -> list[str]:
-        """One line for each fan-out that was not told of and was not seen to grow for so long."""
+        """One line for each fan-out that was not shown yet and has not grown for so long."""
         out = []
         for key, specs in list(self._begun.items()):
             n, since = self._grown.get(key, (0, now))
@@ -48,4 +48,4 @@ def _is_worth_it(specs: list[RunSpec]) -> bool:
 
 
 def line(specs: list[RunSpec]) -> str:
-    return words.price_tag(tag_json(*specs) or {})
+    return view_format.price_tag(tag_json(*specs) or {})

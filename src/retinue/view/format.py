@@ -11,6 +11,7 @@ from retinue.core.state_names import (
     FAILURES,
     agent_label,
     is_wanted,
+    names_question,
     short_id,
     shown_state,
     state_text,
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENDS", "FAILURES", "agent_label", "bound", "count", "glyph", "is_wanted", "json_line", "money",
-    "short_id", "short_span", "shown_state", "span", "span_text", "state_text", "sum_text",
-    "tokens", "with_exit",
+    "names_question", "short_id", "short_span", "shown_state", "span", "span_text", "state_text",
+    "sum_text", "tokens", "with_exit",
 ]  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def price_tag(tag: Mapping[str, Any]) -> str:
 
 
 def asked_price(question: Mapping[str, Any]) -> str:
-    """What a call that waits for a permission would cost, if it starts somebody: ` (5 forks of
+    """What a call that waits for a permission would cost, if it starts sub-agents: ` (5 forks of
     ...)`."""
     tag = question.get("price_tag")
     return f" ({price_tag(tag)})" if tag else ""
@@ -105,8 +106,7 @@ def span(ms: float) -> str:
 
 
 def span_text(ms: float) -> str:
-    """A time in a sentence, where one unit stands apart from its number: `2.4 s`, `90 s`, `2m
-    10s`."""
+    """A time in a sentence, with a space between number and unit: `2.4 s`, `90 s`, `2m 10s`."""
     if ms < 1_000:
         return f"{max(0, int(ms))} ms"
     if ms < 9_950:

@@ -49,8 +49,8 @@ def _reached(start: str, below: Mapping[str, Iterable[str]]) -> set[str]:
 
 
 def layers_of(names: Sequence[str], links: Sequence[Link]) -> list[list[str]]:
-    """The boxes of each layer, and the gaps (names that are no box) through which longer links
-    pass; each link is told its way."""
+    """The boxes of each layer, and the gaps (names that are not boxes) through which longer links
+    pass; each link gets its way."""
     level = dict.fromkeys(names, 0)
     for _ in names:
         for link in links:

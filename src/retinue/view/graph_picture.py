@@ -42,7 +42,7 @@ def read_graph(code: str) -> AreaGraph | None:
 
 
 def picture(code: str, width: int, *, is_unicode: bool = True) -> str | None:
-    """The graph in at most `width` columns; None when the code is no graph that can be drawn."""
+    """The graph in at most `width` columns; None if the code is not a graph that can be drawn."""
     graph = read_graph(code)
     if graph is None:
         return None
@@ -99,8 +99,8 @@ Step = tuple[str, str, Link]
 
 
 def boxes(graph: AreaGraph) -> list[str]:
-    """Boxes in layers with lines between them. A number stands below the box that uses; one behind
-    an arrow that points up counts what leads back."""
+    """Boxes in layers with lines between them. A number is below the box that uses; one after an
+    arrow that points up counts what leads back."""
     links = links_of(graph.edges)
     layers = layers_of(list(graph.labels), links)
     spots = _spots(graph, layers, links)
@@ -198,7 +198,7 @@ def _channel(
 
 
 def _starts(graph: AreaGraph, steps: Sequence[Step], spots: dict[str, Spot]) -> list[int]:
-    """The columns where lines leave, side by side in the order of what they lead to."""
+    """The columns where lines leave, next to each other in the order of what they lead to."""
     ports = [spots[upper].x for upper, _, _ in steps]
     for name in dict.fromkeys(upper for upper, _, _ in steps if upper in graph.labels):
         mine = [n for n, step in enumerate(steps) if step[0] == name]

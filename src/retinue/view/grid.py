@@ -48,7 +48,7 @@ def columns_at(width: int) -> Columns:
 
 
 class TreeRow(NamedTuple):
-    """A row where it stands: `guides` before it, `n_folded` agents that are told by it alone, and
+    """A row in its place: `guides` before it, `n_folded` agents that it represents alone, and
     whether the keys act on it."""
 
     row: RunRow
@@ -72,7 +72,7 @@ def cost(row: RunRow) -> str:
 
 
 def tree_line(at: TreeRow, width: int, *, has_prices: bool = True) -> Line:
-    """One row. Where no price is known, tokens stand in the place of the cost."""
+    """One row. If no price is known, tokens are shown instead of the cost."""
     row, c, mark = at.row, columns_at(width), MARKS[at.row.mark]
     if width < 40:
         is_told = row.mark in ("needs_input", "failed")
@@ -92,7 +92,7 @@ def tree_line(at: TreeRow, width: int, *, has_prices: bool = True) -> Line:
 
 
 def _numbers(row: RunRow, c: Columns, *, has_prices: bool) -> Line:
-    """The columns at the right, each with a space before it if words stand there."""
+    """The columns at the right, each with a space before it if there is text."""
     quiet, out = "quiet" if row.is_over else "", Line()
     if c.turn:
         out.append(Cells(f" {right(turns(row) if row.turn else '', c.turn)}", "quiet"))
@@ -167,8 +167,8 @@ def _context(row: RunRow) -> str:
 
 
 def guides(rows: Sequence[RunRow], base: int) -> list[str]:
-    """The lines of a tree before each row. They are drawn for the rows that are there, whatever is
-    left out."""
+    """The lines of a tree before each row. They are drawn for the visible rows, whatever is
+    omitted."""
     more: dict[int, bool] = {}
     out: list[str] = []
     for row in reversed(rows):

@@ -25,7 +25,7 @@ def raise_it(run: str, lack: str, more: int) -> str:
 
 
 def provider_advice(wait: ProviderWait, waits_for: str, model: str, run: str, now: int) -> str:
-    """What a run waits for at its provider, and what somebody can do about it."""
+    """What a run waits for at its provider, and what the user can do about it."""
     if wait.kind in ("auth", "quota"):
         return advice(wait.kind, waits_for, model, run)
     ask = " Is the server running?" if wait.is_refused else ""
@@ -47,7 +47,7 @@ def refusal_lines(wait: ProviderWait, run: str, code: int) -> tuple[str, str]:
 
 
 def advice(kind: str, waits_for: str, model: str, run: str, more: int = 0) -> str:
-    """What a run waits for, and what somebody can do about it. At a limit, `run` is the one whose
+    """What a run waits for, and what the user can do about it. At a limit, `run` is the one whose
     budget it is, and `more` what would be enough."""
     if kind in LIMITS:
         return f"{waits_for} {raise_it(run, kind, more)}, or --land, or --end"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from retinue.core import arguments
 from retinue.formats.safe_text import one_line, reveal, several_lines
 from retinue.view import diff_lines
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.call_wants import signs
 from retinue.view.cells import Cells, Line, plain
 
@@ -57,7 +57,7 @@ DENY = PanelChoice("n", "Deny, with a reason", "denies", text="")
 
 
 def request_panel(q: Mapping[str, Any], home: str = "") -> RequestPanel:
-    """The panel of a question as the host tells it. Paths below `home` are told with `~`."""
+    """The panel of a question as the host tells it. Paths below `home` are shown with `~`."""
     if q["kind"] == "budget":
         return _budget(q)
     if q["kind"] != "permission":
@@ -71,7 +71,7 @@ def request_panel(q: Mapping[str, Any], home: str = "") -> RequestPanel:
 
 
 def _who(q: Mapping[str, Any]) -> str:
-    return one_line(words.agent_label(q["label"]), 40)
+    return one_line(view_format.agent_label(q["label"]), 40)
 
 
 def _change(q: Mapping[str, Any], preview: Mapping[str, Any], home: str) -> RequestPanel:
@@ -181,7 +181,7 @@ def _sandbox(it: Mapping[str, Any]) -> Fact:
     if not it.get("sandbox"):
         return Fact("sandbox", "none: runs with all your file permissions", "fail")
     seconds = it.get("stops_after_seconds")
-    until = f", stops after {words.span(seconds * 1000)}" if seconds else ""
+    until = f", stops after {view_format.span(seconds * 1000)}" if seconds else ""
     behind = ", in the background until the run ends" if it.get("is_background") else until
     return Fact("sandbox", f"on: {it['sandbox']}{behind}")
 
@@ -196,10 +196,10 @@ def _may_write(it: Mapping[str, Any], home: str) -> str:
 
 
 def _call(q: Mapping[str, Any], preview: Mapping[str, Any]) -> RequestPanel:
-    """A call of which nobody can tell what it would do: its name and every argument."""
+    """A call with unknown effects: its name and every argument."""
     problem = preview.get("problem", "")
     facts = [Fact("would fail", one_line(problem, 400), "fail")] if problem else []
-    price = words.asked_price(q).strip(" ()")
+    price = view_format.asked_price(q).strip(" ()")
     facts += [Fact("cost", price)] if price else []
     return RequestPanel(
         title=f"{_who(q)} wants to call {one_line(q['tool'] or 'a tool', 60)}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from retinue.core.state_names import ENDS, SHOWN
 from retinue.formats.suggestion import did_you_mean
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.run_row import RunRow
 from retinue.view.state_marks import MARKS
 
@@ -17,7 +17,7 @@ def matches(row: RunRow, query: str) -> bool:
     for part in query.lower().split():
         key, _, value = part.partition(":")
         if key == "state" and value:
-            if not words.is_wanted(row.state, value.split(",")) and value not in row.word:
+            if not view_format.is_wanted(row.state, value.split(",")) and value not in row.word:
                 return False
         elif value and key in fields:
             if value not in fields[key].lower():
@@ -28,7 +28,7 @@ def matches(row: RunRow, query: str) -> bool:
 
 
 def meant(query: str) -> str:
-    """A state that nobody has, in words that somebody may have meant."""
+    """An unknown state, with the states that may have been meant."""
     names = [*dict.fromkeys((*SHOWN.values(), *ENDS, *(m.word for m in MARKS.values())))]
     for part in query.split():
         key, _, value = part.partition(":")

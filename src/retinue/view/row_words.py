@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from retinue.core.state import Ended, Queued, Short, Thinking, Waiting
-from retinue.view import states as phrases
+from retinue.view import states
 from retinue.view.run_node import RunNode, provider_wait
 from retinue.view.state_marks import counted, mark
 
@@ -25,7 +25,7 @@ def row_words(
         case Ended() if node.conflict:
             return node.conflict
         case Ended(ending=ending):
-            return phrases.ending(ending, node.started_at)
+            return states.ending(ending, node.started_at)
         case Queued(lane=lane) if node.state == "queued":
             return _queued(node, lane, lanes)
         case _:
@@ -46,7 +46,7 @@ def asks(node: RunNode) -> str:
     """What it wants of a person, in its real words."""
     for q in node.questions.values():
         if q.kind == "permission":
-            return node.wanted.get(q.index) or phrases.lowered(q.text.rstrip("?"))
+            return node.wanted.get(q.index) or states.lowered(q.text.rstrip("?"))
         return f"asks: {q.text}"
     return "asks: " + next(iter(node.asked_of.values()), "")
 
@@ -71,7 +71,7 @@ def _doing(node: RunNode, now: int, nodes: Mapping[str, RunNode]) -> str:
         return _waits(node)
     if isinstance(state, Short):
         owner = nodes.get(node.asks_at)
-        who = phrases.label(owner.spec) if owner is not None else "its run"
+        who = states.label(owner.spec) if owner is not None else "its run"
         return (
             f"at the limit of {who}" if node.asks_at else "for budget that other runs have reserved"
         )
@@ -85,7 +85,7 @@ def _waits(node: RunNode) -> str:
     if not n:
         return "for a message"
     if n == 1:
-        return f"for {phrases.label(node.children[0].spec)}" if node.children else "for a sub-agent"
+        return f"for {states.label(node.children[0].spec)}" if node.children else "for a sub-agent"
     over = Counter(child.mark for child in node.children if child.is_over)
     parts = [f"{k} {mark(name).word}" for name, k in reversed(counted(over, is_merged=True))]
     return f"for {n} sub-agents" + (f": {', '.join(parts)}" if parts else "")
@@ -100,7 +100,7 @@ def last_words(node: RunNode, *, is_held: bool = False) -> str:
         first = next(iter(calls.values()))
         return f"{first} (+{len(calls) - 1} more)" if len(calls) > 1 else first
     if node.writing.strip():
-        return "writes: " + phrases.tail(node.writing)
+        return "writes: " + states.tail(node.writing)
     if node.is_taken_up:
         return "resumed after a restart"
     if node.run is None:

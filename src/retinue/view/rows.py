@@ -2,7 +2,7 @@
 tells.
 
 Terminal and dashboard show the same rows. Nothing here knows the time, a terminal or a tool: `now`
-is an argument, and what a call is about comes as words from whoever knows the tools."""
+is an argument, and the text about a call comes from code that knows the tools."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from retinue.core.state import (
     Thinking,
     Waiting,
     Working,
-    is_seated,
+    holds_slots,
 )
 from retinue.core.state_names import ENDS as OVER
 from retinue.core.values import NANOS_PER_USD, ModelInfo
 from retinue.formats.safe_text import one_line
 from retinue.host.provider_waits import of_held, of_run
 from retinue.runtime.held_calls import HeldCall
-from retinue.view import states as phrases
+from retinue.view import states
 from retinue.view.call_wants import wants
 from retinue.view.fan_out_costs import FanOuts
 from retinue.view.merge_lines import conflict_cell
@@ -56,8 +56,8 @@ from retinue.view.run_node import TAIL, RunNode, mark_of, provider_wait, state_o
 from retinue.view.run_row import RunRow
 
 FREE = ("offline/", "local/")
-"""Models of these families cost nothing; of the others a price of nothing means that nobody knows
-it."""
+"""Models of these families cost nothing; for the others a price of zero means that it is
+unknown."""
 
 
 def plain_call(call: ToolCall) -> str:
@@ -68,7 +68,7 @@ class TreeView:
     """Takes what a host tells, in order, each in a time that does not grow with the tree; gives
     rows when asked.
 
-    Rows stand behind their parent in the order in which they were first seen, and stay there.
+    Rows come after their parent in the order in which they were first seen, and stay there.
     """
 
     def __init__(self, describe: Callable[[ToolCall], str] = plain_call) -> None:
@@ -84,7 +84,7 @@ class TreeView:
         self.version = 0
 
     def take(self, step: RunSpec | LogEntry | Run) -> None:
-        """A run that begins, a step, or how a run stands."""
+        """A run that starts, a step, or a new state of a run."""
         self.version += 1
         if isinstance(step, LogEntry):
             self._step(step)
@@ -143,12 +143,12 @@ class TreeView:
         wait = provider_wait(node) if state == "waiting" else None
         return RunRow(
             id=id,
-            short=phrases.short_id(id),
+            short=states.short_id(id),
             root=spec.root,
             parent=spec.parent if spec.parent in self.nodes else "",
             depth=spec.depth,
-            label=phrases.label(spec),
-            agent=one_line(phrases.agent_label(spec.request.agent), 200),
+            label=states.label(spec),
+            agent=one_line(states.agent_label(spec.request.agent), 200),
             model=one_line(
                 run.model_used if run is not None and run.model_used else spec.model, 200
             ),
@@ -173,7 +173,7 @@ class TreeView:
             idle_ms=max(0, now - node.last_at) if not is_over and node.last_at else 0,
             needs_you=needs,
             is_over=is_over,
-            error=one_line(phrases.failure(ended, node.started_at))
+            error=one_line(states.failure(ended, node.started_at))
             if ended and ended.state != "completed"
             else "",
             n_children=len(node.children),
@@ -212,7 +212,7 @@ class TreeView:
                 calls = event.reply.message.calls
                 node.calls = {i: self._describe(call) for i, call in enumerate(calls)}
                 node.wanted = {i: wants(call) for i, call in enumerate(calls)}
-                node.said = phrases.heading(event.reply.message.text)
+                node.said = states.heading(event.reply.message.text)
                 node.replied = event.attempt
                 node.writing, node.wait, node.held = "", None, None
                 node.tries, node.is_taken_up = 0, False
@@ -274,8 +274,7 @@ class TreeView:
         self._settle(node)
 
     def _ask_at(self, node: RunNode, account: str) -> None:
-        """A run waits at the limit of another, or of its own: there it is that somebody is
-        asked."""
+        """A run waits at the limit of another, or of its own: that is where a person is asked."""
         id = node.spec.id
         for owner in (self.nodes.get(node.asks_at), self.nodes.get(account)):
             if owner is not None and owner.spec.id != account:
@@ -321,7 +320,7 @@ class TreeView:
                 node.parent.n_over += 1 if after in OVER else -1
         seats = (
             tuple(lane.name for lane in node.spec.request.lanes)
-            if node.run and is_seated(node.run)
+            if node.run and holds_slots(node.run)
             else ()
         )
         if seats != node.seats:
@@ -335,7 +334,7 @@ def view(
     now: int,
     describe: Callable[[ToolCall], str] = plain_call,
 ) -> list[RunRow]:
-    """The rows of a tree, from everything that was told of it."""
+    """The rows of a tree, from all its items."""
     tree_view = TreeView(describe)
     for item in steps:
         tree_view.take(item)

@@ -1,4 +1,4 @@
-"""One run of a tree, as far as steps have told of it."""
+"""One run of a tree, as far as its steps are known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from retinue.core.spec import RunSpec
 from retinue.core.state import Asking, Ended, Question, Run, Stopping, Thinking
 from retinue.core.state_names import ENDS as OVER
 from retinue.host.provider_waits import ProviderWait
-from retinue.view import states as phrases
+from retinue.view import states
 from retinue.view.state_marks import mark_name
 
 TAIL = 400
@@ -87,7 +87,7 @@ def state_of(node: RunNode) -> str:
         return "waiting" if node.questions else "running"
     if isinstance(run.state, Thinking) and provider_wait(node) is not None:
         return "waiting"
-    return phrases.shown_state(type(run.state).__name__.lower())
+    return states.shown_state(type(run.state).__name__.lower())
 
 
 def provider_wait(node: RunNode) -> ProviderWait | None:

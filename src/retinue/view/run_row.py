@@ -7,15 +7,15 @@ from msgspec.structs import replace
 from retinue.core.state import Question
 from retinue.core.values import Value
 from retinue.host.provider_waits import ProviderWait
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.state_marks import MARKS
 
 
 class RunRow(Value):
-    """One agent at work, as it is shown. `state` is of the vocabulary of all doors, `mark` how
-    screens tell it apart (`state_marks.MARKS`), `now` says what it does. Amounts without `tree_`
-    are its own; a cost of None is not known. Times are milliseconds: `idle_ms` since its last step,
-    `silent_ms` the same while it should be at work."""
+    """One agent at work, as it is shown. `state` is the common word for it, `mark` how screens show
+    it (`state_marks.MARKS`), `now` says what it does. Amounts without `tree_` are its own; a cost
+    of None is not known. Times are milliseconds: `idle_ms` since its last step, `silent_ms` the
+    same while it should be at work."""
 
     id: str
     short: str
@@ -63,7 +63,7 @@ class RunRow(Value):
 
     @property
     def title(self) -> str:
-        """What a run is called that nobody but a person has started: by its name, or its task."""
+        """The label of a run that a person started: its name, or its task."""
         return self.label if self.label != self.agent else self.task or self.label
 
     @property
@@ -73,15 +73,19 @@ class RunRow(Value):
 
     @property
     def own_tokens(self) -> str:
-        return words.tokens(self.tokens, is_bound=bool(self.estimated), is_short=True)
+        return view_format.tokens(self.tokens, is_bound=bool(self.estimated), is_short=True)
 
     @property
     def all_tokens(self) -> str:
-        return words.tokens(self.tree_tokens, is_bound=bool(self.tree_estimated), is_short=True)
+        return view_format.tokens(
+            self.tree_tokens, is_bound=bool(self.tree_estimated), is_short=True
+        )
 
     @property
     def cost(self) -> str:
-        return words.money(self.tree_usd, is_bound=bool(self.tree_usd_estimated), is_short=True)
+        return view_format.money(
+            self.tree_usd, is_bound=bool(self.tree_usd_estimated), is_short=True
+        )
 
 
 def as_paused(row: RunRow) -> RunRow:

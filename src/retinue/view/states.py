@@ -1,4 +1,4 @@
-"""The words of the view: names, ends and troubles."""
+"""The texts of the view: names, ends and provider problems."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STOPS = {
 
 
 def label(spec: RunSpec) -> str:
-    """What an agent is called: by its order, else by its name."""
+    """The label of an agent: from its request, otherwise its name."""
     return one_line(agent_label(spec.request.label or spec.request.agent), 200) or short_id(spec.id)
 
 

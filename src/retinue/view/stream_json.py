@@ -1,8 +1,7 @@
 """A tree of runs as lines of JSON in the shape that programs for Claude's `stream-json` read, with
 more in each line.
 
-Pure: the same items give the same lines, whether they come from a run that is going on or from the
-log."""
+Pure: the same items give the same lines, whether they come from an open run or from the log."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ from retinue.host.tree_items import (
 from retinue.outcomes import state_word
 from retinue.runtime.held_calls import HeldCall
 from retinue.steps import TreeRecord
-from retinue.view import format as words
-from retinue.view import totals as facts
+from retinue.view import format as view_format
+from retinue.view import totals
 
 STOPS = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens", "refusal": "refusal"}
 SUBTYPES = {
@@ -58,7 +57,7 @@ class StreamHeader(Value):
 
 
 class StreamJsonWriter:
-    """Turns what is told of a tree into lines. It remembers what later lines refer to."""
+    """Turns the items of a tree into lines. It remembers what later lines refer to."""
 
     def __init__(self, head: StreamHeader) -> None:
         self._head = head
@@ -122,12 +121,12 @@ class StreamJsonWriter:
             "system",
             subtype="task_started",
             task_id=spec.id,
-            description=words.agent_label(spec.request.label or spec.request.agent),
+            description=view_format.agent_label(spec.request.label or spec.request.agent),
             prompt=spec.request.task,
             tool_use_id=self._slot(spec.id),
             model=spec.model,
-            agent=words.agent_label(spec.request.agent),
-            price_tag=facts.tag_json(spec),
+            agent=view_format.agent_label(spec.request.agent),
+            price_tag=totals.tag_json(spec),
         )
 
     def _step(self, item: Stepped) -> Iterator[dict[str, Any]]:
@@ -145,7 +144,7 @@ class StreamJsonWriter:
                 last = event.reply.message.calls[-1].name
                 yield self._task(run, "task_progress", last_tool_name=last)
         elif isinstance(event, Merged):
-            self.merges += [facts.plain(msgspec.structs.asdict(merge)) for merge in event.merges]
+            self.merges += [totals.plain(msgspec.structs.asdict(merge)) for merge in event.merges]
         elif isinstance(event, ModelFailed):
             yield self._line(
                 run, "system", subtype="api_retry", error=event.kind, message=event.message
@@ -205,7 +204,7 @@ class StreamJsonWriter:
         if replied is not None:
             out["id"] = f"msg_{run}_{replied.attempt}"
             out["stop_reason"] = STOPS[replied.reply.stop]
-            out["usage"] = facts.usage_json(replied.reply.usage)
+            out["usage"] = totals.usage_json(replied.reply.usage)
         return out
 
     def _hold(self, calls: Iterable[HeldCall]) -> Iterator[dict[str, Any]]:
@@ -215,7 +214,7 @@ class StreamJsonWriter:
                 yield from self._wait(call.run, of_held(call, spec.model))
 
     def _wait(self, run: str, wait: ProviderWait | None) -> Iterator[dict[str, Any]]:
-        """A run waits for its provider: told once for each thing that it answered."""
+        """A run waits for its provider: one line for each different answer."""
         before, known = self._waits.get(run), wait and wait[:4]
         if before == known:
             return
@@ -225,20 +224,20 @@ class StreamJsonWriter:
 
     def _stand(self, row: RunRecord) -> Iterator[dict[str, Any]]:
         id = row.spec.id
-        yield from self._wait(id, facts.provider_wait(row))
-        if (about := facts.limit_of(row)) and self._asked.get(about) != facts.waits_for(row):
-            self._asked[about] = facts.waits_for(row)
+        yield from self._wait(id, totals.provider_wait(row))
+        if (about := totals.limit_of(row)) and self._asked.get(about) != totals.waits_for(row):
+            self._asked[about] = totals.waits_for(row)
             yield self._line(
                 about,
                 "system",
                 subtype="needs_input",
-                question=facts.waits_for(row),
+                question=totals.waits_for(row),
                 limit_of=about,
             )
         if id == self._top or id in self._over or id not in self._specs:
             return
         if not isinstance(row.run.state, Ended):
-            status = words.shown_state(state_word(row.run))
+            status = view_format.shown_state(state_word(row.run))
             yield self._line(
                 id, "system", subtype="task_updated", task_id=id, patch={"status": status}
             )
@@ -248,13 +247,13 @@ class StreamJsonWriter:
         yield self._task(
             id,
             "task_notification",
-            status=facts.STATUS.get(end.state, "failed"),
+            status=totals.STATUS.get(end.state, "failed"),
             state=end.state,
             stop=end.stop,
             summary=end.text or end.error,
-            missing=facts.missing(row),
-            duration_ms=facts.elapsed(row),
-            cache=facts.cache_use(row.run.cache),
+            missing=totals.missing(row),
+            duration_ms=totals.elapsed(row),
+            cache=totals.cache_use(row.run.cache),
         )
 
     def _task(
@@ -269,7 +268,7 @@ class StreamJsonWriter:
             "duration_ms": duration_ms,
         }
         counts["estimated_tokens"] = usage.estimated
-        label = words.agent_label(spec.request.label or spec.request.agent)
+        label = view_format.agent_label(spec.request.label or spec.request.agent)
         return self._line(
             run, "system", subtype=subtype, task_id=run, description=label, usage=counts, **fields
         )
@@ -279,35 +278,35 @@ class StreamJsonWriter:
         top = final.rows[0]
         if not self._top:
             self._top, self._specs[top.spec.id] = top.spec.id, top.spec
-        end = facts.ending(top)
-        state, stop = (end.state, end.stop) if end is not None else (facts.word(top), "")
-        is_error, spent = state != "completed", facts.spent(final)
+        end = totals.ending(top)
+        state, stop = (end.state, end.stop) if end is not None else (totals.word(top), "")
+        is_error, spent = state != "completed", totals.spent(final)
         self._at = end.at if end is not None else self._at
         return self._line(
             top.spec.id,
             "result",
             subtype=_subtype(state, stop),
             is_error=is_error,
-            duration_ms=facts.elapsed(top),
+            duration_ms=totals.elapsed(top),
             duration_api_ms=self._api_ms,
             num_turns=top.run.turn,
             result=(end.text or end.error) if end is not None else "",
-            structured_output=facts.plain(end.data) if end is not None else None,
+            structured_output=totals.plain(end.data) if end is not None else None,
             error=end.error if end is not None else "",
             total_cost_usd=spent.usd or 0.0,
             estimated_cost_usd=spent.usd_estimated,
             cost_is_known=spent.cost_is_known,
             is_offline=spent.is_offline,
-            usage=facts.usage_json(facts.tree_usage(final)),
-            modelUsage=facts.model_usage(final),
-            cache=facts.cache_use(facts.tree_cache(final)),
+            usage=totals.usage_json(totals.tree_usage(final)),
+            modelUsage=totals.model_usage(final),
+            cache=totals.cache_use(totals.tree_cache(final)),
             permission_denials=self.denials,
             merges=self.merges,
             terminal_reason=stop,
             state=state,
-            subagent_stats=facts.subagent_stats(final),
-            missing=facts.missing(top),
-            helpers=facts.plain(end.helpers) if end is not None else None,
+            subagent_stats=totals.subagent_stats(final),
+            missing=totals.missing(top),
+            helpers=totals.plain(end.helpers) if end is not None else None,
         )
 
     def _slot(self, run: str) -> str | None:

@@ -13,8 +13,8 @@ from retinue.core.messages import ToolCall
 from retinue.core.state import RunRecord
 from retinue.formats.safe_text import one_line
 from retinue.steps import TreeRecord
-from retinue.view import format as words
-from retinue.view import totals as facts
+from retinue.view import format as view_format
+from retinue.view import totals
 from retinue.view.call_summary import describe
 from retinue.view.merge_lines import merge_end_lines
 from retinue.view.state_marks import LIMITS, mark
@@ -28,8 +28,8 @@ def end_lines(
     """The end of a run for people, with its exit code where it is not 0. `merges` say what became
     of the changes of writers that worked side by side."""
     top = final.rows[0]
-    id = words.short_id(top.spec.id)
-    first = words.with_exit(_first(final, top, id), code)
+    id = view_format.short_id(top.spec.id)
+    first = view_format.with_exit(_first(final, top, id), code)
     state = end_state(top)
     lines = [first]
     if state == "cancelled":
@@ -47,24 +47,24 @@ def end_lines(
 
 def end_state(row: RunRecord) -> str:
     """How a run ended, as screens tell it apart."""
-    end = facts.ending(row)
+    end = totals.ending(row)
     if end is None:
-        return facts.word(row)
+        return totals.word(row)
     at_limit = end.state == "timed_out" or any(word in end.stop for word in LIMITS)
     return "at_limit" if end.state != "completed" and at_limit else end.state
 
 
 def _ended(final: TreeRecord) -> list[Any]:
-    return [row for row in final.rows if facts.ending(row) is not None]
+    return [row for row in final.rows if totals.ending(row) is not None]
 
 
 def _first(final: TreeRecord, top: RunRecord, id: str) -> str:
-    end, state = facts.ending(top), end_state(top)
-    took, sign = words.span_text(facts.elapsed(top)), mark(state)
+    end, state = totals.ending(top), end_state(top)
+    took, sign = view_format.span_text(totals.elapsed(top)), mark(state)
     if state == "completed":
         parts = [f"{sign.glyph} done in {took}", *_agents(final), cost(final)]
-        spent = facts.spent(final)
-        if not facts.spent(final).is_offline:
+        spent = totals.spent(final)
+        if not totals.spent(final).is_offline:
             parts.append(spent.words[0])
         return " · ".join([*parts, f"retinue show {id}"])
     if end is None:
@@ -94,19 +94,19 @@ def _agents(final: TreeRecord) -> list[str]:
 
 def cost(final: TreeRecord) -> str:
     """What a tree has cost, in a sentence: a fact, or it says what else it is."""
-    if facts.spent(final).is_offline:
-        return facts.OFFLINE
-    spent = facts.spent(final)
+    if totals.spent(final).is_offline:
+        return totals.OFFLINE
+    spent = totals.spent(final)
     if spent.usd is None:
         return "n/a"
-    return words.sum_text(max(0.0, spent.usd - spent.usd_estimated), spent.usd, False)
+    return view_format.sum_text(max(0.0, spent.usd - spent.usd_estimated), spent.usd, False)
 
 
 def _cost_lines(final: TreeRecord) -> list[str]:
     """What one word does not say of the costs: a limit, a bound, an unknown price."""
-    if facts.spent(final).is_offline:
+    if totals.spent(final).is_offline:
         return []
-    spent, account = facts.spent(final), final.account
+    spent, account = totals.spent(final), final.account
     if spent.usd is None and spent.tokens:
         models = dict.fromkeys(row.run.model_used or row.spec.model for row in final.rows)
         named = one_line(", ".join(models), 80)
@@ -115,12 +115,12 @@ def _cost_lines(final: TreeRecord) -> list[str]:
         return [f"  cost    {cost(final)} (replies were cut off before their usage came)"]
     limit = account.limit[1] if account is not None else None
     if limit is not None and spent.usd is not None and end_state(final.rows[0]) == "completed":
-        return [f"  cost    {words.money(spent.usd)} of {words.money(limit / 1e9)}"]
+        return [f"  cost    {view_format.money(spent.usd)} of {view_format.money(limit / 1e9)}"]
     return []
 
 
 def _limit(final: TreeRecord, top: RunRecord) -> str:
-    end, account = facts.ending(top), final.account
+    end, account = totals.ending(top), final.account
     if end is not None and end.state == "timed_out":
         return "time"
     if end is not None and end.stop == "turn_limit":
@@ -142,11 +142,11 @@ def _failed_line(final: TreeRecord, id: str) -> list[str]:
     failed = [row for row in final.rows[1:] if end_state(row) in FAILED]
     if not failed:
         return []
-    end = facts.ending(failed[0])
+    end = totals.ending(failed[0])
     assert end is not None
     why = one_line(end.error or end.stop.replace("_", " "), 100).rstrip(".")
-    order = failed[0].spec.request
-    name = one_line(words.agent_label(order.label or order.agent), 40)
+    request = failed[0].spec.request
+    name = one_line(view_format.agent_label(request.label or request.agent), 40)
     others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
     return [f"  failed  {name}: {why}{others}. Retry: retinue resume {id} --from-failed"]
 
@@ -157,7 +157,7 @@ def _files_line(final: TreeRecord, id: str, known: Collection[str]) -> list[str]
     works = [
         end.work
         for row in final.rows
-        if row.spec.id not in known and (end := facts.ending(row)) and end.work
+        if row.spec.id not in known and (end := totals.ending(row)) and end.work
     ]
     if not works:
         return []
@@ -170,7 +170,7 @@ def _files_line(final: TreeRecord, id: str, known: Collection[str]) -> list[str]
 
 def denial_text(denial: Mapping[str, Any]) -> str:
     """The call that was denied, in its shortest true form."""
-    args = facts.json_text_of(denial["tool_input"])
+    args = totals.json_text_of(denial["tool_input"])
     return describe(ToolCall(id="", name=denial["tool_name"], args=args))
 
 

@@ -1,6 +1,5 @@
 """The frame of `retinue top`: what needs you on a line of its own, then open runs in the order of
-their start, then those that have ended. A row stays where it is until somebody asks for another
-order."""
+their start, then those that have ended. A row stays where it is until the user sorts again."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.cells import Cells, Line, crop, cut, fits, right, size
 from retinue.view.grid import TreeRow, columns_at, guides, told_by, tree_line
 from retinue.view.row_filter import matches, meant
@@ -52,7 +51,7 @@ ENDED = " ended in the last hour"
 
 @dataclass
 class TopFacts:
-    """What `top` knows of a project. `requests` are those who need somebody, who waits longest
+    """What `top` knows of a project. `requests` are the runs that need a person, longest wait
     first."""
 
     name: str = ""
@@ -80,7 +79,7 @@ class TopList:
     said: str = ""
 
     def settle(self) -> None:
-        """Let everything stand where it belongs now."""
+        """Put every row where it belongs now."""
         self.placed.clear()
 
     def order(self, rows: Sequence[RunRow], room: int) -> list[TreeRow | None]:
@@ -194,7 +193,7 @@ def _needs(facts: TopFacts, width: int) -> Line:
     oldest, n = facts.requests[0], len(facts.requests)
     lead: Line = [Cells(" "), Cells(f"◆ {n} needs you", "you")]
     key: Line = [Cells("a", "title"), Cells(" answer", "quiet")]
-    waits = words.span(oldest.idle_ms // 1_000 * 1_000) if oldest.idle_ms >= 1_000 else "0s"
+    waits = view_format.span(oldest.idle_ms // 1_000 * 1_000) if oldest.idle_ms >= 1_000 else "0s"
     text = f": {oldest.label} waits {waits}, {oldest.now}"
     room = width - 1 - size(lead) - size(key) - 2
     return [*lead, Cells(cut(text, room)), Cells("  "), *key]

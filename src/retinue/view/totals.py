@@ -26,7 +26,7 @@ from retinue.host.provider_waits import ProviderWait, of_run
 from retinue.outcomes import state_word
 from retinue.pricing import price_tag
 from retinue.steps import TreeRecord
-from retinue.view import format as words
+from retinue.view import format as view_format
 
 STATUS = {"completed": "completed", "cancelled": "stopped"}
 """How a sub-agent ended, in the words of task notifications; everything else has failed."""
@@ -59,7 +59,7 @@ def says(row: RunRecord) -> str:
 
 
 def missing(row: RunRecord) -> str:
-    """Which helpers behind a result never returned, "" when all did."""
+    """Which sub-agents of a result never returned, "" if all did."""
     end = ending(row)
     return tell(end.helpers) if end is not None else ""
 
@@ -67,7 +67,7 @@ def missing(row: RunRecord) -> str:
 def word(row: RunRecord) -> str:
     if limit_of(row) == row.spec.id:
         return "needs_input"
-    return "waiting" if waits_for(row) else words.shown_state(state_word(row.run))
+    return "waiting" if waits_for(row) else view_format.shown_state(state_word(row.run))
 
 
 def provider_wait(row: RunRecord) -> ProviderWait | None:
@@ -105,7 +105,7 @@ def more_of(row: RunRecord) -> int:
 def failed(final: TreeRecord) -> int:
     """How many sub-agents did not come to a good end; those that were cancelled on purpose are not
     among them."""
-    return sum(word(row) in words.FAILURES for row in final.rows[1:])
+    return sum(word(row) in view_format.FAILURES for row in final.rows[1:])
 
 
 class TreeSpending(NamedTuple):
@@ -141,8 +141,11 @@ class TreeSpending(NamedTuple):
         model was called."""
         if self.is_offline:
             return (OFFLINE,)
-        money = words.money(self.usd, is_bound=bool(self.usd_estimated))
-        return f"{words.tokens(self.tokens, is_bound=bool(self.tokens_estimated))} tokens", money
+        money = view_format.money(self.usd, is_bound=bool(self.usd_estimated))
+        return (
+            f"{view_format.tokens(self.tokens, is_bound=bool(self.tokens_estimated))} tokens",
+            money,
+        )
 
 
 def spent(final: TreeRecord) -> TreeSpending:
@@ -160,7 +163,7 @@ def spent(final: TreeRecord) -> TreeSpending:
 
 
 def is_offline(row: RunRecord) -> bool:
-    """Whether a run is led by the explorer, which is no model."""
+    """Whether a run is led by the explorer, which is not a model."""
     return (row.run.model_used or row.spec.model).startswith("offline/")
 
 
@@ -218,9 +221,9 @@ def subagent_stats(final: TreeRecord) -> dict[str, Any]:
         "requested": {"background": background, "foreground": len(below) - background},
         "max_depth": max((row.spec.depth - depth for row in below), default=0),
         "completed": states["completed"],
-        "failed": sum(states[name] for name in words.FAILURES),
+        "failed": sum(states[name] for name in view_format.FAILURES),
         "killed": {"parent": killed["parent"], "user": killed["user"], "system": killed["system"]},
-        "by_type": dict(Counter(words.agent_label(row.spec.request.agent) for row in below)),
+        "by_type": dict(Counter(view_format.agent_label(row.spec.request.agent) for row in below)),
     }
 
 
@@ -231,8 +234,7 @@ def _killer(row: RunRecord) -> str:
 
 
 def tag_json(*specs: RunSpec) -> dict[str, Any] | None:
-    """What the first prompts of these runs were expected to cost, together; None where nobody has
-    said so."""
+    """What the first prompts of these runs were expected to cost, together; None if unknown."""
     tags = [spec.tag for spec in specs if spec.tag is not None]
     if not tags:
         return None

@@ -9,7 +9,7 @@ from retinue.view.transcript import Transcripts
 
 
 def feed(view: TreeView, item: TreeItem, now: int, transcripts: Transcripts | None = None) -> None:
-    """One item. Texts are kept only where somebody may read them."""
+    """One item. Texts are kept only where a user may read them."""
     if isinstance(item, RunStarted):
         view.take(item.spec)
     elif isinstance(item, Stepped):
@@ -27,7 +27,7 @@ def feed(view: TreeView, item: TreeItem, now: int, transcripts: Transcripts | No
 
 
 def conclude(view: TreeView, final: TreeRecord) -> None:
-    """How everything stands at the end."""
+    """The state of everything at the end."""
     for row in final.rows:
         view.take(row.spec)
         view.take(row.run)

@@ -29,7 +29,7 @@ MUTATIONS = [
     Mutation(
         "a returning run takes no slot",
         "core/calls.py",
-        "    if lanes and not is_seated(run):",
+        "    if lanes and not holds_slots(run):",
         "    if False:",
     ),
     Mutation(
@@ -102,7 +102,7 @@ MUTATIONS = [
     Mutation(
         "a permitted tool takes a slot that it does not hold",
         "core/calls.py",
-        "wait_in(run, ctx, Working(calls=calls, seated=is_seated(run)))",
+        "wait_in(run, ctx, Working(calls=calls, seated=holds_slots(run)))",
         "wait_in(run, ctx, Working(calls=calls))",
     ),
     Mutation(
@@ -111,8 +111,8 @@ MUTATIONS = [
     Mutation(
         "what needs a permission is made without one",
         "core/call_dispatch.py",
-        '    if ctx.order.questions != "ask":\n        why',
-        '    if ctx.order.questions != "ask":\n        return None, None\n        why',
+        '    if ctx.request.questions != "ask":\n        why',
+        '    if ctx.request.questions != "ask":\n        return None, None\n        why',
     ),
     Mutation(
         "a question stays when it was answered",

@@ -63,13 +63,13 @@ MUTATIONS = [
     Mutation(
         "a delivery is given up at once",
         "core/delivery.py",
-        "            if delivery.bounces >= rules.delivery_tries:",
+        "            if delivery.bounces >= limits.delivery_tries:",
         "            if True:",
     ),
     Mutation(
         "an end is not announced",
         "core/ending.py",
-        "    if not order.announce or not spec.origin.channel:",
+        "    if not request.announce or not spec.origin.channel:",
         "    if True:",
     ),
     Mutation(
@@ -88,8 +88,8 @@ MUTATIONS = [
     Mutation(
         "a group is summed up before its last member",
         "core/ending.py",
-        "    if order.group_size and n_ended == order.group_size and not is_killed:",
-        "    if order.group_size and n_ended:",
+        "    if request.group_size and n_ended == request.group_size and not is_killed:",
+        "    if request.group_size and n_ended:",
     ),
     Mutation(
         "an ended member counts for its group",

@@ -94,8 +94,8 @@ MUTATIONS = [
     Mutation(
         "who was cleared is blamed as soon as others",
         "core/suspects.py",
-        "suspicion.alone >= rules.max_deaths + suspicion.cleared",
-        "suspicion.alone >= rules.max_deaths",
+        "suspicion.alone >= limits.max_deaths + suspicion.cleared",
+        "suspicion.alone >= limits.max_deaths",
     ),
     Mutation(
         "a death without whoever is on trial does not count for it",

@@ -15,7 +15,7 @@ MUTATIONS = [
     Mutation(
         "a lost model call is not made again",
         "core/run.py",
-        "    return think(seated(run, ctx.now), ctx, state.purpose)\n",
+        "    return think(holding_slots(run, ctx.now), ctx, state.purpose)\n",
         "    return run\n",
     ),
     Mutation(

@@ -90,7 +90,7 @@ MUTATIONS = [
     Mutation(
         "a time limit is ignored",
         "core/admission.py",
-        "        deadline = sooner(deadline, ctx.now + order.timeout_ms)",
+        "        deadline = sooner(deadline, ctx.now + request.timeout_ms)",
         "        pass",
     ),
     Mutation(

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue.tools.builtin import ripgrep as engines
-from retinue.tools.builtin import search, search_match
+from retinue.tools.builtin import ripgrep, search, search_match
 from tests.needs import needs
 from tests.sandbox.test_drafts import exchange
 from tests.tools.builtin.filecase import TOOLS, Desk, a_caller, tree
@@ -26,7 +25,7 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     if request.param == "scanner":
         monkeypatch.setattr(search, "ripgrep", lambda roots: "")
     else:
-        assert engines.ripgrep(()), "ripgrep was not found"
+        assert ripgrep.ripgrep(()), "ripgrep was not found"
     root = tmp_path / "root"
     root.mkdir()
     return Desk(root)
@@ -166,7 +165,7 @@ def test_a_pattern_that_only_python_knows_is_taken_too(desk: Desk) -> None:
 def test_a_pattern_that_never_ends_is_stopped_and_nobody_waits_for_it(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "SECONDS", 1.0)
+    monkeypatch.setattr(ripgrep, "SECONDS", 1.0)
     tree(desk.root, {"f": "a" * 40 + "\n"})
 
     async def both() -> tuple[str, int]:
@@ -231,7 +230,7 @@ def test_what_is_not_in_the_file_itself_is_not_shown(
     outside.write_text("hit: the password is swordfish\n")
     tree(desk.root, {"f": "innocent hit\n" * 5, "g": "hit\n"})
 
-    real = engines._run
+    real = ripgrep._run
 
     async def swapped(*args: object, **options: object) -> search_match.SearchResult:
         found = await real(*args, **options)  # type: ignore[arg-type]
@@ -240,7 +239,7 @@ def test_what_is_not_in_the_file_itself_is_not_shown(
                 line.raw, line.offset, line.number = b"hit: the password is swordfish\n", 0, 1
         return found
 
-    monkeypatch.setattr(engines, "_run", swapped)
+    monkeypatch.setattr(ripgrep, "_run", swapped)
     for mode in ("lines", "files", "count"):
         text = desk.ok("search", pattern="hit", mode=mode)
         assert text.startswith("g")
@@ -294,12 +293,12 @@ def test_a_ripgrep_that_a_run_could_have_written_is_not_run(
     tree(tmp_path, {"bin/rg": "#!/bin/sh\ntouch " + str(tmp_path / "owned") + "\n", "f": "hit\n"})
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    real = engines.ripgrep(())
-    assert real == engines.ripgrep((str(tmp_path),)) != str(fake), (
+    real = ripgrep.ripgrep(())
+    assert real == ripgrep.ripgrep((str(tmp_path),)) != str(fake), (
         "not even if no run works there now"
     )
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:.:")
-    assert engines.ripgrep(()) == ""
+    assert ripgrep.ripgrep(()) == ""
     assert Desk(tmp_path).ok("search", pattern="hit", mode="files") == "f"
     assert not (tmp_path / "owned").exists()
 

@@ -91,7 +91,7 @@ def read_ours(reading: SpecReader) -> AgentSpec:
 
 
 def _can_spawn(reading: SpecReader, values: dict[str, Any], spawn: list[str]) -> dict[str, Any]:
-    """Whoever may start others has the tools for it; an empty list takes them away."""
+    """An agent that may start others has the tools for it; an empty list takes them away."""
     tools, deny = values["tools"], values["deny"]
     if not spawn:
         return {

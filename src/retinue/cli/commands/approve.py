@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -9,28 +10,29 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from retinue.cli import exit_codes as exits
-from retinue.cli.context import CommandContext, common, note, out, pass_door
+from retinue.cli import exit_codes
+from retinue.cli.context import CommandContext, common, note, out, pass_context
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
-from retinue.cli.terminal import limit_answer as raising
-from retinue.cli.terminal import typed_answer as typed
+from retinue.cli.terminal import limit_answer
 from retinue.cli.terminal.colors import Palette, ansi
 from retinue.cli.terminal.pager import show_all
-from retinue.cli.terminal.terminal_style import manners
-from retinue.errors import Refused
+from retinue.cli.terminal.terminal_style import detect_style
+from retinue.cli.terminal.typed_answer import line_after
+from retinue.errors import NotFound, Refused
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
+from retinue.host.client import HostClient
 from retinue.host.listing import RunListing
-from retinue.view import format as words
 from retinue.view.cells import Cells, Line
-from retinue.view.format import json_line
+from retinue.view.format import json_line, names_question, short_id
 from retinue.view.request_panel import panel_lines, panel_text, request_panel, title_text
 
 YES = ("y", "yes", "ok", "allow")
 ALWAYS = ("a", "always")
 NO = ("n", "no", "deny")
 N_ID = 8
+_QUESTION_ID = re.compile("[0-9a-f]{6,16}")
 HOW = {"permission": ("allowed", "denied"), "budget": ("added", "allowed to finish")}
 LATER = ("later", "l", "q", "esc")
 PROMPTS = {
@@ -42,7 +44,7 @@ CONFIRM = {"permission": "Allow this call? [y/N] ", "budget": "Raise the limit? 
 
 
 @click.command("approve")
-@run_argument(default="")
+@run_argument("name", default="", metavar="[QUESTION|RUN]")
 @click.argument("answer", nargs=-1)
 @click.option("--deny", is_flag=True, help="Deny the call; ANSWER is the reason.")
 @click.option(
@@ -54,72 +56,112 @@ CONFIRM = {"permission": "Allow this call? [y/N] ", "budget": "Raise the limit? 
     "--question",
     default="",
     metavar="ID",
-    help="The id of the question to answer, if several are open.",
+    help="With RUN: the id of the question to answer, if several are open.",
 )
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the open questions as a JSON list.")
 @common
-@pass_door
+@pass_context
 def command(
-    door: CommandContext,
-    run: str,
+    context: CommandContext,
+    name: str,
     answer: tuple[str, ...],
     deny: bool,
     always: bool,
     question: str,
     as_json: bool,
 ) -> int:
-    """Answer a run's questions; allow or deny its tool calls. Without RUN, list all that wait.
+    """Answer a run's questions; allow or deny its tool calls. Without QUESTION or RUN, list all
+    that wait.
+
+    QUESTION is the id of a question, or at least the first six characters of it; the answer goes to
+    that question and to no other. RUN is a run that has one open question.
 
     ANSWER is the text for a question. For a tool call it is y, always, or no with an optional
-    reason; without ANSWER the call is allowed. You allow the call you were shown: name it with
-    --question, or it is shown again for you to confirm."""
+    reason. Without ANSWER, a terminal shows the question and asks you; elsewhere a call named by
+    its id is allowed. You allow the call you were shown: name it by its id, or it is shown again
+    for you to confirm."""
     if deny and always:
         raise click.UsageError("--deny and --always cannot be used together.")
-    top = ""
-    if run:
-        with RunListing(door.places) as shelf:
-            top = shelf.resolve(run).id
-    if as_json or not run:
-        return _list(door, as_json, top)
-    with line_to(door) as client:
-        questions = [
-            q
-            for q in client.ask(requests.QuestionsRequest(run=top))["questions"]
-            if q["id"].startswith(question)
-        ]
-        first = _meant(door, questions, top, question)
-        is_typed = not (answer or deny or always or question) and _is_person()
+    if as_json or not name:
+        return _list(context, as_json, name, question)
+    run = _run(context, name)
+    with line_to(context) as client:
+        questions = _named(client, name, run, question)
+        first = _only(context, questions, name, question)
+        is_named = bool(question) or names_question(name, first["id"])
+        is_typed = not (answer or deny or always) and _is_person()
         if is_typed:
-            answer = _typed(door, first)
-        want = requests.AnswerRequest(
-            run=top, text=" ".join(answer), question=first["id"], allow=not deny, always=always
+            answer = _typed(context, first)
+        request = requests.AnswerRequest(
+            run=first["run"],
+            text=" ".join(answer),
+            question=first["id"],
+            allow=not deny,
+            always=always,
         )
         if first["kind"] != "question":
-            want = _decision(want, first, answer, deny=deny)
-            if want.allow and not question and not is_typed and not _confirmed(door, first):
+            request = _decision(request, first, answer, deny=deny)
+            is_seen = is_named or is_typed
+            if request.allow and not is_seen and not _confirmed(context, first):
                 raise Refused("question", f"Nothing was {HOW[first['kind']][0]}. {_how(first)}")
-        client.ask(want)
-    how = "answered" if first["kind"] == "question" else HOW[first["kind"]][0 if want.allow else 1]
-    door.say(f"{how}: {one_line(first['text'], 200)}")
-    return exits.OK
+        elif not answer and not deny:
+            raise click.UsageError(f"This question needs an answer in words. {_how(first)}")
+        client.ask(request)
+    how = (
+        "answered" if first["kind"] == "question" else HOW[first["kind"]][0 if request.allow else 1]
+    )
+    context.say(f"{how}: {one_line(first['text'], 200)}")
+    return exit_codes.OK
 
 
 def _is_person() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _meant(
-    door: CommandContext, questions: Sequence[dict[str, Any]], top: str, question: str
+def _run(context: CommandContext, name: str) -> str:
+    """The id of the run that a name means, "" if the name can only mean a question."""
+    with RunListing(context.places) as listing:
+        try:
+            return listing.resolve(name).id
+        except NotFound:
+            if not _QUESTION_ID.fullmatch(name) or not _has_open_runs(listing):
+                raise
+    return ""
+
+
+def _named(client: HostClient, name: str, run: str, question: str) -> list[dict[str, Any]]:
+    """The open questions that are meant: the one with this id, or those of the run."""
+    everything = client.ask(requests.QuestionsRequest())["questions"]
+    by_id = [q for q in everything if names_question(name, q["id"])]
+    if question or not by_id:
+        if not run:
+            raise NotFound(
+                f"No open question {name!r}, and no run. The question may already have been "
+                "answered. Run `retinue approve` to list what is waiting."
+            )
+        of_run = client.ask(requests.QuestionsRequest(run=run))["questions"]
+        return [q for q in of_run if q["id"].startswith(question)]
+    if run:
+        raise Refused(
+            "question",
+            f"{name!r} is the start of a question's id and of run {short_id(run)}. Nothing was "
+            f"answered. Use more of the id: {', '.join(q['id'] for q in by_id)}",
+        )
+    return by_id
+
+
+def _only(
+    context: CommandContext, questions: Sequence[dict[str, Any]], name: str, question: str
 ) -> dict[str, Any]:
-    """The one question that is answered. Which of several is meant, nobody guesses."""
+    """The one question that is answered. Retinue does not guess which of several is meant."""
     if not questions:
         raise Refused(
             "question",
-            f"Run {words.short_id(top)} has no open question" + " with that id" * bool(question),
+            f"Run {name} has no open question" + " with that id" * bool(question),
         )
     if len(questions) > 1:
         for q in questions:
-            _show(door, q)
+            _show(context, q)
         raise Refused(
             "question",
             f"{len(questions)} questions are open. Nothing was answered. {_how(questions[0])}",
@@ -128,24 +170,25 @@ def _meant(
 
 
 def _how(q: dict[str, Any]) -> str:
-    return f"Choose one: retinue approve {words.short_id(q['run'])} --question {q['id'][:N_ID]} ..."
+    answer = "TEXT" if q["kind"] == "question" else "y"
+    return f"Answer it by its id: retinue approve {q['id'][:N_ID]} {answer}"
 
 
-def _confirmed(door: CommandContext, q: dict[str, Any]) -> bool:
-    """Whether somebody at a terminal permits the call that they are shown now."""
-    _show(door, q)
+def _confirmed(context: CommandContext, q: dict[str, Any]) -> bool:
+    """Whether the user at this terminal allows the call that is shown now."""
+    _show(context, q)
     if not _is_person():
         return False
-    return (typed.line_after(CONFIRM[q["kind"]]) or "").lower() in YES
+    return (line_after(CONFIRM[q["kind"]]) or "").lower() in YES
 
 
-def _typed(door: CommandContext, q: dict[str, Any]) -> tuple[str, ...]:
-    """What somebody at a terminal answers to what they are shown; nothing decides by default."""
-    _show(door, q)
+def _typed(context: CommandContext, q: dict[str, Any]) -> tuple[str, ...]:
+    """What the user at this terminal answers to the question shown. There is no default."""
+    _show(context, q)
     prompt = PROMPTS[q["kind"]]
-    while (line := typed.line_after(prompt)) is not None:
+    while (line := line_after(prompt)) is not None:
         if line.lower() == "show":
-            show_all(request_panel(q, door.environ.get("HOME", "")))
+            show_all(request_panel(q, context.environ.get("HOME", "")))
         elif line.lower() in LATER:
             break
         elif line:
@@ -153,64 +196,72 @@ def _typed(door: CommandContext, q: dict[str, Any]) -> tuple[str, ...]:
     raise Refused("question", f"Nothing was decided. {_how(q)}")
 
 
-def _show(door: CommandContext, q: dict[str, Any]) -> None:
-    """The panel as text, after the address that answers it."""
-    how = manners(door.environ, sys.stdout, door.color)
-    panel = request_panel(q, door.environ.get("HOME", ""))
-    asker = f"{words.short_id(q['run'])}  {q['id'][:N_ID]}"
+def _show(context: CommandContext, q: dict[str, Any]) -> None:
+    """Print the panel as text, below the ids of its run and question."""
+    style = detect_style(context.environ, sys.stdout, context.color)
+    panel = request_panel(q, context.environ.get("HOME", ""))
+    asker = f"{short_id(q['run'])}  {q['id'][:N_ID]}"
     lines = [asker, *panel_text(panel)]
-    if how.color:
-        palette = Palette(how.theme)
+    if style.color:
+        palette = Palette(style.theme)
         title: Line = [Cells("◆", "you"), Cells(f" {title_text(panel)}", "title")]
         body = [[Cells("  "), *line] for line in panel_lines(panel)]
         lines = [asker, *(ansi(palette.text(line)) for line in [title, *body])]
-    out("\n".join(lines), styled=how.color)
+    out("\n".join(lines), styled=style.color)
     if q["kind"] == "budget":
-        adds = f"y adds {raising.suggested(q)}, no lets the run finish; for another amount"
-        out(f"  {adds}: {raising.command(q)}")
+        adds = f"y adds {limit_answer.suggested(q)}, no lets the run finish; for another amount"
+        out(f"  {adds}: {limit_answer.command(q)}")
 
 
 def _decision(
-    want: requests.AnswerRequest, q: dict[str, Any], answer: tuple[str, ...], *, deny: bool
+    request: requests.AnswerRequest, q: dict[str, Any], answer: tuple[str, ...], *, deny: bool
 ) -> requests.AnswerRequest:
-    """What the words mean when a call waits for a permission. Words that are neither yes nor no are
-    never a yes."""
+    """The decision that the words of an answer mean. Words that are neither yes nor no never
+    allow."""
     head, rest = (answer[0].lower().rstrip(",.:"), " ".join(answer[1:])) if answer else ("", "")
     if deny:
-        return replace(want, allow=False)
+        return replace(request, allow=False)
     if head in NO:
-        return replace(want, allow=False, always=False, text=rest)
+        return replace(request, allow=False, always=False, text=rest)
     if head in ALWAYS and not rest and q["kind"] == "permission":
-        return replace(want, allow=True, always=True, text="")
+        return replace(request, allow=True, always=True, text="")
     if (head in YES and not rest) or not head:
-        return replace(want, allow=True, text="")
+        return replace(request, allow=True, text="")
     if q["kind"] == "budget":
         raise click.UsageError(
             "This is a question about a limit. Answer y or no, or set the amount: "
-            f"{raising.command(q)}"
+            f"{limit_answer.command(q)}"
         )
     raise click.UsageError(
-        f"This is a permission request. Answer y, always or no, not {one_line(want.text, 60)!r}."
+        f"This is a permission request. Answer y, always or no, not {one_line(request.text, 60)!r}."
     )
 
 
-def _list(door: CommandContext, as_json: bool, top: str = "") -> int:
-    with RunListing(door.places) as shelf:
-        if not any(
-            line.state in ("needs_input", "waiting", "running", "paused")
-            for line in shelf.open_runs()
-        ):
-            if as_json:
-                out("[]")
-            door.say("Nothing needs you.")
-            return exits.OK
-    with line_to(door) as client:
-        questions = client.ask(requests.QuestionsRequest(run=top))["questions"]
+def _list(context: CommandContext, as_json: bool, name: str, question: str) -> int:
+    """Print what waits for a person: everything, or what a name means."""
+    with RunListing(context.places) as listing:
+        is_idle = not _has_open_runs(listing)
+    run = _run(context, name) if name else ""
+    if is_idle:
+        if as_json:
+            out("[]")
+        context.say("Nothing needs you.")
+        return exit_codes.OK
+    with line_to(context) as client:
+        if name:
+            questions = _named(client, name, run, question)
+        else:
+            questions = client.ask(requests.QuestionsRequest())["questions"]
     if as_json:
         out(json_line(questions))
-        return exits.OK
+        return exit_codes.OK
     for q in questions:
-        _show(door, q)
+        _show(context, q)
     if not questions:
         note("Nothing needs you.")
-    return exits.OK
+    return exit_codes.OK
+
+
+def _has_open_runs(listing: RunListing) -> bool:
+    states = ("needs_input", "waiting", "running", "paused")
+    return any(line.state in states for line in listing.open_runs())

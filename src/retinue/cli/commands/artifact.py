@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from retinue.cli.context import CommandContext, common, out, pass_door, put
+from retinue.cli.context import CommandContext, common, out, pass_context, put
 from retinue.errors import NotFound
 from retinue.host.stored_artifacts import read_artifact
 
@@ -15,14 +15,14 @@ from retinue.host.stored_artifacts import read_artifact
 @click.command("artifact")
 @click.argument("id", metavar="ID")
 @common
-@pass_door
-def command(door: CommandContext, id: str) -> None:
+@pass_context
+def command(context: CommandContext, id: str) -> None:
     """Print the artifact with this ID. A truncated text names its artifact: `full text in
     artifact ID`. The first digits are enough if they match one artifact only. A pipe or a
     file gets exactly the stored bytes."""
-    if not door.places.exists:
-        raise NotFound(f"No runs in {door.places.root} yet, so there are no artifacts.")
-    data = read_artifact(door.places, id.strip().removeprefix("artifact").strip().lower())
+    if not context.places.exists:
+        raise NotFound(f"No runs in {context.places.root} yet, so there are no artifacts.")
+    data = read_artifact(context.places, id.strip().removeprefix("artifact").strip().lower())
     if os.isatty(sys.stdout.fileno()):
         out(data.decode("utf-8", "replace"))
     else:

@@ -1,4 +1,4 @@
-"""`retinue attach`: watch a run that goes on, from any terminal."""
+"""`retinue attach`: watch an open run from any terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from retinue.cli.context import CommandContext, common, option, pass_door, theme_option
+from retinue.cli.context import CommandContext, common, option, pass_context, theme_option
 from retinue.cli.foreground_run import carry_out, head_of, line_to
 from retinue.cli.handover import RunDisplay
 from retinue.cli.run_argument import run_argument
@@ -27,9 +27,9 @@ from retinue.host.listing import RunListing
     help="Plain output for screen readers.",
 )
 @common
-@pass_door
+@pass_context
 def command(
-    door: CommandContext,
+    context: CommandContext,
     run: str,
     output_format: str,
     include_partial_messages: bool,
@@ -38,9 +38,9 @@ def command(
     screen_reader: bool,
 ) -> int:
     """Watch a run until it ends, and print its answer. Ctrl-C detaches; the run continues."""
-    door.is_quiet, door.color, door.is_reader = quiet, color, screen_reader
-    with RunListing(door.places) as shelf:
-        line = shelf.resolve(run)
+    context.is_quiet, context.color, context.is_reader = quiet, color, screen_reader
+    with RunListing(context.places) as listing:
+        line = listing.resolve(run)
     can_answer = output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     wish = RunDisplay(
         format=output_format,
@@ -49,5 +49,5 @@ def command(
         can_answer=can_answer,
         head=head_of((), (), "", deltas=include_partial_messages),
     )
-    with line_to(door) as client:
-        return carry_out(door, client, line.id, wish, is_ours=False)
+    with line_to(context) as client:
+        return carry_out(context, client, line.id, wish, is_ours=False)

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from retinue.cli.context import CommandContext, common, pass_door
+from retinue.cli.context import CommandContext, common, pass_context
 from retinue.cli.foreground_run import line_to
 from retinue.config.user_folders import note_store
 from retinue.errors import NotFound
@@ -16,15 +16,15 @@ from retinue.host import requests
 @click.command("backup")
 @click.argument("file", type=click.Path(dir_okay=False))
 @common
-@pass_door
-def command(door: CommandContext, file: str) -> None:
+@pass_context
+def command(context: CommandContext, file: str) -> None:
     """Copy the store to FILE, even while it is in use. Its artifacts are copied next to it.
     Never overwrites a file."""
-    if not door.places.exists:
-        raise NotFound(f"No runs in {door.places.root} yet: nothing to copy.")
-    with line_to(door) as client:
+    if not context.places.exists:
+        raise NotFound(f"No runs in {context.places.root} yet: nothing to copy.")
+    with line_to(context) as client:
         client.ask(requests.BackupRequest(path=os.path.abspath(file)))
     note_store(
-        door.environ, os.path.realpath(file)
+        context.environ, os.path.realpath(file)
     )  # what runs have said is in it, wherever it lies
-    door.say(f"Copied to {file}. Use the copy with --store {file}.")
+    context.say(f"Copied to {file}. Use the copy with --store {file}.")

@@ -7,19 +7,18 @@ from typing import Any
 
 import click
 
-from retinue.cli import exit_codes as exits
-from retinue.cli.context import CommandContext, Duration, common, note, out, pass_door
+from retinue.cli import exit_codes
+from retinue.cli.context import CommandContext, Duration, common, note, out, pass_context
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
-from retinue.cli.terminal import limit_answer as raising
+from retinue.cli.terminal import limit_answer
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
 from retinue.host.listing import ListedRun, RunListing
 from retinue.host.record import RecordReader
 from retinue.steps import RunRecord
-from retinue.view import format as words
-from retinue.view import parked_runs as parked
-from retinue.view import totals as facts
+from retinue.view import format as view_format
+from retinue.view import parked_runs, totals
 from retinue.view.budget_table import (
     AT_LIMIT,
     NAMES,
@@ -81,8 +80,10 @@ from retinue.view.format import json_line
 @click.option("--end", "then", flag_value="end", help="Cancel the run and its sub-agents now.")
 @click.option("--json", "as_json", is_flag=True)
 @common
-@pass_door
-def command(door: CommandContext, /, run: str, then: str | None, as_json: bool, **more: Any) -> int:
+@pass_context
+def command(
+    context: CommandContext, /, run: str, then: str | None, as_json: bool, **more: Any
+) -> int:
     """Show or change what a run and its sub-agents may spend.
 
     A run that waits at its limit continues when you raise the limit (--add-usd 1), finishes with
@@ -92,36 +93,36 @@ def command(door: CommandContext, /, run: str, then: str | None, as_json: bool, 
         raise click.UsageError("--end cannot be combined with raising a limit.")
     if min(more.values()) < 0:
         raise click.UsageError("Limits can be raised, not lowered.")
-    with RunListing(door.places) as shelf:
-        line = shelf.resolve(run)
+    with RunListing(context.places) as listing:
+        line = listing.resolve(run)
     if then == "end":
-        with line_to(door) as client:
-            states = client.ask(requests.CancelRequest(runs=(line.id,), reason=raising.ENDED))[
+        with line_to(context) as client:
+            states = client.ask(requests.CancelRequest(runs=(line.id,), reason=limit_answer.ENDED))[
                 "states"
             ]
-        door.say(f"{line.name} {states[line.id]}")
-        return exits.OK
+        context.say(f"{line.name} {states[line.id]}")
+        return exit_codes.OK
     if then or any(more.values()):
-        with line_to(door) as client:
+        with line_to(context) as client:
             fields: dict[str, Any] = {"on_limit": then or "", **more}
             spending = client.ask(requests.BudgetRequest(run=line.id, **fields))["spending"]
-        _told(door, line, spending, then, more)
+        _told(context, line, spending, then, more)
         if as_json:
             out(json_line(spending))
-        return exits.OK
-    _look(door, line, as_json)
-    return exits.OK
+        return exit_codes.OK
+    _look(context, line, as_json)
+    return exit_codes.OK
 
 
 def _told(
-    door: CommandContext,
+    context: CommandContext,
     line: ListedRun,
     spending: dict[str, Any],
     then: str | None,
     more: dict[str, Any],
 ) -> None:
     added = [amount_text(name, more[name]) for name in NAMES if more[name]]
-    added += [f"{words.span(more['seconds'] * 1000)} of time"] * bool(more["seconds"])
+    added += [f"{view_format.span(more['seconds'] * 1000)} of time"] * bool(more["seconds"])
     name = line.name
     if added:
         limits = [
@@ -129,22 +130,22 @@ def _told(
             for n in NAMES
             if spending.get("limit", {}).get(n) is not None
         ]
-        door.say(
+        context.say(
             f"Added {' and '.join(added)}. {name} may now spend "
             f"{', '.join(limits) or 'without limit'} in total."
         )
     if then:
-        door.say(f"At its limit, {name} will: {AT_LIMIT[then]}")
+        context.say(f"At its limit, {name} will: {AT_LIMIT[then]}")
     if spending.get("questions"):
         note(f"retinue: {name} is still waiting: it needs more. Run `retinue budget {line.short}`.")
 
 
-def _look(door: CommandContext, line: ListedRun, as_json: bool) -> None:
-    with RecordReader(door.places) as book:
-        final = book.tree(line.id)
+def _look(context: CommandContext, line: ListedRun, as_json: bool) -> None:
+    with RecordReader(context.places) as record:
+        final = record.tree(line.id)
         row, account = final.rows[0], final.account or Account(id=line.id)
-        questions = {facts.waits_for(r): r for r in final.rows if facts.limit_of(r) == line.id}
-        above = _above(book, row)
+        questions = {totals.waits_for(r): r for r in final.rows if totals.limit_of(r) == line.id}
+        above = _above(record, row)
     if as_json:
         out(json_line(_as_json(line, row, account, list(questions), above)))
         return
@@ -152,18 +153,18 @@ def _look(door: CommandContext, line: ListedRun, as_json: bool) -> None:
         out(f"{line.name} has no limit of its own. {_whose(above)}")
     else:
         out(table(line.name, account))
-    if row.run.deadline is not None and not facts.has_ended(row):
-        out(f"deadline  in {words.span(max(0, row.run.deadline - int(time.time() * 1000)))}")
+    if row.run.deadline is not None and not totals.has_ended(row):
+        out(f"deadline  in {view_format.span(max(0, row.run.deadline - int(time.time() * 1000)))}")
     for text, waiting in questions.items():
         out(f"asks      {one_line(text, 400)}")
-        add = parked.raise_it(line.short, facts.waits_kind(waiting), facts.more_of(waiting))
+        add = parked_runs.raise_it(line.short, totals.waits_kind(waiting), totals.more_of(waiting))
         out(f"          {add}, or --land, or --end")
 
 
-def _above(book: RecordReader, row: RunRecord) -> RunRecord | None:
+def _above(record: RecordReader, row: RunRecord) -> RunRecord | None:
     """The nearest run above it that has limits."""
-    while row.spec.parent and (up := book.row(row.spec.parent)) is not None:
-        account = book.account(up.spec.id)
+    while row.spec.parent and (up := record.row(row.spec.parent)) is not None:
+        account = record.account(up.spec.id)
         if has_limits(account):
             return up
         row = up
@@ -173,9 +174,9 @@ def _above(book: RecordReader, row: RunRecord) -> RunRecord | None:
 def _whose(above: RunRecord | None) -> str:
     if above is None:
         return "Nothing above it has a limit either."
-    order, id = above.spec.request, words.short_id(above.spec.id)
+    request, id = above.spec.request, view_format.short_id(above.spec.id)
     return (
-        f"It draws from {one_line(words.agent_label(order.label or order.agent), 40)} "
+        f"It draws from {one_line(view_format.agent_label(request.label or request.agent), 40)} "
         f"{id}: retinue budget {id}"
     )
 

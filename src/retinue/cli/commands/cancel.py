@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from retinue.cli import exit_codes as exits
-from retinue.cli.context import CommandContext, common, note, pass_door
+from retinue.cli import exit_codes
+from retinue.cli.context import CommandContext, common, note, pass_context
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.host import requests
 from retinue.host.listing import ListedRun, RunListing
-from retinue.view import format as words
+from retinue.view import format as view_format
 
 
 @click.command("cancel")
@@ -18,28 +18,28 @@ from retinue.view import format as words
 @click.option("--all", "everything", is_flag=True, help="Cancel all open runs of this project.")
 @click.option("--reason", default="", help="Reason to record with the cancelled runs.")
 @common
-@pass_door
-def command(door: CommandContext, runs: tuple[str, ...], everything: bool, reason: str) -> int:
+@pass_context
+def command(context: CommandContext, runs: tuple[str, ...], everything: bool, reason: str) -> int:
     """Cancel runs and their sub-agents. The id of a group of background tasks cancels the whole
     group. Exits with code 0 only when all of them have stopped."""
     if bool(runs) == everything:
         raise click.UsageError("Name the runs to cancel, or pass --all.")
-    with RunListing(door.places) as shelf:
-        named = [line for run in runs for line in shelf.open_group(run) or [shelf.resolve(run)]]
-        lines = named or _tops(shelf.open_runs())
+    with RunListing(context.places) as listing:
+        named = [line for run in runs for line in listing.open_group(run) or [listing.resolve(run)]]
+        lines = named or _tops(listing.open_runs())
     if not lines:
-        door.say("No open runs.")
-        return exits.OK
-    with line_to(door) as client:
+        context.say("No open runs.")
+        return exit_codes.OK
+    with line_to(context) as client:
         states = client.ask(
             requests.CancelRequest(runs=tuple(line.id for line in lines), reason=reason)
         )["states"]
-    code = exits.OK
+    code = exit_codes.OK
     for line in lines:
         state = states.get(line.id, "")
-        note(f"{line.name}: {words.state_text(state)}")
-        if state not in words.ENDS:
-            code = exits.FAILED
+        note(f"{line.name}: {view_format.state_text(state)}")
+        if state not in view_format.ENDS:
+            code = exit_codes.FAILED
     return code
 
 

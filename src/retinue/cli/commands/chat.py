@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from retinue.cli import run_arguments as asking
-from retinue.cli.context import CommandContext, common, option, pass_door, theme_option
+from retinue.cli import run_arguments
+from retinue.cli.context import CommandContext, common, option, pass_context, theme_option
 from retinue.cli.terminal.prompt import HistoryPrompt, MessagePrompt, PipedPrompt, PlainPrompt
-from retinue.cli.terminal.terminal_style import is_reader, manners
+from retinue.cli.terminal.terminal_style import detect_style, is_reader
 from retinue.cli.tui.chat_loop import ChatLoop, history_of
 from retinue.errors import ConfigError
 from retinue.formats.safe_text import one_line
@@ -62,60 +62,65 @@ UNSAID: dict[str, Any] = {
 @option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
 @option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @common
-@pass_door
-def command(door: CommandContext, /, **flags: Any) -> int:
+@pass_context
+def command(context: CommandContext, /, **flags: Any) -> int:
     """Chat with an agent. Each message continues the same conversation.
 
     /help lists the chat commands. In a pipe, each line is a message and the answers go to
     stdout."""
     flags |= UNSAID
     is_again = flags["go_on"] or bool(flags["resume"])
-    setup, value = asking.configured(door, flags, keep={"agent"} if is_again else ())
-    door.is_quiet, door.color = flags["quiet"], flags["color"]
+    setup, value = run_arguments.configured(context, flags, keep={"agent"} if is_again else ())
+    context.is_quiet, context.color = flags["quiet"], flags["color"]
     is_tty = sys.stdin.isatty() and sys.stderr.isatty()
-    run = _earlier(door, flags["resume"] or "latest") if is_again else ""
+    run = _earlier(context, flags["resume"] or "latest") if is_again else ""
     if run and (setup.model or setup.agent):
         raise ConfigError(
             "A continued run keeps its agent and model. Start a new chat to change them."
         )
 
     def plan() -> PlannedRun:
-        return make_plan(door.project, setup, value)
+        return make_plan(context.project, setup, value)
 
     can_answer = is_tty and setup.permission_prompts != "none"
     terms = setup.terms(
-        door.places.cwd, "ask" if can_answer or setup.permission_prompts == "wait" else "deny"
+        context.places.cwd, "ask" if can_answer or setup.permission_prompts == "wait" else "deny"
     )
     if not run:
-        plan()  # what is wrong with it is told before the first message, not after
+        plan()  # problems are reported before the first message, not after it
     chat = ChatLoop(
-        door, plan, terms, run, can_answer=can_answer, families=families_of(value, setup.families)
+        context,
+        plan,
+        terms,
+        run,
+        can_answer=can_answer,
+        families=families_of(value, setup.families),
     )
     try:
-        return chat.talk(_prompt(door, chat, is_tty))
+        return chat.talk(_prompt(context, chat, is_tty))
     finally:
         chat.close()
 
 
-def _earlier(door: CommandContext, address: str) -> str:
+def _earlier(context: CommandContext, address: str) -> str:
     from retinue.host.listing import RunListing
 
-    with RunListing(door.places) as shelf:
-        line = shelf.resolve(address)
-    door.say(f"Continuing {line.short}: {one_line(line.task, 60)}")
+    with RunListing(context.places) as listing:
+        line = listing.resolve(address)
+    context.say(f"Continuing {line.short}: {one_line(line.task, 60)}")
     return line.id
 
 
-def _prompt(door: CommandContext, chat: ChatLoop, is_tty: bool) -> MessagePrompt:
+def _prompt(context: CommandContext, chat: ChatLoop, is_tty: bool) -> MessagePrompt:
     if not is_tty:
         return PipedPrompt()
-    if door.environ.get("TERM", "dumb") == "dumb" or is_reader(door.environ):
+    if context.environ.get("TERM", "dumb") == "dumb" or is_reader(context.environ):
         return PlainPrompt()
-    color = manners(door.environ, sys.stderr, door.color).color
+    color = detect_style(context.environ, sys.stderr, context.color).color
     try:
-        hide = door.project.redactor.clean
+        hide = context.project.redactor.clean
         prompt = HistoryPrompt(
-            history_of(door),
+            history_of(context),
             chat.complete,
             lambda: chat.status,
             color,
@@ -126,7 +131,7 @@ def _prompt(door: CommandContext, chat: ChatLoop, is_tty: bool) -> MessagePrompt
     except ImportError as error:
         if error.name != "prompt_toolkit":
             raise
-        door.say("For a prompt with history and completion, install retinue[tui].")
+        context.say("For a prompt with history and completion, install retinue[tui].")
         return PlainPrompt()
-    door.say("/help lists commands.")
+    context.say("/help lists commands.")
     return prompt

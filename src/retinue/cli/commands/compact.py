@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from retinue.cli import exit_codes as exits
-from retinue.cli.context import CommandContext, common, note, out, pass_door
+from retinue.cli import exit_codes
+from retinue.cli.context import CommandContext, common, note, out, pass_context
 from retinue.errors import NotFound
 from retinue.host import requests
 from retinue.host.client import connect_to_host
@@ -25,24 +25,26 @@ if TYPE_CHECKING:
 @click.command("compact")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @common
-@pass_door
-def command(door: CommandContext, as_json: bool) -> int:
+@pass_context
+def command(context: CommandContext, as_json: bool) -> int:
     """Free the disk space of deleted runs, and delete artifacts that no run refers to. Open runs
     continue meanwhile. A store made by an older version must be rewritten once, which needs
     the host to be stopped."""
-    if not door.places.exists:
-        raise NotFound(f"No runs in {door.places.root} yet: nothing to compact.")
-    client = connect_to_host(door.places, carried(door.configure()))
+    if not context.places.exists:
+        raise NotFound(f"No runs in {context.places.root} yet: nothing to compact.")
+    client = connect_to_host(context.places, carried(context.configure()))
     if client is None:
-        result = asyncio.run(compact_file(door.places.store, None if door.is_quiet else _show))
+        result = asyncio.run(
+            compact_file(context.places.store, None if context.is_quiet else _show)
+        )
     else:
         with client:
-            result = _by_host(client, door.is_quiet)
+            result = _by_host(client, context.is_quiet)
     if as_json:
         out(json.dumps({**msgspec.to_builtins(result), "freed": result.freed}))
-        return exits.OK
+        return exit_codes.OK
     before, after = (space.file + space.artifacts for space in (result.before, result.after))
-    door.say(
+    context.say(
         f"{_size(before)} before, {_size(after)} after: {_size(result.freed)} freed in "
         f"{result.seconds:.1f} s"
     )
@@ -52,7 +54,7 @@ def command(door: CommandContext, as_json: bool) -> int:
             "made by an older version and must be rewritten while nothing runs. Run "
             "`retinue host stop`, then `retinue compact`."
         )
-    return exits.OK
+    return exit_codes.OK
 
 
 def _by_host(client: HostClient, is_quiet: bool) -> Compacted:

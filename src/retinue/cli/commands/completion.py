@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from retinue.cli.context import CommandContext, out, pass_door
+from retinue.cli.context import CommandContext, out, pass_context
 
 POWERSHELL = """Register-ArgumentCompleter -Native -CommandName retinue -ScriptBlock {
     param($wordToComplete, $commandAst, $cursorPosition)
@@ -24,9 +24,9 @@ $help)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish", "powershell"]), required=False)
 @click.option("--complete", default=None, hidden=True)
 @click.argument("typed", nargs=-1, type=click.UNPROCESSED)
-@pass_door
+@pass_context
 def command(
-    door: CommandContext, shell: str | None, complete: str | None, typed: tuple[str, ...]
+    context: CommandContext, shell: str | None, complete: str | None, typed: tuple[str, ...]
 ) -> None:
     """Print a shell completion script for bash, zsh, fish or powershell.
 
@@ -35,7 +35,7 @@ def command(
     from retinue.cli.command_list import cli
 
     if complete is not None:
-        _complete(door, [shell, *typed] if shell else list(typed), complete)
+        _complete(context, [shell, *typed] if shell else list(typed), complete)
         return
     if shell is None:
         raise click.UsageError("Name a shell: bash, zsh, fish or powershell.")
@@ -47,7 +47,7 @@ def command(
     out(completion(cli, {}, "retinue", "_RETINUE_COMPLETE").source().rstrip("\n"))
 
 
-def _complete(door: CommandContext, typed: list[str], incomplete: str) -> None:
+def _complete(context: CommandContext, typed: list[str], incomplete: str) -> None:
     from click.shell_completion import ShellComplete
 
     from retinue.cli.command_list import cli

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from retinue import errors
-from retinue.cli import exit_codes as exits
-from retinue.cli.context import CommandContext, common, note, out, pass_door
+from retinue.cli import exit_codes
+from retinue.cli.context import CommandContext, common, note, out, pass_context
 from retinue.errors import ConfigError
 from retinue.formats.toml_text import load as load_toml
 from retinue.host.shown_values import ShownValues
@@ -28,13 +28,13 @@ SHOWN_ALWAYS = ("models.default", "permissions.mode")
 @click.option("--json", "as_json", is_flag=True)
 @common
 @click.pass_context
-def command(context: click.Context, show_origin: bool, defaults: bool, as_json: bool) -> Any:
+def command(click_context: click.Context, show_origin: bool, defaults: bool, as_json: bool) -> Any:
     """Show the settings and where they come from. `get`, `set` and `path` work on single values
     and files."""
-    if context.invoked_subcommand is None:
-        door = context.find_object(CommandContext)
-        assert door is not None
-        return _show(door, show_origin=show_origin, everything=defaults, as_json=as_json)
+    if click_context.invoked_subcommand is None:
+        context = click_context.find_object(CommandContext)
+        assert context is not None
+        return _show(context, show_origin=show_origin, everything=defaults, as_json=as_json)
     return None
 
 
@@ -42,15 +42,15 @@ def command(context: click.Context, show_origin: bool, defaults: bool, as_json: 
 @click.argument("key")
 @click.option("--json", "as_json", is_flag=True)
 @common
-@pass_door
-def get(door: CommandContext, key: str, as_json: bool) -> int:
+@pass_context
+def get(context: CommandContext, key: str, as_json: bool) -> int:
     """Print one value, e.g. `retinue config get models.default`."""
     from retinue.config.setting_list import is_mapping
     from retinue.host.project_config import load
 
-    settings, path = load(door.project, strict=False), _key(key)
+    settings, path = load(context.project, strict=False), _key(key)
     setting = _setting(path)
-    hide = ShownValues(door.environ)
+    hide = ShownValues(context.environ)
     if is_mapping(setting.type) and len(path) == len(setting.key):
         value: Any = {
             ".".join(k[len(path) :]): hide.value(k, f.value)
@@ -75,8 +75,8 @@ def get(door: CommandContext, key: str, as_json: bool) -> int:
     "--project", is_flag=True, help="Write to the project config instead of your user config."
 )
 @common
-@pass_door
-def set_(door: CommandContext, key: str, value: str, project: bool) -> None:
+@pass_context
+def set_(context: CommandContext, key: str, value: str, project: bool) -> None:
     """Set one value in your user config, or in the project config. Comments and order are kept."""
     from retinue.config.toml_edit import set_value
     from retinue.formats.toml_positions import dotted
@@ -88,40 +88,42 @@ def set_(door: CommandContext, key: str, value: str, project: bool) -> None:
         raise ConfigError(f"{key} can only be set in your user config. Remove --project.")
     parsed = _value(path, value)
     if path == ("models", "default"):
-        _check_model(door, str(parsed))
+        _check_model(context, str(parsed))
     file = (
-        os.path.join(door.places.root, ".retinue", NAMES[0]) if project else user_file(door.environ)
+        os.path.join(context.places.root, ".retinue", NAMES[0])
+        if project
+        else user_file(context.environ)
     )
     if project and not os.path.realpath(file).startswith(
-        os.path.realpath(door.places.root) + os.sep
+        os.path.realpath(context.places.root) + os.sep
     ):
         raise ConfigError(f"{file} is outside the project. Nothing was changed.")
     is_new = set_value(file, path, parsed, "project" if project else "user")
-    hidden = ShownValues(door.environ).value(path, parsed)
+    hidden = ShownValues(context.environ).value(path, parsed)
     note(f"{dotted(path)} = {_toml(hidden)} in {file}" + ("" if is_new else " (unchanged)"))
     if path == ("sandbox", "unsafe_no_sandbox") and parsed is True:
         note("Commands will run with all your permissions when no sandbox is available.")
-    _after(door, path, file, is_project=project)
+    _after(context, path, file, is_project=project)
 
 
 @command.command("path")
 @click.option("--json", "as_json", is_flag=True)
 @common
-@pass_door
-def path_(door: CommandContext, as_json: bool) -> None:
+@pass_context
+def path_(context: CommandContext, as_json: bool) -> None:
     """Print the config files, highest precedence first, and whether they are used."""
     from retinue.host.project_config import project_files, user_file
 
-    paths = project_files(door.places.root, door.places.cwd)
+    paths = project_files(context.places.root, context.places.cwd)
     try:
-        stands = door.project.trust.look()
+        stands = context.project.trust.look()
         files = [
             (f, "project", "used" if stands.trusts(f) else stands.why() or "not trusted")
             for f in paths
         ]
     except ConfigError as error:
         files = [(f, "project", str(error)) for f in paths]
-    user = user_file(door.environ)
+    user = user_file(context.environ)
     rows = [*reversed(files), (user, "user", "used" if os.path.lexists(user) else "not found")]
     if as_json:
         out(json_line([dict(zip(("path", "kind", "state"), row, strict=True)) for row in rows]))
@@ -130,15 +132,15 @@ def path_(door: CommandContext, as_json: bool) -> None:
         out("  ".join(row))
 
 
-def _show(door: CommandContext, *, show_origin: bool, everything: bool, as_json: bool) -> int:
+def _show(context: CommandContext, *, show_origin: bool, everything: bool, as_json: bool) -> int:
     from retinue.host.project_config import load
 
-    settings = load(door.project, strict=False)
+    settings = load(context.project, strict=False)
     if as_json:
-        out(json_line(_as_json(door, settings)))
-        return exits.USAGE if settings.problems else exits.OK
+        out(json_line(_as_json(context, settings)))
+        return exit_codes.USAGE if settings.problems else exit_codes.OK
     for line in _lines(
-        door, settings, show_origin=show_origin, everything=everything or show_origin
+        context, settings, show_origin=show_origin, everything=everything or show_origin
     ):
         out(line)
     for text in settings.notes:
@@ -149,16 +151,16 @@ def _show(door: CommandContext, *, show_origin: bool, everything: bool, as_json:
 def _complain(settings: EffectiveSettings) -> int:
     for problem in settings.problems:
         note(f"retinue: {problem}")
-    return exits.USAGE if settings.problems else exits.OK
+    return exit_codes.USAGE if settings.problems else exit_codes.OK
 
 
 def _lines(
-    door: CommandContext, settings: EffectiveSettings, *, show_origin: bool, everything: bool
+    context: CommandContext, settings: EffectiveSettings, *, show_origin: bool, everything: bool
 ) -> Iterator[str]:
     from retinue.formats.toml_positions import dotted
 
     section: tuple[str, ...] | None = None
-    for key, value, origin in _rows(door, settings):
+    for key, value, origin in _rows(context, settings):
         if origin == "default" and not everything and dotted(key) not in SHOWN_ALWAYS:
             continue
         head = key[:-1]
@@ -173,24 +175,24 @@ def _lines(
             if value is not None
             else f"# {dotted(key[-1:])} is not set"
         )
-        state = ShownValues(door.environ).state(key, value)
+        state = ShownValues(context.environ).state(key, value)
         tail = "  # " + "; ".join(t for t in (state, origin if show_origin else "") if t)
         yield text + (tail if len(tail) > 4 else "")
     yield ""
     yield (
-        "# keys: " + "; ".join(f"{name} is set" for name in _keys(door))
-        if any(_keys(door))
+        "# keys: " + "; ".join(f"{name} is set" for name in _keys(context))
+        if any(_keys(context))
         else "# keys: none set"
     )
 
 
 def _rows(
-    door: CommandContext, settings: EffectiveSettings
+    context: CommandContext, settings: EffectiveSettings
 ) -> Iterator[tuple[tuple[str, ...], Any, str]]:
     """Everything that is set, and every setting that could be, in the order of the schema."""
     from retinue.config.setting_list import every_setting, is_mapping
 
-    hide = ShownValues(door.environ)
+    hide = ShownValues(context.environ)
     rest = dict(settings.found)
     rows: list[tuple[tuple[str, ...], Any, str]] = []
     for setting in every_setting():
@@ -217,11 +219,11 @@ def _rank(key: tuple[str, ...]) -> int:
     return Configuration.__struct_fields__.index(key[0])
 
 
-def _as_json(door: CommandContext, settings: EffectiveSettings) -> dict[str, Any]:
+def _as_json(context: CommandContext, settings: EffectiveSettings) -> dict[str, Any]:
     from retinue.formats.toml_positions import dotted
 
     values = {}
-    for key, value, _ in _rows(door, settings):
+    for key, value, _ in _rows(context, settings):
         setting = settings.found.get(key)
         origins = (
             [{"kind": o.kind, "where": o.where, "line": o.line} for o in setting.origins]
@@ -234,7 +236,7 @@ def _as_json(door: CommandContext, settings: EffectiveSettings) -> dict[str, Any
         }
     return {
         "values": values,
-        "keys": list(_keys(door)),
+        "keys": list(_keys(context)),
         "notes": list(settings.notes),
         "problems": [
             {
@@ -249,12 +251,12 @@ def _as_json(door: CommandContext, settings: EffectiveSettings) -> dict[str, Any
     }
 
 
-def _keys(door: CommandContext) -> Iterator[str]:
+def _keys(context: CommandContext) -> Iterator[str]:
     """The names of the variables that hold a key."""
     from retinue.models.providers import PROVIDERS
 
     names = dict.fromkeys(key for p in PROVIDERS.values() for key in p.keys)
-    return (name for name in names if door.environ.get(name, "").strip())
+    return (name for name in names if context.environ.get(name, "").strip())
 
 
 def _toml(value: Any) -> str:
@@ -312,30 +314,30 @@ def _value(path: tuple[str, ...], text: str) -> Any:
         raise ConfigError(f"{dotted(path)}: {error}") from None
 
 
-def _check_model(door: CommandContext, name: str) -> None:
-    """A name that means nothing is refused; a key that is missing is told."""
+def _check_model(context: CommandContext, name: str) -> None:
+    """An unknown name is refused; a missing key is reported."""
     from retinue.config.model_config import model_environment, resolved
-    from retinue.host import model_choice as provider
+    from retinue.host import model_choice
     from retinue.host.project_config import load
 
-    models = load(door.project, strict=False).value.models
+    models = load(context.project, strict=False).value.models
     try:
-        provider.checked(resolved(name, models), model_environment(models, door.environ))
+        model_choice.checked(resolved(name, models), model_environment(models, context.environ))
     except errors.NoProvider as error:
         note(f"retinue: {error}")
 
 
-def _after(door: CommandContext, path: tuple[str, ...], file: str, *, is_project: bool) -> None:
+def _after(context: CommandContext, path: tuple[str, ...], file: str, *, is_project: bool) -> None:
     """What keeps the new value from counting."""
     from retinue.host.project_config import load
 
     if is_project:
         try:
-            if why := door.project.trust.look().why():
+            if why := context.project.trust.look().why():
                 note(f"This value has no effect yet: {why}")
         except ConfigError as error:
             note(f"This value has no effect yet: {error}")
         return
-    setting = load(door.project, strict=False).found.get(path)
+    setting = load(context.project, strict=False).found.get(path)
     if setting is not None and setting.origins[-1].where != file:
         note(f"This value has no effect here: {setting.origins[-1]} overrides it.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from retinue.cli.context import CommandContext, common, note, out, pass_door
+from retinue.cli.context import CommandContext, common, note, out, pass_context
 from retinue.cli.foreground_run import line_to
 from retinue.core.values import Delivery
 from retinue.errors import NotFound
@@ -17,10 +17,10 @@ from retinue.view.format import json_line
 
 @click.group("deliveries", invoke_without_command=True)
 @click.pass_context
-def command(context: click.Context) -> None:
+def command(click_context: click.Context) -> None:
     """List announcements; retry or drop failed ones."""
-    if context.invoked_subcommand is None:
-        context.invoke(list_)
+    if click_context.invoked_subcommand is None:
+        click_context.invoke(list_)
 
 
 @command.command("list")
@@ -32,10 +32,10 @@ def command(context: click.Context) -> None:
 )
 @click.option("--json", "as_json", is_flag=True)
 @common
-@pass_door
-def list_(door: CommandContext, state: str, as_json: bool) -> None:
+@pass_context
+def list_(context: CommandContext, state: str, as_json: bool) -> None:
     """List announcements and their states."""
-    deliveries = _all(door, [s.strip() for s in state.split(",") if s.strip()])
+    deliveries = _all(context, [s.strip() for s in state.split(",") if s.strip()])
     if as_json:
         out(json_line(msgspec.to_builtins(deliveries)))
         return
@@ -47,40 +47,40 @@ def list_(door: CommandContext, state: str, as_json: bool) -> None:
             f"{one_line(d.error or d.text, 80)}"
         )
     if not deliveries:
-        door.say("No announcements.")
+        context.say("No announcements.")
 
 
 @command.command("retry")
 @click.argument("keys", nargs=-1)
 @click.option("--dead", is_flag=True, help="Retry all dead announcements.")
 @common
-@pass_door
-def retry(door: CommandContext, keys: tuple[str, ...], dead: bool) -> None:
+@pass_context
+def retry(context: CommandContext, keys: tuple[str, ...], dead: bool) -> None:
     """Send dead announcements again."""
-    _change(door, keys, dead, drop=False)
+    _change(context, keys, dead, drop=False)
 
 
 @command.command("drop")
 @click.argument("keys", nargs=-1)
 @click.option("--dead", is_flag=True, help="Drop all dead announcements.")
 @common
-@pass_door
-def drop(door: CommandContext, keys: tuple[str, ...], dead: bool) -> None:
+@pass_context
+def drop(context: CommandContext, keys: tuple[str, ...], dead: bool) -> None:
     """Give up on announcements."""
-    _change(door, keys, dead, drop=True)
+    _change(context, keys, dead, drop=True)
 
 
-def _all(door: CommandContext, states: list[str]) -> list[Delivery]:
-    if not door.places.exists:
+def _all(context: CommandContext, states: list[str]) -> list[Delivery]:
+    if not context.places.exists:
         return []
-    with RecordReader(door.places) as book:
-        return book.deliveries(states)
+    with RecordReader(context.places) as record:
+        return record.deliveries(states)
 
 
-def _change(door: CommandContext, keys: tuple[str, ...], dead: bool, *, drop: bool) -> None:
+def _change(context: CommandContext, keys: tuple[str, ...], dead: bool, *, drop: bool) -> None:
     if bool(keys) == dead:
         raise click.UsageError("Name the announcements by their keys, or pass --dead.")
-    everything = _all(door, [])
+    everything = _all(context, [])
     choice = (
         [d.key for d in everything if d.state == "dead"]
         if dead
@@ -89,7 +89,7 @@ def _change(door: CommandContext, keys: tuple[str, ...], dead: bool, *, drop: bo
     if not choice:
         note("No announcement is dead.")
         return
-    with line_to(door) as client:
+    with line_to(context) as client:
         for key in choice:
             client.ask(requests.RedeliverRequest(key=key, drop=drop))
             note(f"{'dropped' if drop else 'sent again'}: {key[:12]}")

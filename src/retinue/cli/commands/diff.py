@@ -8,15 +8,15 @@ from typing import Any
 import click
 
 from retinue.cli.command_help import GroupedCommand
-from retinue.cli.context import CommandContext, common, out, pass_door, put
+from retinue.cli.context import CommandContext, common, out, pass_context, put
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
-from retinue.cli.terminal.terminal_style import manners
+from retinue.cli.terminal.terminal_style import detect_style
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host import requests
 from retinue.host.client import HostClient
 from retinue.host.listing import RunListing
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.format import json_line
 
 EXAMPLES = """\
@@ -30,29 +30,29 @@ SIGNS = {"+": "32", "-": "31", "@": "2"}
 @run_argument(default="latest")
 @click.option("--json", "as_json", is_flag=True, help="Print the branches as JSON.")
 @common
-@pass_door
-def command(door: CommandContext, run: str, as_json: bool) -> None:
+@pass_context
+def command(context: CommandContext, run: str, as_json: bool) -> None:
     """Show what a run's copies of the files changed: a line for each branch, or the diff of the
     one that RUN/AGENT names."""
-    with RunListing(door.places) as shelf:
-        line = shelf.resolve(run)
-    with line_to(door) as client:
+    with RunListing(context.places) as listing:
+        line = listing.resolve(run)
+    with line_to(context) as client:
         branches = branches_of(client, line.id)
         if as_json:
             out(json_line(branches))
             return
         own = [one for one in branches if one["run"] == line.id]
         if own:
-            _print(door, client.ask(requests.DiffRequest(run=line.id)))
+            _print(context, client.ask(requests.DiffRequest(run=line.id)))
             return
     if not branches:
-        door.say(f"{line.short} has no copies: its agents worked in the files themselves.")
+        context.say(f"{line.short} has no copies: its agents worked in the files themselves.")
         return
     out("\n".join(table(branches)))
     unmerged = [one for one in branches if one["state"] == "kept"]
     if unmerged:
         first = one_line(unmerged[0]["label"], 40)
-        door.say(
+        context.say(
             f"See one: retinue diff {line.short}/{first}     Merge: retinue merge {line.short}"
         )
 
@@ -68,7 +68,7 @@ def table(branches: list[dict[str, Any]]) -> list[str]:
     for one in branches:
         work = one.get("work") or {}
         size = f"{work['files']} files  +{work['added']} -{work['removed']}" if work else "-"
-        label = one_line(one["label"], 40) or words.short_id(one["run"])
+        label = one_line(one["label"], 40) or view_format.short_id(one["run"])
         rows.append((label, one_line(one["branch"], 80), size, STATES[one["state"]]))
     widths = [max(len(row[n]) for row in rows) for n in range(3)]
     return [
@@ -80,13 +80,13 @@ def table(branches: list[dict[str, Any]]) -> list[str]:
 STATES = {"open": "still at work", "kept": "not merged", "gone": "merged, or nothing to keep"}
 
 
-def _print(door: CommandContext, data: bytes) -> None:
+def _print(context: CommandContext, data: bytes) -> None:
     """A diff as it is for a pipe; on a terminal with colours for what is added and removed."""
     if not sys.stdout.isatty():
         put(data)
         return
     text = several_lines(data.decode("utf-8", "replace")).rstrip("\n")
-    if not manners(door.environ, sys.stdout, door.color).color:
+    if not detect_style(context.environ, sys.stdout, context.color).color:
         out(text)
         return
     lines = (

@@ -1,4 +1,4 @@
-"""`retinue doctor`: checks everything that runs depend on, and says how to mend what is wrong."""
+"""`retinue doctor`: checks everything that runs depend on, and says how to fix problems."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from retinue.cli import exit_codes as exits
-from retinue.cli.context import CommandContext, common, note, option, out, pass_door
+from retinue.cli import exit_codes
+from retinue.cli.context import CommandContext, common, note, option, out, pass_context
 from retinue.errors import ConfigError
 from retinue.view.format import json_line
 
@@ -21,37 +21,37 @@ from retinue.view.format import json_line
 )
 @option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
 @common
-@pass_door
+@pass_context
 def command(
-    door: CommandContext, as_json: bool, offline: bool, fix: bool, recover: str, color: str
+    context: CommandContext, as_json: bool, offline: bool, fix: bool, recover: str, color: str
 ) -> int:
     """Check models, sandbox, store and versions. Exits with code 1 if something is broken."""
-    from retinue.cli.doctor import store_checks as storage
+    from retinue.cli.doctor import store_checks
     from retinue.cli.doctor.finding import examine, line
 
     if recover:
         raise ConfigError(
             f"This version cannot recover damaged stores. {recover} was not created, and "
-            f"{door.places.store} was not changed. Use a backup: `retinue --store BACKUP "
+            f"{context.places.store} was not changed. Use a backup: `retinue --store BACKUP "
             "ps`."
         )
     if fix:
-        for text in storage.tighten(door):
+        for text in store_checks.tighten(context):
             note(text)
     is_plain = (
         not (getattr(sys.stdout, "encoding", "") or "").lower().replace("-", "").startswith("utf8")
     )
-    worst, findings = exits.OK, []
-    for finding in examine(door, offline=offline):
+    worst, findings = exit_codes.OK, []
+    for finding in examine(context, offline=offline):
         findings.append(finding)
         if finding.state == "broken":
-            worst = exits.FAILED
+            worst = exit_codes.FAILED
         if not as_json:
-            is_colored = colors(door, color)
+            is_colored = colors(context, color)
             out(line(finding, color=is_colored, plain=is_plain), styled=is_colored)
     if as_json:
         rows = [{"name": f.name, "state": f.state, "text": f.text, "fix": f.fix} for f in findings]
-        out(json_line({"ok": worst == exits.OK, "checks": rows}))
+        out(json_line({"ok": worst == exit_codes.OK, "checks": rows}))
         return worst
     count = {
         state: sum(f.state == state for f in findings) for state in ("ok", "degraded", "broken")
@@ -60,10 +60,10 @@ def command(
     return worst
 
 
-def colors(door: CommandContext, choice: str) -> bool:
+def colors(context: CommandContext, choice: str) -> bool:
     """Whether to colour: what was asked for, then NO_COLOR, then CLICOLOR_FORCE or FORCE_COLOR,
     then the terminal."""
-    env = door.environ
+    env = context.environ
     if choice != "auto":
         return choice == "always"
     if env.get("NO_COLOR") or env.get("TERM") == "dumb":

@@ -7,7 +7,7 @@ import time
 
 import click
 
-from retinue.cli.context import CommandContext, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_context
 from retinue.cli.run_argument import run_argument
 from retinue.host import answer_file
 from retinue.host.listing import RunListing
@@ -21,23 +21,24 @@ FORMATS = ("md", "jsonl", "stream-json", "perfetto", "html")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
 @click.option("-o", "--output", default="", metavar="FILE", help="Write to FILE instead of stdout.")
 @common
-@pass_door
-def command(door: CommandContext, run: str, form: str, output: str) -> None:
+@pass_context
+def command(context: CommandContext, run: str, form: str, output: str) -> None:
     """Export a run and its sub-agents: md to read, jsonl to process, perfetto to see timings,
     html to share."""
-    from retinue.view import export_formats as exporting
+    from retinue.view import export_formats
 
     folder = os.path.dirname(os.path.expanduser(output))
     if folder and not os.path.isdir(folder):
         raise click.UsageError(f"The folder {folder} does not exist. Create it, or name another.")
-    with RunListing(door.places) as shelf:
-        id = shelf.resolve(run).id
-    with RecordReader(door.places) as book:
-        tree = book.tree(id)
+    with RunListing(context.places) as listing:
+        id = listing.resolve(run).id
+    with RecordReader(context.places) as record:
+        tree = record.tree(id)
         day = time.strftime("%Y-%m-%d", time.localtime(tree.rows[0].spec.created_at / 1000))
-        text = exporting.FORMATS[form](book, tree, day)
+        source = export_formats.ExportSource(record, tree, day)
+        text = export_formats.FORMATS[form](source)
     if output:
         answer_file.write(answer_file.settled(output, os.getcwd()), text)
-        door.say(f"Written to {output}")
+        context.say(f"Written to {output}")
     else:
         out(text.rstrip("\n"))

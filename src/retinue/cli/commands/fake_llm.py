@@ -1,4 +1,4 @@
-"""`retinue fake-llm`: the scripted provider of the test kit, as a program."""
+"""`retinue fake-llm`: the scripted provider of `retinue.testing`, as a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 def command(arguments: tuple[str, ...]) -> int:
     """Serve a scripted model locally, for tests: `--port N --latency MS --chunks N --script
     FILE.jsonl`."""
-    # By its name: nothing that is installed imports the test kit, unless somebody asks for it.
+    # By its name: nothing that is installed imports `retinue.testing`, unless this command is used.
     served: int = importlib.import_module("retinue.testing.fake_llm.fake_provider").main(
         list(arguments)
     )

@@ -6,17 +6,16 @@ import sys
 
 import click
 
-from retinue.cli import exit_codes as exits
-from retinue.cli import run_arguments as asking
+from retinue.cli import exit_codes, run_arguments
 from retinue.cli.command_help import Flag
-from retinue.cli.context import CommandContext, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_context
 from retinue.cli.foreground_run import carry_out, head_of, line_to
 from retinue.cli.handover import RunDisplay
 from retinue.cli.run_argument import run_argument
 from retinue.host import requests
 from retinue.host.listing import ListedRun, RunListing
 from retinue.host.record import RecordReader
-from retinue.view import format as words
+from retinue.view import format as view_format
 
 
 @click.command("fork")
@@ -38,9 +37,9 @@ from retinue.view import format as words
 )
 @click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
 @common
-@pass_door
+@pass_context
 def command(
-    door: CommandContext,
+    context: CommandContext,
     run: str,
     prompt: tuple[str, ...],
     at: int | None,
@@ -52,30 +51,30 @@ def command(
 
     The new run starts after the last message, or after message N; no tool call may be open
     there."""
-    with RunListing(door.places) as shelf:
-        line = shelf.resolve(run)
+    with RunListing(context.places) as listing:
+        line = listing.resolve(run)
     if at is not None:
-        _check_message(door, line, at)
-    text = asking.prompt(prompt)
+        _check_message(context, line, at)
+    text = run_arguments.prompt(prompt)
     wish = RunDisplay(
         format=output_format,
         is_headless=output_format != "text",
         can_answer=output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty(),
         head=head_of((), (), ""),
     )
-    with line_to(door) as client:
+    with line_to(context) as client:
         terms = requests.RunTerms(label=name, questions="ask" if wish.can_answer else "")
         id = client.ask(requests.ForkRequest(run=line.id, task=text, at=at, terms=terms))["run"]
-        door.say(f"Run {words.short_id(id)} is a fork of {line.short}.")
+        context.say(f"Run {view_format.short_id(id)} is a fork of {line.short}.")
         if background:
-            out(words.short_id(id))
-            return exits.OK
-        return carry_out(door, client, id, wish)
+            out(view_format.short_id(id))
+            return exit_codes.OK
+        return carry_out(context, client, id, wish)
 
 
-def _check_message(door: CommandContext, line: ListedRun, at: int) -> None:
-    with RecordReader(door.places) as book:
-        row = book.row(line.id)
+def _check_message(context: CommandContext, line: ListedRun, at: int) -> None:
+    with RecordReader(context.places) as record:
+        row = record.row(line.id)
     n = row.run.length if row is not None else 0
     if at > n:
         have = "1 message" if n == 1 else f"{n} messages"

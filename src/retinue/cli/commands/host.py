@@ -11,10 +11,9 @@ import time
 import click
 
 from retinue import errors
-from retinue.cli import exit_codes as exits
-from retinue.cli.context import CommandContext, common, note, out, pass_door
-from retinue.host import project_paths as places
-from retinue.host import requests
+from retinue.cli import exit_codes
+from retinue.cli.context import CommandContext, common, note, out, pass_context
+from retinue.host import project_paths, requests
 from retinue.host.client import connect_to_host
 from retinue.host.listing import is_attended
 from retinue.view.format import json_line
@@ -30,51 +29,54 @@ def command() -> None:
 @command.command("status")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @common
-@pass_door
-def status(door: CommandContext, as_json: bool) -> int:
+@pass_context
+def status(context: CommandContext, as_json: bool) -> int:
     """Say whether the host of this project is running. Exits with code 1 if it is not."""
-    client = connect_to_host(door.places, {})
+    client = connect_to_host(context.places, {})
     if client is None:
         out(json_line({"running": False}) if as_json else "No host is running.")
-        return exits.FAILED
+        return exit_codes.FAILED
     with client:
         answer = client.ask(requests.StatusRequest())
     if as_json:
         out(json_line({"running": True, **answer}))
     else:
-        out(f"Host {answer['pid']} is running, {answer['open']} open runs. Log: {door.places.log}")
-    return exits.OK
+        out(
+            f"Host {answer['pid']} is running, {answer['open']} open runs. "
+            f"Log: {context.places.log}"
+        )
+    return exit_codes.OK
 
 
 @command.command("log")
 @common
-@pass_door
-def log(door: CommandContext) -> int:
+@pass_context
+def log(context: CommandContext) -> int:
     """Print the log of the host."""
     try:
-        with open(door.places.log, encoding="utf-8", errors="replace") as file:
+        with open(context.places.log, encoding="utf-8", errors="replace") as file:
             text = file.read()
     except FileNotFoundError:
-        door.say("The host has no log yet.")
-        return exits.OK
+        context.say("The host has no log yet.")
+        return exit_codes.OK
     out(text.rstrip("\n"))
-    return exits.OK
+    return exit_codes.OK
 
 
 @command.command("stop")
 @click.option("--all-projects", is_flag=True, help="Stop the hosts of all projects.")
 @common
-@pass_door
-def stop(door: CommandContext, all_projects: bool) -> int:
+@pass_context
+def stop(context: CommandContext, all_projects: bool) -> int:
     """Stop the background host of this project. Open runs are kept; `retinue resume` continues
     them."""
-    targets = [door.places]
+    targets = [context.places]
     if all_projects:
         targets = [
-            places.find(door.environ, cwd=os.path.dirname(f), store=f)
-            for f in places.every_store(door.environ)
+            project_paths.find(context.environ, cwd=os.path.dirname(f), store=f)
+            for f in project_paths.every_store(context.environ)
         ]
-        targets = [_own(door, t) for t in targets]
+        targets = [_own(context, t) for t in targets]
     n = 0
     for target in targets:
         try:
@@ -97,29 +99,29 @@ def stop(door: CommandContext, all_projects: bool) -> int:
             pid, n_open = error.pid, 0
         if not _gone(target):
             note(f"retinue: Host {pid} is still shutting down. Its runs are recorded.")
-            return exits.FAILED
+            return exit_codes.FAILED
         n += 1
         note(f"Stopped host {pid}" + (f"; {n_open} runs stay open" if n_open else ""))
     if not n:
-        door.say("No host is running.")
-    return exits.OK
+        context.say("No host is running.")
+    return exit_codes.OK
 
 
 def _end(pid: int, number: signal.Signals) -> None:
-    """By its own number, which the system told of the other end of the line; what it runs ends with
-    it."""
+    """By its process id, which the system reports for the other end of the socket; its child
+    processes end with it."""
     if pid > 1 and pid != os.getpid():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
-def _own(door: CommandContext, target: places.ProjectPaths) -> places.ProjectPaths:
+def _own(context: CommandContext, target: project_paths.ProjectPaths) -> project_paths.ProjectPaths:
     """A project's store has its socket under the project's name, not under that of the file."""
     name = os.path.basename(os.path.dirname(target.store))
-    return places.of_project(door.environ, target, name)
+    return project_paths.of_project(context.environ, target, name)
 
 
-def _gone(target: places.ProjectPaths) -> bool:
+def _gone(target: project_paths.ProjectPaths) -> bool:
     until = time.monotonic() + WAIT_SECONDS
     while is_attended(target.store):
         if time.monotonic() > until:

@@ -6,13 +6,12 @@ from typing import Any
 
 import click
 
-from retinue.cli import exit_codes as exits
-from retinue.cli.context import CommandContext, common, out, pass_door
+from retinue.cli import exit_codes
+from retinue.cli.context import CommandContext, common, out, pass_context
 from retinue.cli.foreground_run import line_to
 from retinue.errors import NotFound
 from retinue.formats.safe_text import one_line, several_lines
-from retinue.host import project_config as settings
-from retinue.host import requests
+from retinue.host import project_config, requests
 from retinue.host.mcp_sources import find_servers
 from retinue.host.plan import Plan
 from retinue.view.format import json_line
@@ -43,15 +42,15 @@ def _config(function: Any) -> Any:
 @click.option("--json", "as_json", is_flag=True)
 @_config
 @common
-@pass_door
+@pass_context
 def list_(
-    door: CommandContext, as_json: bool, mcp_config: tuple[str, ...], strict_mcp_config: bool
+    context: CommandContext, as_json: bool, mcp_config: tuple[str, ...], strict_mcp_config: bool
 ) -> int:
     """Start the servers and show their state, their tools, and which tools are withheld."""
-    servers = _ask(door, mcp_config, strict_mcp_config)
+    servers = _ask(context, mcp_config, strict_mcp_config)
     if as_json:
         out(json_line(servers))
-        return exits.OK
+        return exit_codes.OK
     for server in servers:
         name, source = (one_line(server[key], 300) for key in ("name", "source"))
         out(
@@ -68,11 +67,11 @@ def list_(
                 if tool[label]:
                     out(f"      {label}: " + several_lines(tool[label]).replace("\n", "\n        "))
     if not servers:
-        door.say(
+        context.say(
             "No MCP server is configured. Add one to the project's .mcp.json, to your "
             "mcp.json, or pass --mcp-config."
         )
-    return exits.OK
+    return exit_codes.OK
 
 
 @command.command("approve")
@@ -80,31 +79,31 @@ def list_(
 @click.argument("tool", default="")
 @_config
 @common
-@pass_door
+@pass_context
 def approve(
-    door: CommandContext,
+    context: CommandContext,
     server: str,
     tool: str,
     mcp_config: tuple[str, ...],
     strict_mcp_config: bool,
 ) -> int:
     """Approve the tools that a server offers now, or only TOOL. `retinue mcp list` shows them."""
-    servers = _ask(door, mcp_config, strict_mcp_config, server, tool)
+    servers = _ask(context, mcp_config, strict_mcp_config, server, tool)
     entry = next(s for s in servers if s["name"] == server)
     what = one_line(f"{server}{' ' + tool if tool else ''}")
-    door.say(f"Approved {what}, which offers {len(entry['tools'])} tools.")
-    return exits.OK
+    context.say(f"Approved {what}, which offers {len(entry['tools'])} tools.")
+    return exit_codes.OK
 
 
 def _ask(
-    door: CommandContext, files: tuple[str, ...], strict: bool, approve: str = "", tool: str = ""
+    context: CommandContext, files: tuple[str, ...], strict: bool, approve: str = "", tool: str = ""
 ) -> list[dict[str, Any]]:
-    value = settings.load(door.project, strict=False).value
+    value = project_config.load(context.project, strict=False).value
     sources = find_servers(
-        door.project,
+        context.project,
         (*files, *value.mcp.files),
         strict=strict or value.mcp.strict,
-        trusted=door.project.trust.is_trusted,
+        trusted=context.project.trust.is_trusted,
         more=value.mcp_servers,
         disabled=value.mcp.disabled,
     )
@@ -117,9 +116,9 @@ def _ask(
         )
     if not sources.sources:
         return sources.left_out
-    servers, env = sources.told(door.environ)
-    plan = Plan(servers=servers, root=door.places.root)
-    with line_to(door) as client:
+    servers, env = sources.told(context.environ)
+    plan = Plan(servers=servers, root=context.places.root)
+    with line_to(context) as client:
         statuses: list[dict[str, Any]] = client.ask(
             requests.ServersRequest(plan=plan, env=env, approve=approve, tool=tool)
         )["mcp"]

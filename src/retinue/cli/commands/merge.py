@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from retinue.cli import exit_codes as exits
+from retinue.cli import exit_codes
 from retinue.cli.command_help import GroupedCommand
 from retinue.cli.commands.diff import branches_of, table
-from retinue.cli.context import CommandContext, common, note, out, pass_door
+from retinue.cli.context import CommandContext, common, note, out, pass_context
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.formats.safe_text import one_line
@@ -29,24 +29,24 @@ retinue merge 7f3a plugins --yes   # one of them, without"""
 @click.option("-y", "--yes", is_flag=True, help="Merge without a question.")
 @click.option("--json", "as_json", is_flag=True, help="Print what became of each branch as JSON.")
 @common
-@pass_door
+@pass_context
 def command(
-    door: CommandContext, run: str, agents: tuple[str, ...], yes: bool, as_json: bool
+    context: CommandContext, run: str, agents: tuple[str, ...], yes: bool, as_json: bool
 ) -> int:
-    """Merge what a run's copies of the files changed into the files of its directory. A branch
-    that conflicts is left as it is and named; your own branch and what you have staged are not
+    """Merge what a run's copies of the files changed into the files of its directory. A branch that
+    conflicts is not changed, and is named; your own branch and what you have staged are not
     touched."""
-    with RunListing(door.places) as shelf:
-        line = shelf.resolve(run)
-    with line_to(door) as client:
+    with RunListing(context.places) as listing:
+        line = listing.resolve(run)
+    with line_to(context) as client:
         unmerged = [one for one in branches_of(client, line.id) if one["state"] == "kept"]
         chosen_branches = _named(unmerged, agents)
         if not chosen_branches:
-            door.say(f"Nothing of {line.short} is left to be merged.")
-            return exits.OK
+            context.say(f"Nothing of {line.short} is left to be merged.")
+            return exit_codes.OK
         if not yes and not _is_wanted(chosen_branches):
-            door.say("Nothing was merged.")
-            return exits.FAILED
+            context.say("Nothing was merged.")
+            return exit_codes.FAILED
         merges = [
             client.ask(requests.MergeRequest(run=one["run"]))["merge"] for one in chosen_branches
         ]
@@ -54,7 +54,11 @@ def command(
         out(json_line(merges))
     else:
         _tell(merges)
-    return exits.OK if all(one["state"] in ("merged", "empty") for one in merges) else exits.FAILED
+    return (
+        exit_codes.OK
+        if all(one["state"] in ("merged", "empty") for one in merges)
+        else exit_codes.FAILED
+    )
 
 
 def _named(branches: list[dict[str, Any]], agents: tuple[str, ...]) -> list[dict[str, Any]]:

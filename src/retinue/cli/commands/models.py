@@ -6,29 +6,29 @@ from typing import Any
 
 import click
 
-from retinue.cli.context import CommandContext, note, out, pass_door
-from retinue.host import model_choice as provider
+from retinue.cli.context import CommandContext, note, out, pass_context
+from retinue.host import model_choice
 from retinue.view.format import json_line
 
 
 @click.group("models", invoke_without_command=True)
 @click.pass_context
-def command(context: click.Context) -> Any:
+def command(click_context: click.Context) -> Any:
     """List model providers; download a small local model."""
-    return context.invoke(list_) if context.invoked_subcommand is None else None
+    return click_context.invoke(list_) if click_context.invoked_subcommand is None else None
 
 
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True)
-@pass_door
-def list_(door: CommandContext, as_json: bool = False) -> None:
+@pass_context
+def list_(context: CommandContext, as_json: bool = False) -> None:
     """List the providers, whether their API key is set, and their default models."""
     from retinue.current_models import defaults
     from retinue.models.providers import PROVIDERS
 
     rows = []
     for p in PROVIDERS.values():
-        is_set = next((key for key in p.keys if door.environ.get(key, "").strip()), "")
+        is_set = next((key for key in p.keys if context.environ.get(key, "").strip()), "")
         state = f"needs {' or '.join(p.keys)}" if p.keys else "needs no key"
         if is_set:
             state = f"{is_set} is set"
@@ -41,17 +41,16 @@ def list_(door: CommandContext, as_json: bool = False) -> None:
     if as_json:
         out(json_line(rows))
     else:
-        out(f"{'offline':<12}  {'needs no key':<46}  {provider.OFFLINE}")
+        out(f"{'offline':<12}  {'needs no key':<46}  {model_choice.OFFLINE}")
         out(f"{'local':<12}  {'needs the extra local':<46}  local/PATH.gguf, local/smollm2")
 
 
 @command.command("pull")
 @click.argument("name")
-@pass_door
-def pull(door: CommandContext, name: str) -> None:
+@pass_context
+def pull(context: CommandContext, name: str) -> None:
     """Download a small local model and check it against its known hash."""
-    from retinue.models import known_weights
-    from retinue.models import local_weights as weights
+    from retinue.models import known_weights, local_weights
 
-    path = weights.pull(name, known_weights.default_cache(door.environ), tell=note)
+    path = local_weights.pull(name, known_weights.default_cache(context.environ), tell=note)
     out(str(path))

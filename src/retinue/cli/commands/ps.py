@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import click
 
-from retinue.cli.context import CommandContext, Duration, common, now_ms, out, pass_door
+from retinue.cli.context import CommandContext, Duration, common, now_ms, out, pass_context
 from retinue.cli.run_argument import run_argument
-from retinue.cli.terminal.terminal_style import manners, size
+from retinue.cli.terminal.terminal_style import detect_style, size
 from retinue.formats.safe_text import json_text, one_line
 from retinue.host.held_lookup import with_held
 from retinue.host.listing import ListedRun, RunListing
-from retinue.view import format as words
-from retinue.view import parked_runs as parked
+from retinue.view import format as view_format
+from retinue.view import parked_runs
 from retinue.view.run_table import TableLine, loudest_of, run_table
 
 RECENT_MS = 3_600_000
@@ -48,9 +48,9 @@ RECENT_MS = 3_600_000
 )
 @click.option("-n", "--limit", type=int, default=1_000, show_default=True)
 @common
-@pass_door
+@pass_context
 def command(
-    door: CommandContext,
+    context: CommandContext,
     run: str,
     tree: bool,
     everything: bool,
@@ -66,13 +66,13 @@ def command(
     is_all = everything or bool(states) or since is not None
     last = None
     while True:
-        look = _look(door, run, tree, is_all, limit)
+        look = _look(context, run, tree, is_all, limit)
         look.keep(states, since)
-        text = _as_json(look.lines, form) if form else _text(door, look, tree)
+        text = _as_json(look.lines, form) if form else _text(context, look, tree)
         if text != last:
             _print(text, clear=watch and not form and sys.stdout.isatty())
             if not text and not form and not watch:
-                door.say(_nothing(door, everything))
+                context.say(_nothing(context, everything))
         if not watch:
             return
         last = text
@@ -93,18 +93,18 @@ class _Look:
             first = now_ms() - since * 1000
             self.lines = [line for line in self.lines if line.created_at >= first]
         if states:
-            self.lines = [line for line in self.lines if words.is_wanted(line.state, states)]
+            self.lines = [line for line in self.lines if view_format.is_wanted(line.state, states)]
 
 
-def _look(door: CommandContext, run: str, tree: bool, everything: bool, limit: int) -> _Look:
-    with RunListing(door.places) as shelf:
+def _look(context: CommandContext, run: str, tree: bool, everything: bool, limit: int) -> _Look:
+    with RunListing(context.places) as shelf:
         recent = None if everything else now_ms() - RECENT_MS
         one = shelf.resolve(run) if run else None
         roots = [one] if one is not None else shelf.roots(recent_since=recent, limit=limit)
         lines = roots
         if tree:
             lines = [line for root in roots for line in (root, *_below(shelf, root))]
-        open_runs = with_held(shelf.open_runs(), door.places)
+        open_runs = with_held(shelf.open_runs(), context.places)
     waiting = {line.root: line for line in reversed(open_runs) if line.waits_for}
     waits = {line.id: line for line in open_runs if line.provider_wait is not None}
     lines = [waits.get(line.id, line)._replace(n_agents=line.n_agents) for line in lines]
@@ -133,7 +133,7 @@ def _below(shelf: RunListing, top: ListedRun) -> list[ListedRun]:
     return out
 
 
-def _text(door: CommandContext, look: _Look, tree: bool) -> str:
+def _text(context: CommandContext, look: _Look, tree: bool) -> str:
     """What a person reads: the table or the trees, and what to do about them."""
     if not look.lines:
         return ""
@@ -143,10 +143,10 @@ def _text(door: CommandContext, look: _Look, tree: bool) -> str:
         *(line for line in look.lines if line.ended_at is not None),
     ]
     if tree:
-        text = _trees(door, look, list(dict.fromkeys(line.root for line in lines)))
+        text = _trees(context, look, list(dict.fromkeys(line.root for line in lines)))
     else:
         marks = {line.id: loudest_of(line, look.open_runs) for line in lines}
-        text = _painted(door, run_table(lines, marks, size(sys.stdout)[0], now_ms()))
+        text = _painted(context, run_table(lines, marks, size(sys.stdout)[0], now_ms()))
     text += _groups(look.lines, look.open_runs)
     return text + _waits(look.lines, look.waiting) + _needs_you(look.lines, asking)
 
@@ -165,14 +165,14 @@ def _start(line: ListedRun) -> int:
     return line.created_at
 
 
-def _painted(door: CommandContext, lines: Sequence[TableLine]) -> str:
-    if not manners(door.environ, sys.stdout).color:
+def _painted(context: CommandContext, lines: Sequence[TableLine]) -> str:
+    if not detect_style(context.environ, sys.stdout).color:
         return "\n".join(line.text for line in lines)
     from retinue.cli.terminal.line_output import shown
     from retinue.view.cells import Cells
 
     return shown(
-        door,
+        context,
         [
             [
                 Cells(line.lead, "" if line.role else "quiet"),
@@ -185,7 +185,7 @@ def _painted(door: CommandContext, lines: Sequence[TableLine]) -> str:
     )[0]
 
 
-def _trees(door: CommandContext, look: _Look, roots: Sequence[str]) -> str:
+def _trees(context: CommandContext, look: _Look, roots: Sequence[str]) -> str:
     """The rows of the grid that the live view has."""
     from retinue.cli.terminal.line_output import shown
     from retinue.host.record import RecordReader
@@ -196,14 +196,14 @@ def _trees(door: CommandContext, look: _Look, roots: Sequence[str]) -> str:
         line.id: line.provider_wait for line in look.open_runs if line.provider_wait is not None
     }
     out_lines = []
-    with RecordReader(door.places) as book:
+    with RecordReader(context.places) as record:
         for root in roots:
             top = root if root in listed else next(i for i in listed if listed[i].root == root)
             is_paused = listed[top].state == "paused"
-            rows = stored_rows(book, book.tree(top), now_ms(), is_paused=is_paused, waits=waits)
+            rows = stored_rows(record, record.tree(top), now_ms(), is_paused=is_paused, waits=waits)
             rows_shown = [row for row in with_loudest(rows) if row.id in listed]
             out_lines += stored_lines(rows_shown, size(sys.stdout)[0])
-    return shown(door, out_lines)[0]
+    return shown(context, out_lines)[0]
 
 
 def _print(text: str, *, clear: bool) -> None:
@@ -213,15 +213,15 @@ def _print(text: str, *, clear: bool) -> None:
         out(text, styled=True)
 
 
-def _nothing(door: CommandContext, everything: bool) -> str:
+def _nothing(context: CommandContext, everything: bool) -> str:
     more = "" if everything else " Run `retinue ps --all` to see older ones."
-    return f'No runs in {door.places.root}.{more} Start one with: retinue run "..."'
+    return f'No runs in {context.places.root}.{more} Start one with: retinue run "..."'
 
 
 def _asking(state: str) -> str:
-    """A run about whose limit somebody has to decide needs a person, whoever of its tree waits for
-    it."""
-    return state if state in words.ENDS or state == "paused" else "needs_input"
+    """A run with an open question about its limit needs a person, whichever run of its tree waits
+    for it."""
+    return state if state in view_format.ENDS or state == "paused" else "needs_input"
 
 
 def _as_json(lines: Sequence[ListedRun], form: str) -> str:
@@ -230,22 +230,25 @@ def _as_json(lines: Sequence[ListedRun], form: str) -> str:
 
 
 def _waits(lines: Sequence[ListedRun], waiting: Mapping[str, ListedRun]) -> str:
-    """For each run that waits for its provider, or has somebody who does: what for, and what to do
+    """For each run that waits for its provider, itself or in its tree: what for, and what to do
     next."""
     roots = dict.fromkeys(line.root for line in lines if line.root in waiting)
     sentences = []
     for root, line in ((r, waiting[r]) for r in roots):
-        about, verb = words.short_id(line.limit_of or root), "asks" if line.limit_of else "waits"
-        advice = parked.advice(line.waits_kind, line.waits_for, line.model, about, line.more)
+        about, verb = (
+            view_format.short_id(line.limit_of or root),
+            "asks" if line.limit_of else "waits",
+        )
+        advice = parked_runs.advice(line.waits_kind, line.waits_for, line.model, about, line.more)
         if (wait := line.provider_wait) is not None:
             now = int(time.time() * 1000)
-            advice = parked.provider_advice(wait, line.waits_for, line.model, about, now)
+            advice = parked_runs.provider_advice(wait, line.waits_for, line.model, about, now)
         sentences.append(f"{about} {verb}: {advice}")
     return "\n" + "\n".join(one_line(text, 400) for text in sentences) if sentences else ""
 
 
 def _asking_roots(open_runs: Sequence[ListedRun]) -> frozenset[str]:
-    """The runs in whose tree somebody needs a person."""
+    """The runs in whose tree a run needs a person."""
     return frozenset(line.root for line in open_runs if line.state == "needs_input")
 
 

@@ -7,7 +7,7 @@ import time
 
 import click
 
-from retinue.cli.context import CommandContext, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_context
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal.line_output import print_lines
 from retinue.cli.terminal.terminal_style import size
@@ -17,7 +17,7 @@ from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
 from retinue.host.tree_items import MessageAdded, RunChanged, Stepped
 from retinue.steps import RunRecord
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.format import json_line
 from retinue.view.log_lines import LogLines
 from retinue.view.states import label
@@ -38,16 +38,16 @@ LONGEST_SECONDS = 2.0
 )
 @click.option("--output-format", type=click.Choice(["text", "stream-json"]), default="text")
 @common
-@pass_door
-def command(door: CommandContext, run: str, speed: float, output_format: str) -> None:
+@pass_context
+def command(context: CommandContext, run: str, speed: float, output_format: str) -> None:
     """Replay a run from its record. No model is called and nothing is done again."""
-    with RunListing(door.places) as shelf:
-        id = shelf.resolve(run).id
-    with RecordReader(door.places) as book:
-        final = book.tree(id)
+    with RunListing(context.places) as listing:
+        id = listing.resolve(run).id
+    with RecordReader(context.places) as record:
+        final = record.tree(id)
         teller, last = StreamJsonWriter(StreamHeader()), 0
         logs = {row.spec.id: _log(row) for row in final.rows}
-        for item in book.history(final):
+        for item in record.history(final):
             if isinstance(item, Stepped):
                 if speed > 0 and last:
                     time.sleep(min(LONGEST_SECONDS, max(0, item.entry.at - last) / 1000 / speed))
@@ -59,7 +59,7 @@ def command(door: CommandContext, run: str, speed: float, output_format: str) ->
                 for line in lines:
                     out(json_line(line))
             elif isinstance(item, MessageAdded):
-                print_lines(door, logs[item.run].tell(item.n + 1, item.message))
+                print_lines(context, logs[item.run].tell(item.n + 1, item.message))
             elif isinstance(item, RunChanged):
                 out(describe(item.row.record))
         if output_format == "stream-json":
@@ -71,12 +71,12 @@ def _log(row: RunRecord) -> LogLines:
 
 
 def describe(row: RunRecord) -> str:
-    """One line about how a run stands."""
-    order, state, end = row.spec.request, word(row), ending(row)
-    label = one_line(words.agent_label(order.label or order.agent), 60)
-    about = one_line((end.error or end.text) if end is not None else order.task, 80)
+    """One line about the state of a run."""
+    request, state, end = row.spec.request, word(row), ending(row)
+    label = one_line(view_format.agent_label(request.label or request.agent), 60)
+    about = one_line((end.error or end.text) if end is not None else request.task, 80)
     indent = "  " * row.spec.depth
     return (
-        f"{indent}{words.glyph(state)} {label} {words.short_id(row.spec.id)} "
-        f"{words.state_text(state)}: {about}"
+        f"{indent}{view_format.glyph(state)} {label} {view_format.short_id(row.spec.id)} "
+        f"{view_format.state_text(state)}: {about}"
     )

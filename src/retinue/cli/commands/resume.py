@@ -1,4 +1,4 @@
-"""`retinue resume`: go on with a run."""
+"""`retinue resume`: continue a run."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from retinue.cli import exit_codes as exits
+from retinue.cli import exit_codes
 from retinue.cli.command_help import Flag
-from retinue.cli.context import CommandContext, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_context
 from retinue.cli.foreground_run import carry_out, head_of, line_to
 from retinue.cli.handover import RunDisplay
 from retinue.cli.run_argument import run_argument
@@ -18,8 +18,8 @@ from retinue.host import requests
 from retinue.host.client import HostClient
 from retinue.host.listing import ListedRun, RunListing
 from retinue.host.record import RecordReader
-from retinue.view import format as words
-from retinue.view import totals as facts
+from retinue.view import format as view_format
+from retinue.view import totals
 
 
 @click.command("resume")
@@ -46,9 +46,9 @@ from retinue.view import totals as facts
 @click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text")
 @click.option("-q", "--quiet", is_flag=True)
 @common
-@pass_door
+@pass_context
 def command(
-    door: CommandContext,
+    context: CommandContext,
     run: str,
     instruction: tuple[str, ...],
     from_failed: bool,
@@ -59,11 +59,11 @@ def command(
 ) -> int:
     """Continue a run: one that was interrupted picks up where it stopped; one that has ended
     gets a new turn."""
-    door.is_quiet = quiet
-    with RunListing(door.places) as shelf:
-        line = shelf.resolve(run)
+    context.is_quiet = quiet
+    with RunListing(context.places) as listing:
+        line = listing.resolve(run)
     text = " ".join(instruction)
-    is_open = line.state not in words.ENDS
+    is_open = line.state not in view_format.ENDS
     if is_open and max_budget_usd is not None:
         raise click.UsageError(f"{line.short} is still open. Use `retinue budget {line.short}`.")
     wish = RunDisplay(
@@ -72,37 +72,38 @@ def command(
         can_answer=output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty(),
         head=head_of((), (), ""),
     )
-    with line_to(door) as client:
+    with line_to(context) as client:
         if from_failed and not is_open:
-            text = _retry(door, client, line, text)
+            text = _retry(context, client, line, text)
         if is_open and text:
             client.ask(requests.SendRequest(run=line.id, text=text))
         terms = requests.RunTerms(
             questions="ask" if wish.can_answer else "", budget=Budget(usd=max_budget_usd)
         )
         id = client.ask(requests.ResumeRequest(run=line.id, task=text, terms=terms))["run"]
-        door.say(
-            f"Run {words.short_id(id)} continues"
+        context.say(
+            f"Run {view_format.short_id(id)} continues"
             + (f" from {line.short}" if id != line.id else " where it stopped")
         )
         if background:
-            out(words.short_id(id))
-            return exits.OK
-        return carry_out(door, client, id, wish)
+            out(view_format.short_id(id))
+            return exit_codes.OK
+        return carry_out(context, client, id, wish)
 
 
-def _retry(door: CommandContext, client: HostClient, line: ListedRun, text: str) -> str:
-    """Let the failed sub-agents go on, and put what they report into words for their parent."""
-    with RecordReader(door.places) as book:
+def _retry(context: CommandContext, client: HostClient, line: ListedRun, text: str) -> str:
+    """Continue the failed sub-agents, and format what they report for their parent."""
+    with RecordReader(context.places) as record:
         failed = [
             r
-            for r in book.tree(line.id).rows[1:]
-            if facts.word(r) in words.FAILURES and r.spec.parent == line.id
+            for r in record.tree(line.id).rows[1:]
+            if totals.word(r) in view_format.FAILURES and r.spec.parent == line.id
         ]
     if not failed:
         raise Refused("failed", f"No sub-agent of {line.short} failed. Remove --from-failed.")
     labels = {
-        r.spec.id: words.agent_label(r.spec.request.label or r.spec.request.agent) for r in failed
+        r.spec.id: view_format.agent_label(r.spec.request.label or r.spec.request.agent)
+        for r in failed
     }
     again = {
         id: client.ask(requests.ResumeRequest(run=id, task="Your last attempt failed. Try again."))[
@@ -111,13 +112,13 @@ def _retry(door: CommandContext, client: HostClient, line: ListedRun, text: str)
         for id in labels
     }
     for id, label in labels.items():
-        door.say(f"Retrying {label} as {words.short_id(again[id])}.")
+        context.say(f"Retrying {label} as {view_format.short_id(again[id])}.")
     client.ask(requests.WaitRequest(runs=tuple(again.values())))
     reports = []
-    with RecordReader(door.places) as book:
+    with RecordReader(context.places) as record:
         for id, label in labels.items():
-            row = book.row(again[id])
-            end = facts.ending(row) if row is not None else None
+            row = record.row(again[id])
+            end = totals.ending(row) if row is not None else None
             result = "It did not end." if end is None else end.text or end.error
             reports.append(f"{label} ({end.state if end is not None else 'open'}): {result}")
     head = "These sub-agents had failed and were retried. Their reports:\n\n"

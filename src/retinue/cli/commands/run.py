@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
-from retinue.cli import exit_codes as exits
-from retinue.cli import run_arguments as asking
+from retinue.cli import exit_codes, run_arguments
 from retinue.cli.command_help import GroupedCommand
-from retinue.cli.context import CommandContext, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_context
 from retinue.cli.foreground_run import carry_out, head_of, line_to, start
 from retinue.cli.handover import RunDisplay
 from retinue.cli.run_flags import EXAMPLES, NOTES, run_options
@@ -20,7 +19,7 @@ from retinue.host import answer_file, requests
 from retinue.host.model_choice import OFFLINE
 from retinue.host.planner import PlannedRun, make_plan
 from retinue.host.run_setup import RunSetup, permission_mode
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.format import json_line
 
 ASK = ('Ask it:       retinue run "where is it decided what happens next?"',)
@@ -30,44 +29,44 @@ ADD_MODEL = "Add a model:  export ANTHROPIC_API_KEY=...  (check it: retinue doct
 @click.command("run", cls=GroupedCommand, examples=EXAMPLES, notes=NOTES)
 @run_options
 @common
-@pass_door
-def command(door: CommandContext, /, **flags: Any) -> int:
+@pass_context
+def command(context: CommandContext, /, **flags: Any) -> int:
     """Start a run and print its answer.
 
     Only the answer goes to stdout; progress goes to stderr. Use `-` as PROMPT to read it from
     stdin."""
     is_again = flags["go_on"] or bool(flags["resume"])
-    setup, value = asking.configured(door, flags, keep=_kept(flags, is_again))
+    setup, value = run_arguments.configured(context, flags, keep=_kept(flags, is_again))
     setup = replace(
         setup, permission_mode=_mode(setup.permission_mode, flags["sandbox"], flags["yolo"])
     )
-    door.is_quiet, door.color, door.is_reader = (
+    context.is_quiet, context.color, context.is_reader = (
         flags["quiet"],
         flags["color"],
         flags["screen_reader"],
     )
     _check(flags, is_again)
-    wish = _wish(door, flags)
+    wish = _wish(context, flags)
     if is_again:
-        return _again(door, flags, setup, wish)
+        return _again(context, flags, setup, wish)
     if setup.on_limit == "ask" and wish.is_memory and not wish.can_answer:
         raise click.UsageError(
             "--on-limit ask needs a stored run or a terminal, so that someone can answer."
         )
-    planned, terms = make_plan(door.project, setup, value), _terms(door, setup, wish)
+    planned, terms = make_plan(context.project, setup, value), _terms(context, setup, wish)
     if planned.choice.model == OFFLINE:
         # What else could be used is said at the end, where it is read.
         wish.next_lines = (*(ASK if asks_map(flags) else ()), ADD_MODEL, *planned.choice.hints)
         planned = replace(planned, choice=planned.choice._replace(hints=()))
     if flags["input_format"] == "stream-json":
-        return _converse(door, planned, terms, wish)
-    text = asking.prompt(flags["prompt"]) + _for_explorer(flags)
-    with line_to(door, wish) as client:
-        run = start(door, client, planned, text, terms, wish)
+        return _converse(context, planned, terms, wish)
+    text = run_arguments.prompt(flags["prompt"]) + _for_explorer(flags)
+    with line_to(context, wish) as client:
+        run = start(context, client, planned, text, terms, wish)
         return (
-            _background(door, run, wish)
+            _background(context, run, wish)
             if wish.is_background
-            else carry_out(door, client, run, wish)
+            else carry_out(context, client, run, wish)
         )
 
 
@@ -78,13 +77,13 @@ def _for_explorer(flags: dict[str, Any]) -> str:
 
 
 def asks_map(flags: dict[str, Any]) -> bool:
-    """Whether somebody gets to know a project: then a question comes next."""
+    """Whether the user explores a project: then a question comes next."""
     return flags["job"] == "map" or (" ".join(flags["prompt"]).lower().startswith("map "))
 
 
 def _kept(flags: dict[str, Any], is_again: bool) -> set[str]:
-    """Flags that the configuration does not fill in: other words have said it, or a run goes on
-    with its own."""
+    """Flags that the configuration does not fill in: other flags have set them, or a continued run
+    keeps its own."""
     names = {"permission_mode"} if flags["sandbox"] or flags["yolo"] else set()
     return names | ({"agent"} if is_again else set())
 
@@ -105,7 +104,7 @@ def _check(flags: dict[str, Any], is_again: bool) -> None:
         )
 
 
-def _wish(door: CommandContext, flags: dict[str, Any]) -> RunDisplay:
+def _wish(context: CommandContext, flags: dict[str, Any]) -> RunDisplay:
     is_tty = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     prompts = flags["permission_prompts"]
     headless = flags["is_print"] or flags["as_json"] or flags["output_format"] != "text"
@@ -119,7 +118,7 @@ def _wish(door: CommandContext, flags: dict[str, Any]) -> RunDisplay:
         or (prompts == "auto" and is_tty and not headless and not flags["background"]),
         is_strict=flags["strict"],
         fail_on=flags["fail_on"] or "",
-        files=tuple(answer_file.settled(f, door.places.cwd) for f in flags["output"]),
+        files=tuple(answer_file.settled(f, context.places.cwd) for f in flags["output"]),
         is_memory=flags["no_session_persistence"],
         is_raw=flags["raw"],
     )
@@ -133,61 +132,63 @@ def _mode(flag: str, sandbox: str, yolo: bool) -> str:
     return modes[0] if modes else ""
 
 
-def _terms(door: CommandContext, setup: RunSetup, wish: RunDisplay) -> requests.RunTerms:
+def _terms(context: CommandContext, setup: RunSetup, wish: RunDisplay) -> requests.RunTerms:
     waits = wish.waits or (setup.permission_prompts == "auto" and wish.is_background)
-    return setup.terms(door.places.cwd, "ask" if wish.can_answer or waits else "deny")
+    return setup.terms(context.places.cwd, "ask" if wish.can_answer or waits else "deny")
 
 
-def _again(door: CommandContext, flags: dict[str, Any], setup: RunSetup, wish: RunDisplay) -> int:
-    """Go on with an earlier run."""
+def _again(
+    context: CommandContext, flags: dict[str, Any], setup: RunSetup, wish: RunDisplay
+) -> int:
+    """Continue an earlier run."""
     from retinue.host.listing import RunListing
 
-    with RunListing(door.places) as shelf:
-        line = shelf.resolve(flags["resume"] or "latest")
+    with RunListing(context.places) as listing:
+        line = listing.resolve(flags["resume"] or "latest")
     if setup.model or setup.agent:
         raise ConfigError(
             "A continued run keeps its agent and model. Start a new run to change them."
         )
-    text = asking.prompt(flags["prompt"])
-    terms = _terms(door, setup, wish)
+    text = run_arguments.prompt(flags["prompt"])
+    terms = _terms(context, setup, wish)
     wish.head = head_of((), (), terms.mode, deltas=wish.deltas)
     want: requests.HostRequest = requests.ResumeRequest(run=line.id, task=text, terms=terms)
     if flags["fork_session"]:
         want = requests.ForkRequest(run=line.id, task=text, terms=terms)
-    with line_to(door, wish) as client:
+    with line_to(context, wish) as client:
         run = client.ask(want)["run"]
         how = "fork of" if flags["fork_session"] else "continues"
-        door.say(
-            f"retinue {client.welcome.retinue} · {line.model} · run {words.short_id(run)} {how} "
-            f"{line.short}"
+        context.say(
+            f"retinue {client.welcome.retinue} · {line.model} · "
+            f"run {view_format.short_id(run)} {how} {line.short}"
         )
         return (
-            _background(door, run, wish)
+            _background(context, run, wish)
             if wish.is_background
-            else carry_out(door, client, run, wish)
+            else carry_out(context, client, run, wish)
         )
 
 
-def _background(door: CommandContext, run: str, wish: RunDisplay) -> int:
-    id = words.short_id(run)
+def _background(context: CommandContext, run: str, wish: RunDisplay) -> int:
+    id = view_format.short_id(run)
     out(json_line({"run": run, "short": id}) if wish.format != "text" else id)
-    door.say(f"Run {id} is running in the background. Watch: retinue attach {id}")
-    return exits.OK
+    context.say(f"Run {id} is running in the background. Watch: retinue attach {id}")
+    return exit_codes.OK
 
 
 def _converse(
-    door: CommandContext, planned: PlannedRun, terms: requests.RunTerms, wish: RunDisplay
+    context: CommandContext, planned: PlannedRun, terms: requests.RunTerms, wish: RunDisplay
 ) -> int:
-    """One prompt after the other from stdin, each going on where the last one ended."""
-    code, run = exits.OK, ""
-    with line_to(door, wish) as client:
-        for text in asking.stream_prompts():
+    """One prompt after the other from stdin, each continuing where the last one ended."""
+    code, run = exit_codes.OK, ""
+    with line_to(context, wish) as client:
+        for text in run_arguments.stream_prompts():
             if run:
                 run = client.ask(requests.ResumeRequest(run=run, task=text, terms=terms))["run"]
             else:
-                run = start(door, client, planned, text, terms, wish)
-            code = carry_out(door, client, run, wish)
-            if code in (exits.INTERRUPTED, exits.TERMINATED):
+                run = start(context, client, planned, text, terms, wish)
+            code = carry_out(context, client, run, wish)
+            if code in (exit_codes.INTERRUPTED, exit_codes.TERMINATED):
                 return code
     if not run:
         raise click.UsageError("No message on stdin.")

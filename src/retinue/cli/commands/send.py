@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from retinue.cli import run_arguments as asking
-from retinue.cli.context import CommandContext, common, pass_door
+from retinue.cli import run_arguments
+from retinue.cli.context import CommandContext, common, pass_context
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.host import requests
@@ -19,15 +19,15 @@ from retinue.host.listing import RunListing
     "--steer", is_flag=True, help="Interrupt the current turn instead of waiting for the next."
 )
 @common
-@pass_door
-def command(door: CommandContext, run: str, message: tuple[str, ...], steer: bool) -> None:
+@pass_context
+def command(context: CommandContext, run: str, message: tuple[str, ...], steer: bool) -> None:
     """Send a message to a run. The run reads it at its next turn. Use `-` to read it from stdin."""
-    with RunListing(door.places) as shelf:
-        line = shelf.resolve(run)
-    text = asking.prompt(message)
-    with line_to(door) as client:
+    with RunListing(context.places) as listing:
+        line = listing.resolve(run)
+    text = run_arguments.prompt(message)
+    with line_to(context) as client:
         client.ask(requests.SendRequest(run=line.id, text=text, steer=steer))
-    door.say(
+    context.say(
         f"Sent to {line.name}. "
         f"{'It interrupts the current turn.' if steer else 'It is read at the next turn.'}"
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from retinue.cli import exit_codes as exits
-from retinue.cli.context import CommandContext, common, note, option, pass_door
+from retinue.cli import exit_codes
+from retinue.cli.context import CommandContext, common, note, option, pass_context
 from retinue.errors import StoreLocked
 
 
@@ -25,9 +25,9 @@ from retinue.errors import StoreLocked
     help="Another host name under which clients reach this server. Repeatable.",
 )
 @common
-@pass_door
+@pass_context
 def command(
-    door: CommandContext, host: str, port: int, token_file: str, allow_host: tuple[str, ...]
+    context: CommandContext, host: str, port: int, token_file: str, allow_host: tuple[str, ...]
 ) -> int:
     """Serve the HTTP API of this project until Ctrl-C.
 
@@ -41,11 +41,11 @@ def command(
     address = ServeAddress(host, port, allow_host)
     tokens = read_tokens(token_file) if token_file else []
     check(address, tokens)
-    env = carried(door.configure())
+    env = carried(context.configure())
     try:
-        serve(door.prepare(), env, address, tokens, note)
+        serve(context.prepare(), env, address, tokens, note)
     except StoreLocked as error:
         raise StoreLocked(
             f"{error} If it is this project's host, run `retinue host stop`."
         ) from None
-    return exits.OK
+    return exit_codes.OK

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from retinue.cli.context import CommandContext, common, now_ms, out, pass_door
+from retinue.cli.context import CommandContext, common, now_ms, out, pass_context
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal.line_output import print_lines
 from retinue.cli.terminal.terminal_style import size
@@ -15,8 +15,8 @@ from retinue.host.held_lookup import held_waits
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
 from retinue.steps import RunRecord, TreeRecord
-from retinue.view import format as words
-from retinue.view import totals as facts
+from retinue.view import format as view_format
+from retinue.view import totals
 from retinue.view.format import json_line
 from retinue.view.show_page import ShownRun, show_page
 from retinue.view.stored_tree import stored_rows
@@ -27,16 +27,16 @@ from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 @run_argument(default="latest")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
 @common
-@pass_door
-def command(door: CommandContext, run: str, as_json: bool) -> None:
+@pass_context
+def command(context: CommandContext, run: str, as_json: bool) -> None:
     """Show one run: its sub-agents, result and cost. RUN is part of an id, a name, or RUN/AGENT."""
-    with RunListing(door.places) as shelf:
-        line = shelf.resolve(run)
-    with RecordReader(door.places) as book:
-        final = book.tree(line.id)
+    with RunListing(context.places) as listing:
+        line = listing.resolve(run)
+    with RecordReader(context.places) as record:
+        final = record.tree(line.id)
         if as_json:
             teller = StreamJsonWriter(StreamHeader())
-            for item in book.history(final):
+            for item in record.history(final):
                 for _ in teller.tell(item):
                     pass
             out(
@@ -45,36 +45,36 @@ def command(door: CommandContext, run: str, as_json: bool) -> None:
                 )
             )
             return
-        waits = held_waits(door.places) if line.ended_at is None else {}
-        rows = stored_rows(book, final, now_ms(), is_paused=line.is_paused, waits=waits)
+        waits = held_waits(context.places) if line.ended_at is None else {}
+        rows = stored_rows(record, final, now_ms(), is_paused=line.is_paused, waits=waits)
     top = final.rows[0]
     began = moment(top.run.started_at or top.spec.created_at, now_ms())
-    page = ShownRun(final, rows, door.places.root, began)
+    page = ShownRun(final, rows, context.places.root, began)
     is_wrapped = sys.stdout.isatty()
-    print_lines(door, show_page(page, size(sys.stdout)[0], now_ms(), is_wrapped=is_wrapped))
+    print_lines(context, show_page(page, size(sys.stdout)[0], now_ms(), is_wrapped=is_wrapped))
 
 
 def _agent(row: RunRecord, final: TreeRecord) -> dict[str, object]:
-    end = facts.ending(row)
+    end = totals.ending(row)
     return {
         "id": row.spec.id,
         "parent": row.spec.parent,
-        "label": words.agent_label(row.spec.request.label or row.spec.request.agent),
-        "agent": words.agent_label(row.spec.request.agent),
-        "state": facts.word(row),
+        "label": view_format.agent_label(row.spec.request.label or row.spec.request.agent),
+        "agent": view_format.agent_label(row.spec.request.agent),
+        "state": totals.word(row),
         "stop": end.stop if end is not None else "",
-        "missing": facts.missing(row),
-        "waits_for": facts.waits_for(row),
-        "provider_wait": wait._asdict() if (wait := facts.provider_wait(row)) else None,
-        "limit_of": facts.limit_of(row),
+        "missing": totals.missing(row),
+        "waits_for": totals.waits_for(row),
+        "provider_wait": wait._asdict() if (wait := totals.provider_wait(row)) else None,
+        "limit_of": totals.limit_of(row),
         "task": row.spec.request.task,
         "model": row.run.model_used or row.spec.model,
         "turns": row.run.turn,
-        "usage": facts.usage_json(row.run.usage),
+        "usage": totals.usage_json(row.run.usage),
         "cost_usd": row.run.usage.usd,
         "cost_is_known": row.run.usage.cost_is_known and (final.priced or row.run.usage.nanos > 0),
-        "is_offline": facts.is_offline(row),
-        "price_tag": facts.tag_json(row.spec),
-        "cache": facts.cache_use(row.run.cache),
-        "files_loaded": facts.plain(row.spec.request.instruction_files),
+        "is_offline": totals.is_offline(row),
+        "price_tag": totals.tag_json(row.spec),
+        "cache": totals.cache_use(row.run.cache),
+        "files_loaded": totals.plain(row.spec.request.instruction_files),
     }

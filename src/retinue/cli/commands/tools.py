@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from retinue.cli.context import CommandContext, common, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_context
 from retinue.errors import NotFound, Refused
 from retinue.formats.safe_text import one_line
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.format import json_line
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @click.group("tools", invoke_without_command=True)
 @click.pass_context
-def command(context: click.Context) -> None:
+def command(click_context: click.Context) -> None:
     """List built-in tools; explain what a run may call."""
-    if context.invoked_subcommand is None:
+    if click_context.invoked_subcommand is None:
         _list("", as_json=False)
 
 
@@ -45,13 +45,13 @@ def show(name: str, as_json: bool) -> None:
 @click.option("--run", default="latest", metavar="RUN", help="The run that would make the call.")
 @click.option("--args", default="{}", metavar="JSON", help="The arguments of the call, as JSON.")
 @common
-@pass_door
-def explain(door: CommandContext, name: str, run: str, args: str) -> None:
+@pass_context
+def explain(context: CommandContext, name: str, run: str, args: str) -> None:
     """Say whether an open run may call a tool, and which rule decides."""
-    out(_explained(door, name, run, args))
+    out(_explained(context, name, run, args))
 
 
-def _explained(door: CommandContext, tool: str, run: str, args: str) -> str:
+def _explained(context: CommandContext, tool: str, run: str, args: str) -> str:
     from retinue.cli.foreground_run import line_to
     from retinue.host import requests
     from retinue.host.listing import RunListing
@@ -61,16 +61,16 @@ def _explained(door: CommandContext, tool: str, run: str, args: str) -> str:
         msgspec.json.decode(args, type=dict)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise click.UsageError(f"--args must be a JSON object: {error}.") from None
-    with RunListing(door.places) as shelf:
-        line = shelf.resolve(run)
-    if line.state in words.ENDS:
+    with RunListing(context.places) as listing:
+        line = listing.resolve(run)
+    if line.state in view_format.ENDS:
         raise Refused(
             "ended",
-            f"Run {line.short} has ended ({words.state_text(line.state)}), so it cannot "
+            f"Run {line.short} has ended ({view_format.state_text(line.state)}), so it cannot "
             "call tools.",
         )
     (name, *_) = tool_names(tool)
-    with line_to(door) as client:
+    with line_to(context) as client:
         return str(client.ask(requests.ExplainRequest(run=line.id, tool=name, args=args))["text"])
 
 

@@ -1,4 +1,4 @@
-"""`retinue top`: watch everything that goes on."""
+"""`retinue top`: watch all runs on a full screen."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 
 import click
 
-from retinue.cli.context import CommandContext, common, pass_door, theme_option
+from retinue.cli.context import CommandContext, common, pass_context, theme_option
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal.colors import Palette
 from retinue.cli.terminal.keyboard import Keys
 from retinue.cli.terminal.live import with_ground
-from retinue.cli.terminal.terminal_style import manners
+from retinue.cli.terminal.terminal_style import detect_style
 from retinue.errors import ConfigError
 
 MISSING = (
@@ -24,8 +24,8 @@ MISSING = (
 @run_argument(default="")
 @theme_option
 @common
-@pass_door
-def command(door: CommandContext, run: str) -> None:
+@pass_context
+def command(context: CommandContext, run: str) -> None:
     """Watch all runs of this project on a full screen; with RUN, that run and its messages."""
     try:
         from retinue.cli.tui.top_app import TopApp
@@ -39,19 +39,19 @@ def command(door: CommandContext, run: str) -> None:
 
     opened = top = ""
     if run:
-        with RunListing(door.places) as shelf:
-            line = shelf.resolve(run)
+        with RunListing(context.places) as listing:
+            line = listing.resolve(run)
         opened, top = line.id, line.root
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(
             "`retinue top` needs a terminal. In a pipe, use `retinue ps --tree` or "
             "`retinue ps --json`."
         )
-    board = ProjectRuns(door.places, carried(door.environ), (top,) if top else ())
+    board = ProjectRuns(context.places, carried(context.environ), (top,) if top else ())
     with Keys() as keys:
-        how = with_ground(manners(door.environ, sys.stdout, door.color), keys)
+        how = with_ground(detect_style(context.environ, sys.stdout, context.color), keys)
     palette = Palette(how.theme, how.color)
     try:
-        TopApp(board, opened, palette=palette, home=door.environ.get("HOME", "")).run()
+        TopApp(board, opened, palette=palette, home=context.environ.get("HOME", "")).run()
     finally:
         board.close()

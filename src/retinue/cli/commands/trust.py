@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from retinue.cli import exit_codes as exits
-from retinue.cli.context import CommandContext, common, note, out, pass_door
+from retinue.cli import exit_codes
+from retinue.cli.context import CommandContext, common, note, out, pass_context
 from retinue.cli.terminal.typed_answer import line_after
 from retinue.errors import ConfigError
 from retinue.formats.safe_text import json_text, one_line, reveal
@@ -35,9 +35,9 @@ ADVICE = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
     "--check", is_flag=True, help="Only check: exits with code 1 if the project is not trusted."
 )
 @common
-@pass_door
+@pass_context
 def command(
-    door: CommandContext, path: str, yes: bool, list_all: bool, revoke: bool, check: bool
+    context: CommandContext, path: str, yes: bool, list_all: bool, revoke: bool, check: bool
 ) -> int:
     """Review and trust a project's configuration, agents and MCP servers.
 
@@ -48,42 +48,46 @@ def command(
     if sum((list_all, revoke, check)) > 1:
         raise click.UsageError("Use only one of --list, --revoke and --check.")
     if path:
-        door.enter(path)
-    trust = open_trust_file(door.environ)
+        context.enter(path)
+    trust = open_trust_file(context.environ)
     if list_all:
         return _list(trust.projects())
-    root = door.places.root
-    if door.project.trust.is_home:
+    root = context.places.root
+    if context.project.trust.is_home:
         raise ConfigError(f"{root} is not a project. Change to a project directory, or name one.")
     if revoke:
         is_revoked = trust.revoke(root)
         note(f"{root} is no longer trusted." if is_revoked else f"{root} was not trusted.")
-        return exits.OK
+        return exit_codes.OK
     review = trust.survey(root)
     if check:
         return _check(review)
     if review.state in ("empty", "trusted"):
         why = "nothing to trust" if review.state == "empty" else "trusted; nothing has changed"
         note(f"{root}: {why}")
-        return exits.OK
+        return exit_codes.OK
     if not review.files and not review.removed:
         _refused(review)
         raise ConfigError("None of these files can be trusted. Nothing was changed.")
-    for line in preview(door, review):
+    for line in preview(context, review):
         note(line)
     if not yes and not _agreed():
-        return exits.FAILED if sys.stdin is not None and sys.stdin.isatty() else exits.NEEDS_INPUT
+        return (
+            exit_codes.FAILED
+            if sys.stdin is not None and sys.stdin.isatty()
+            else exit_codes.NEEDS_INPUT
+        )
     trust.grant(review)
     note(f"trusted: {root}")
-    return exits.OK
+    return exit_codes.OK
 
 
 def _check(review: ProjectTrust) -> int:
     if review.state in ("trusted", "empty"):
         out("trusted" if review.is_trusted else "nothing to trust")
-        return exits.OK
+        return exit_codes.OK
     out(review.why())
-    return exits.FAILED
+    return exit_codes.FAILED
 
 
 def _list(projects: dict[str, Any]) -> int:
@@ -93,7 +97,7 @@ def _list(projects: dict[str, Any]) -> int:
         out(f"{one_line(root)}  {len(record.files)} files  since {day}{note_text}")
     if not projects:
         note("No project is trusted.")
-    return exits.OK
+    return exit_codes.OK
 
 
 def _agreed() -> bool:
@@ -111,7 +115,7 @@ def _refused(review: ProjectTrust) -> None:
         note(f"  {one_line(name)}: {why}; it is ignored")
 
 
-def preview(door: CommandContext, review: ProjectTrust) -> Iterator[str]:
+def preview(context: CommandContext, review: ProjectTrust) -> Iterator[str]:
     """What trusting would make active, in words in which nothing can hide."""
     yield f"project: {_name(review.root)}"
     for word, names in (
@@ -124,7 +128,7 @@ def preview(door: CommandContext, review: ProjectTrust) -> Iterator[str]:
     sections = (
         ("settings", _settings(review)),
         ("MCP servers that would be started", _servers(review)),
-        ("agents that would run more calls without asking", _agents(door, review)),
+        ("agents that would run more calls without asking", _agents(context, review)),
         ("instructions that would be added to prompts", _advice(review)),
         ("never run", _hooks(review)),
         ("not trusted", (f"{_name(n)}: {why}" for n, why in sorted(review.refused.items()))),
@@ -170,7 +174,7 @@ def _servers(review: ProjectTrust) -> Iterator[str]:
     from retinue.tools.mcp_client.server_config import ServerConfigSource
 
     for name in sorted(review.files):
-        is_ours = os.path.basename(os.path.dirname(name)) == ".retinue"  # told among the settings
+        is_ours = os.path.basename(os.path.dirname(name)) == ".retinue"  # shown among the settings
         text = _text(review, name) if os.path.basename(name) in SERVERS and not is_ours else None
         if text is None:
             continue
@@ -215,7 +219,7 @@ def _command(fields: Any) -> str:
     return _cut("; ".join([what, *more]), 2_000)
 
 
-def _agents(door: CommandContext, review: ProjectTrust) -> Iterator[str]:
+def _agents(context: CommandContext, review: ProjectTrust) -> Iterator[str]:
     from retinue.agent_files.agent_spec import WIDENING
     from retinue.agent_files.discovery import find_agents
     from retinue.config.trusted_files import home_of
@@ -231,7 +235,7 @@ def _agents(door: CommandContext, review: ProjectTrust) -> Iterator[str]:
             None,
             review.root,
             trusted=True,
-            config_home=os.path.dirname(config_home(door.environ)),
+            config_home=os.path.dirname(config_home(context.environ)),
         )
         for spec in (*files.agents.values(), *(s.spec for s in files.shadowed)):
             more = [f"mode {spec.permission_mode}"] if spec.permission_mode in WIDENING else []

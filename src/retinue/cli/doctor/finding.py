@@ -1,4 +1,4 @@
-"""What works on this machine and in this project, what does not, and how to mend it. Each check
+"""What works on this machine and in this project, what does not, and how to fix it. Each check
 looks and changes nothing; what one of them stumbles over is its own finding, never the end of the
 others."""
 
@@ -30,12 +30,12 @@ class Finding(Value):
 Check = Callable[[CommandContext], Iterable[Finding]]
 
 
-def examine(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
+def examine(context: CommandContext, *, offline: bool) -> Iterator[Finding]:
     """All findings, in the order in which they are shown."""
     from retinue.cli.doctor import machine_checks as machine
     from retinue.cli.doctor import project_checks as project
     from retinue.cli.doctor import provider_checks as providers
-    from retinue.cli.doctor import store_checks as storage
+    from retinue.cli.doctor import store_checks
 
     checks: list[tuple[str, Check]] = [
         ("python", machine.python),
@@ -49,15 +49,15 @@ def examine(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
         ("local servers", lambda d: providers.local(d, offline=offline)),
         ("sandbox", machine.sandbox),
         ("programs", machine.programs),
-        ("store", storage.store),
-        ("host", storage.host),
-        ("rights", storage.rights),
-        ("disk", storage.disk),
+        ("store", store_checks.store),
+        ("host", store_checks.host),
+        ("rights", store_checks.rights),
+        ("disk", store_checks.disk),
         ("terminal", machine.terminal),
     ]
     for name, check in checks:
         try:
-            yield from check(door)
+            yield from check(context)
         except Exception as error:
             problem = " ".join(str(error).split()) or type(error).__name__
             yield Finding(name=name, state="broken", text=f"could not be checked: {problem}")

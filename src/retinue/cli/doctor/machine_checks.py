@@ -25,7 +25,7 @@ SQLITE = (3, 51, 3)
 LANDLOCK_CREATE_RULESET = 444
 
 
-def python(door: CommandContext) -> Iterator[Finding]:
+def python(context: CommandContext) -> Iterator[Finding]:
     from retinue import __version__
 
     text = (
@@ -37,7 +37,7 @@ def python(door: CommandContext) -> Iterator[Finding]:
     yield Finding(name="python", state="ok" if is_new else "broken", text=text, fix=fix)
 
 
-def libraries(door: CommandContext) -> Iterator[Finding]:
+def libraries(context: CommandContext) -> Iterator[Finding]:
     versions = {name: _installed(name) for name in required()}
     missing = [name for name, version in versions.items() if not version]
     if missing:
@@ -77,7 +77,7 @@ def _installed(name: str) -> str:
         return ""
 
 
-def extras(door: CommandContext) -> Iterator[Finding]:
+def extras(context: CommandContext) -> Iterator[Finding]:
     there = {
         name: all(importlib.util.find_spec(m) for m in modules)
         for name, (modules, _) in EXTRAS.items()
@@ -92,12 +92,12 @@ def extras(door: CommandContext) -> Iterator[Finding]:
     yield Finding(name="extras", state="ok", text=f"{have}; not installed: {lost}", fix=fix)
 
 
-def sandbox(door: CommandContext) -> Iterator[Finding]:
+def sandbox(context: CommandContext) -> Iterator[Finding]:
     from retinue.host.health import look_at_sandbox
 
     landlock = _landlock()
     more = [f"user namespaces: {_namespaces()}", f"Landlock: {landlock} (not used)"]
-    health = look_at_sandbox(door.environ, door.places.root)
+    health = look_at_sandbox(context.environ, context.places.root)
     if health.problem:
         text = f"{health.problem}. The shell and git tools are disabled; {'; '.join(more)}"
         yield Finding(name="sandbox", state="degraded", text=text, fix=health.fix)
@@ -143,14 +143,14 @@ def _version(program: str) -> str:
     return " ".join((process.stdout or process.stderr).splitlines()[:1]) or "of unknown version"
 
 
-def programs(door: CommandContext) -> Iterator[Finding]:
+def programs(context: CommandContext) -> Iterator[Finding]:
     from retinue.host.health import find_program
 
     for name, program, without, fix in (
         ("ripgrep", "rg", "searches are slower", "install the package ripgrep"),
         ("git", "git", "no git tool and no worktrees", "install the package git"),
     ):
-        path, refused = find_program(program, door.environ, door.places.root)
+        path, refused = find_program(program, context.environ, context.places.root)
         if path:
             text = _version(path)
             old = _old_git(text) if name == "git" else ""
@@ -175,8 +175,8 @@ def _old_git(text: str) -> str:
     )
 
 
-def terminal(door: CommandContext) -> Iterator[Finding]:
-    env = door.environ
+def terminal(context: CommandContext) -> Iterator[Finding]:
+    env = context.environ
     is_tty = sys.stderr.isatty()
     encoding = (getattr(sys.stdout, "encoding", "") or locale.getpreferredencoding(False)).lower()
     is_utf = encoding.replace("-", "") == "utf8"

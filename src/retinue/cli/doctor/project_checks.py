@@ -11,15 +11,15 @@ from retinue.cli.doctor.finding import Finding
 from retinue.errors import ConfigError
 
 
-def configuration(door: CommandContext) -> Iterator[Finding]:
+def configuration(context: CommandContext) -> Iterator[Finding]:
     from retinue.host.project_config import load, user_file
 
-    settings = load(door.project, strict=False)
+    settings = load(context.project, strict=False)
     for problem in settings.problems:
         yield Finding(
             name="configuration", state="broken", text=str(problem), fix=f"edit {problem.where}"
         )
-    for name, hint in unknown_variables(door):
+    for name, hint in unknown_variables(context):
         yield Finding(
             name="configuration",
             state="degraded",
@@ -28,7 +28,7 @@ def configuration(door: CommandContext) -> Iterator[Finding]:
         )
     if not settings.problems:
         files = [layer.where for layer in settings.layers if layer.kind in ("user", "project")]
-        user = user_file(door.environ)
+        user = user_file(context.environ)
         text = (
             ", ".join(files)
             if files
@@ -37,11 +37,11 @@ def configuration(door: CommandContext) -> Iterator[Finding]:
         yield Finding(name="configuration", state="ok", text=text)
 
 
-def unknown_variables(door: CommandContext) -> Iterator[tuple[str, str]]:
+def unknown_variables(context: CommandContext) -> Iterator[tuple[str, str]]:
     """Variables that look like ours and are not, with what was probably meant."""
     from retinue.formats.suggestion import did_you_mean
 
-    names = [name for name in door.environ if name.startswith("RETINUE_")]
+    names = [name for name in context.environ if name.startswith("RETINUE_")]
     if not names:
         return
     known = known_variables()
@@ -61,8 +61,8 @@ def known_variables() -> set[str]:
     from retinue.config.setting_list import every_setting
 
     known = {name for s in every_setting() for name in s.variables} | set(OTHERS)
-    context = click.Context(cli)
-    todo = [c for name in COMMANDS if (c := cli.get_command(context, name)) is not None]
+    click_context = click.Context(cli)
+    todo = [c for name in COMMANDS if (c := cli.get_command(click_context, name)) is not None]
     while todo:
         command = todo.pop()
         if isinstance(command, click.Group):
@@ -73,13 +73,13 @@ def known_variables() -> set[str]:
     return known
 
 
-def trust(door: CommandContext) -> Iterator[Finding]:
+def trust(context: CommandContext) -> Iterator[Finding]:
     from retinue.host.project_trust import trust_file
 
     try:
-        stands = door.project.trust.look()
+        stands = context.project.trust.look()
     except ConfigError as error:
-        fix = f"move {trust_file(door.environ)} away, then trust your projects again"
+        fix = f"move {trust_file(context.environ)} away, then trust your projects again"
         yield Finding(name="trust", state="broken", text=str(error), fix=fix)
         return
     if text := stands.problem():
@@ -105,18 +105,18 @@ def trust(door: CommandContext) -> Iterator[Finding]:
         )
 
 
-def agents(door: CommandContext) -> Iterator[Finding]:
+def agents(context: CommandContext) -> Iterator[Finding]:
     from retinue.agent_files.discovery import find_agents
     from retinue.agent_files.lint import lint
     from retinue.host.project_paths import config_home
 
     library = find_agents(
-        door.places.cwd,
-        door.environ.get("HOME") or None,
-        door.places.root,
-        trusted=door.project.trust.is_trusted,
-        config_home=os.path.dirname(config_home(door.environ)),
-        codex_home=door.environ.get("CODEX_HOME") or None,
+        context.places.cwd,
+        context.environ.get("HOME") or None,
+        context.places.root,
+        trusted=context.project.trust.is_trusted,
+        config_home=os.path.dirname(config_home(context.environ)),
+        codex_home=context.environ.get("CODEX_HOME") or None,
     )
     count = Counter(c.severity for c in lint(library))
     n_errors, n_warnings = count["error"], count["warning"]

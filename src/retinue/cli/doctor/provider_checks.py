@@ -17,31 +17,31 @@ SECONDS = 2.0
 
 
 def _environment(
-    door: CommandContext,
+    context: CommandContext,
 ) -> tuple[tuple[str, str], tuple[dict[str, str], Mapping[str, tuple[str, ...]]]]:
     """The configured model and where it is set; the environment with what is configured, and what
     is allowed."""
     from retinue.config.model_config import model_environment, resolved
     from retinue.host.project_config import load
 
-    settings = load(door.project, strict=False)
+    settings = load(context.project, strict=False)
     models = settings.value.models
     name = models.default
     model_name = resolved(name, models) if name else ""
-    environ = model_environment(models, door.environ)
+    environ = model_environment(models, context.environ)
     return (model_name, str(settings.origin("models.default"))), (environ, models.allow)
 
 
-def model(door: CommandContext) -> Iterator[Finding]:
+def model(context: CommandContext) -> Iterator[Finding]:
     from fnmatch import fnmatchcase
 
-    from retinue.host import model_choice as provider
+    from retinue.host import model_choice
 
-    (name, where), (environ, allow) = _environment(door)
+    (name, where), (environ, allow) = _environment(context)
     calm = {**environ, "RETINUE_PROBE": "0"}
     calm.pop("RETINUE_MODEL", None)
     try:
-        choice = provider.choose(calm, config=name)
+        choice = model_choice.choose(calm, config=name)
     except NoProvider as error:
         yield Finding(
             name="model", state="broken", text=f"{name} ({where}): {error.problem}", fix=error.fix
@@ -63,18 +63,18 @@ def model(door: CommandContext) -> Iterator[Finding]:
         )
         return
     why = where if name else choice.why
-    if choice.model == provider.OFFLINE and not name:
+    if choice.model == model_choice.OFFLINE and not name:
         fix = "set ANTHROPIC_API_KEY or another provider's key to use a model"
         yield Finding(name="model", state="degraded", text=f"{choice.model} ({why})", fix=fix)
     else:
         yield Finding(name="model", state="ok", text=f"{choice.model} ({why})")
 
 
-def reachable(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
+def reachable(context: CommandContext, *, offline: bool) -> Iterator[Finding]:
     """Whether the providers that have a key, and the configured one, answer at all."""
     from retinue.models.providers import PROVIDERS
 
-    (name, _), (environ, _) = _environment(door)
+    (name, _), (environ, _) = _environment(context)
     used = {part.strip().partition(":")[0] for part in name.split("|")}
     urls: dict[str, list[tuple[str, str]]] = {}
     for p in PROVIDERS.values():
@@ -159,14 +159,14 @@ def _proxies(url: str, environ: Mapping[str, str]) -> dict[str, str]:
     return {parts.scheme: proxy} if proxy else {}
 
 
-def local(door: CommandContext, *, offline: bool) -> Iterator[Finding]:
-    from retinue.host import model_choice as provider
+def local(context: CommandContext, *, offline: bool) -> Iterator[Finding]:
+    from retinue.host import model_choice
 
-    ports = ", ".join(f"{name} {port}" for name, port in provider.SERVERS.items())
+    ports = ", ".join(f"{name} {port}" for name, port in model_choice.SERVERS.items())
     if offline:
         yield Finding(name="local servers", state="ok", text=f"not checked (--offline): {ports}")
         return
-    servers = provider.local_servers({**door.environ})
+    servers = model_choice.local_servers({**context.environ})
     if servers:
         text = f"running: {', '.join(servers)}; use one with --model {servers[0]}:MODEL"
     else:

@@ -22,8 +22,8 @@ HOST_SECONDS = 3.0
 LOW, SCARCE = 2 * GIB, 256 << 20
 
 
-def store(door: CommandContext) -> Iterator[Finding]:
-    path = door.places.store
+def store(context: CommandContext) -> Iterator[Finding]:
+    path = context.places.store
     if not os.path.exists(path):
         if os.path.exists(path + "-wal"):
             fix = "put the store back next to its -wal file, or restore a backup"
@@ -85,7 +85,7 @@ def store(door: CommandContext) -> Iterator[Finding]:
 
 
 def _other(path: str, health: StoreHealth) -> Finding:
-    """A file that is no store of this version."""
+    """A file that is not a store of this version."""
     if health.kind == "empty":
         return Finding(name="store", state="ok", text=f"{path} is empty")
     if health.kind == "foreign":
@@ -103,10 +103,10 @@ def _size(n: int) -> str:
     raise AssertionError
 
 
-def host(door: CommandContext) -> Iterator[Finding]:
+def host(context: CommandContext) -> Iterator[Finding]:
     from retinue.host.listing import is_attended
 
-    places = door.places
+    places = context.places
     is_held = is_attended(places.store)
     if not is_held and not os.path.exists(places.socket):
         yield Finding(
@@ -114,7 +114,7 @@ def host(door: CommandContext) -> Iterator[Finding]:
         )
         return
     pid = store_holder(places.store)
-    answer = in_parallel({"host": lambda: _greet(door)}, HOST_SECONDS)["host"]
+    answer = in_parallel({"host": lambda: _greet(context)}, HOST_SECONDS)["host"]
     if answer is None:
         fix = f"run `kill {pid}`; recorded work is safe" if pid else "retinue host stop"
         yield Finding(
@@ -145,11 +145,11 @@ def host(door: CommandContext) -> Iterator[Finding]:
         )
 
 
-def _greet(door: CommandContext) -> str:
+def _greet(context: CommandContext) -> str:
     from retinue.host import requests
     from retinue.host.client import connect_to_host
 
-    client = connect_to_host(door.places, {})
+    client = connect_to_host(context.places, {})
     if client is None:
         return ""
     with client:
@@ -165,21 +165,21 @@ def _command(pid: int) -> str:
         return "unknown program"
 
 
-def loose(door: CommandContext) -> Iterator[tuple[str, int, int]]:
+def loose(context: CommandContext) -> Iterator[tuple[str, int, int]]:
     """Files and directories that others may use, with the rights that they have and those that they
     should have."""
     own = [
-        data_home(door.environ),
-        state_home(door.environ),
-        os.path.join(data_home(door.environ), "projects"),
+        data_home(context.environ),
+        state_home(context.environ),
+        os.path.join(data_home(context.environ), "projects"),
     ]
-    places = door.places
+    places = context.places
     own += [
         os.path.dirname(places.log),
-        os.path.join(data_home(door.environ), "trust.json"),
+        os.path.join(data_home(context.environ), "trust.json"),
         places.log,
     ]
-    if not door.store:
+    if not context.store:
         own.append(os.path.dirname(places.store))
     tails = (
         "",
@@ -199,9 +199,12 @@ def loose(door: CommandContext) -> Iterator[tuple[str, int, int]]:
     for folder in (places.plans,):
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
             yield from _loose(os.path.join(folder, name), 0o077)
-    # Your own settings are no secret, but nobody else may write them: they can turn the sandbox
+    # Your own settings are not secret, but no other user may write them: they can turn the sandbox
     # off.
-    for path in (config_home(door.environ), os.path.join(config_home(door.environ), "config.toml")):
+    for path in (
+        config_home(context.environ),
+        os.path.join(config_home(context.environ), "config.toml"),
+    ):
         yield from _loose(path, 0o022)
 
 
@@ -215,8 +218,8 @@ def _loose(path: str, forbidden: int) -> Iterator[tuple[str, int, int]]:
         yield path, mode, mode & ~forbidden
 
 
-def rights(door: CommandContext) -> Iterator[Finding]:
-    files = list(loose(door))
+def rights(context: CommandContext) -> Iterator[Finding]:
+    files = list(loose(context))
     for path, mode, right_mode in files:
         text = (
             f"{path} has mode {mode:04o}; it should be {right_mode:04o} so that other users "
@@ -227,9 +230,9 @@ def rights(door: CommandContext) -> Iterator[Finding]:
         yield Finding(name="rights", state="ok", text="Retinue's files are private to you")
 
 
-def tighten(door: CommandContext) -> Iterator[str]:
+def tighten(context: CommandContext) -> Iterator[str]:
     """Take away what others may do with our files; one sentence for each."""
-    for path, mode, right_mode in list(loose(door)):
+    for path, mode, right_mode in list(loose(context)):
         try:
             os.chmod(path, right_mode, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
         except OSError as error:
@@ -238,8 +241,8 @@ def tighten(door: CommandContext) -> Iterator[str]:
             yield f"{path}: {mode:04o} -> {right_mode:04o}"
 
 
-def disk(door: CommandContext) -> Iterator[Finding]:
-    folder = os.path.dirname(door.places.store)
+def disk(context: CommandContext) -> Iterator[Finding]:
+    folder = os.path.dirname(context.places.store)
     while folder and not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     free = shutil.disk_usage(folder or "/").free

@@ -21,7 +21,7 @@ from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.formats.markdown_blocks import MarkdownBlocks
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host.tree_items import MessageAdded, RunStarted, Said, TreeItem
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.call_summary import describe
 
 TAIL = 8
@@ -120,7 +120,7 @@ def _call_line(what: str, message: ToolMessage, ms: int) -> str:
     result = one_line(message.text, 60) if n_lines == 1 else f"{n_lines} lines"
     if message.error:
         return f"! {what}\t{one_line(message.text, 40)}"
-    return f"· {what}\t{result if len(result) <= 24 else '1 line'}  {words.span(ms):>6}"
+    return f"· {what}\t{result if len(result) <= 24 else '1 line'}  {view_format.span(ms):>6}"
 
 
 class AnswerPainter(Painter):

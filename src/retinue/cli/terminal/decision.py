@@ -35,8 +35,8 @@ def yes_or_no(title: str, yes: str, does: str) -> RequestPanel:
 
 
 class Decision:
-    """One request on a screen. `go` gets the key of the choice and the text that was written behind
-    it; whoever leaves it decides nothing."""
+    """One request on a screen. `go` gets the key of the choice and the text written after it;
+    leaving the panel decides nothing."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Decision:
         if key == "esc" or self.over:
             return LATER
         if not self.is_ready(now):
-            if self._quiet_since is not None:  # somebody types on: wait until they have stopped
+            if self._quiet_since is not None:  # the user is typing: wait until they have stopped
                 self._quiet_since = now
             return None
         self._hint = ""
@@ -129,8 +129,8 @@ class Decision:
         return None if choice.key == "0" and not self.text else choice.key
 
     def _reason(self, editor: Editor, key: str, now: float) -> None:
-        """Text behind a marked choice. Letters that follow the mark at once belong to a word that
-        was meant for somebody else."""
+        """Text behind a marked choice. Letters that follow the mark immediately belong to a word
+        that was meant for another program."""
         is_letter = len(key) == 1
         if is_letter and not editor.is_touched and now - self._marked_at < QUIET_SECONDS:
             self._unmark(now)
@@ -149,7 +149,7 @@ class Decision:
                 at = max(0, min(n - 1, self.marked + step))
         is_word = self.marked not in (None, at) and now - self._marked_at < QUIET_SECONDS
         if at is None or (len(key) == 1 and is_word):
-            if len(key) == 1:  # somebody writes a sentence: wait until they have stopped
+            if len(key) == 1:  # the user is writing a sentence: wait until they have stopped
                 self._unmark(now)
             return
         if self.choices[at].needs_all and self._seen < len(self._lines):
@@ -181,7 +181,7 @@ class Decision:
         self._lines = lines
         title, n_read = self._title(width), self._seen
         foot = self._foot(width, now)
-        for _ in range(3):  # what was not seen is told in the foot, which may need a line more
+        for _ in range(3):  # the foot says what was not seen, which may need another line
             is_loose = height - len(title) - len(foot) >= len(lines) + 2
             room = height - len(title) - len(foot) - 2 * is_loose
             room -= len(lines) > room  # the line that says how much there is

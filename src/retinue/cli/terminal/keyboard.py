@@ -113,7 +113,7 @@ def _is_key(key: str) -> bool:
 
 
 def _sequence(text: str, start: int) -> tuple[str | None, int]:
-    """What follows an escape, and where it ends; None when it may go on."""
+    """What follows an escape, and where it ends; None if more may follow."""
     if start >= len(text):
         return None, start
     if text[start] == "[":
@@ -162,7 +162,7 @@ class Keys:
             os.close(self._fd)
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        """Only noted: whoever waits is woken, and deals with it between two frames."""
+        """Only noted: the waiting loop is woken, and handles it between two frames."""
         self.is_stopped = self.is_stopped or number == signal.SIGTSTP
         self.is_back = self.is_back or number == signal.SIGCONT
 

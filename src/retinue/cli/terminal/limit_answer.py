@@ -7,8 +7,8 @@ import math
 from typing import Any
 
 from retinue.host import requests
-from retinue.view import format as words
-from retinue.view import parked_runs as parked
+from retinue.view import format as view_format
+from retinue.view import parked_runs
 from retinue.view.budget_table import amount_text, exact
 
 ENDED = "cancelled by the user at its limit"
@@ -21,8 +21,8 @@ def suggested(q: dict[str, Any]) -> str:
 
 def command(q: dict[str, Any]) -> str:
     """What adds another amount than the suggested one."""
-    return parked.raise_it(
-        words.short_id(q["run"]), q["limit"], exact(q["limit"], q["suggested"][q["limit"]])
+    return parked_runs.raise_it(
+        view_format.short_id(q["run"]), q["limit"], exact(q["limit"], q["suggested"][q["limit"]])
     )
 
 
@@ -34,7 +34,7 @@ def answer(q: dict[str, Any], key: str) -> requests.HostRequest:
 
 
 def added(q: dict[str, Any], text: str) -> requests.BudgetRequest | None:
-    """`2`, `$0.50` or `5,000` of what is short; None for what is no amount above zero."""
+    """`2`, `$0.50` or `5,000` of what is short; None for anything but an amount above zero."""
     word = text.strip().lstrip("$").replace(",", "").replace("_", "")
     try:
         much = float(word)
@@ -47,7 +47,7 @@ def added(q: dict[str, Any], text: str) -> requests.BudgetRequest | None:
 
 
 def said(q: dict[str, Any], text: str) -> requests.HostRequest | None:
-    """A line that somebody typed: yes, land, end, or how much. Anything else is none of these."""
+    """A typed line: yes, land, end, or how much. Anything else is none of these."""
     word = text.strip().lower().rstrip(".!")
     for key, known in (("y", ("y", "yes")), ("n", ("n", "no", "land")), ("e", ("e", "end"))):
         if word in known:

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from retinue.cli.context import CommandContext, out
 from retinue.cli.terminal.colors import Palette, ansi
-from retinue.cli.terminal.terminal_style import manners
+from retinue.cli.terminal.terminal_style import detect_style
 from retinue.view.cells import Line, plain
 
 
 def shown(door: CommandContext, lines: Iterable[Line]) -> tuple[str, bool]:
     """The text, and whether it has colours or other attributes of ours."""
-    style = manners(door.environ, sys.stdout, door.color)
+    style = detect_style(door.environ, sys.stdout, door.color)
     if not style.color:
         return "\n".join(plain(line) for line in lines), False
     palette = Palette(style.theme, style.color)

@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.text import Text
 
-from retinue.cli import exit_codes as exits
+from retinue.cli import exit_codes
 from retinue.cli.context import CommandContext, now_ms
 from retinue.cli.terminal import plain, request_answer
 from retinue.cli.terminal.colors import Palette
@@ -23,7 +23,7 @@ from retinue.cli.terminal.keyboard import Editor, Keys
 from retinue.cli.terminal.pager import show_all
 from retinue.cli.terminal.painter import Painter
 from retinue.cli.terminal.screen import Focus, Screen
-from retinue.cli.terminal.terminal_style import TerminalStyle, ground_of, manners, size
+from retinue.cli.terminal.terminal_style import TerminalStyle, detect_style, ground_of, size
 from retinue.cli.terminal.watched_run import Notice, WatchedRun, WatchLeft
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
@@ -48,15 +48,15 @@ FAILED = ("failed", "timed_out", "interrupted", "incomplete")
 AGAIN = "Your last attempt failed. Try again."
 
 
-def watch(watching: WatchedRun, door: CommandContext, *, can_answer: bool = False) -> TreeRecord:
+def watch(watching: WatchedRun, context: CommandContext, *, can_answer: bool = False) -> TreeRecord:
     """Show a run until it has ended: in place where the terminal can do that, otherwise line by
     line."""
-    how = manners(door.environ, sys.stderr, door.color)
-    if not how.moves or door.is_reader:
-        return plain.watch(watching, door, can_answer=can_answer)
+    how = detect_style(context.environ, sys.stderr, context.color)
+    if not how.moves or context.is_reader:
+        return plain.watch(watching, context, can_answer=can_answer)
     watching.deltas = True
     with Keys() as keys:
-        home = door.environ.get("HOME", "")
+        home = context.environ.get("HOME", "")
         how = with_ground(how, keys)
         return LiveView(watching, how, keys, can_answer=can_answer, home=home).run()
 
@@ -186,7 +186,7 @@ class LiveView:
     def _press(self, key: str) -> None:
         self._focus.said = ""
         if key == "hangup":
-            raise WatchLeft(exits.FAILED)
+            raise WatchLeft(exit_codes.FAILED)
         if key == "redraw":
             self._painter.clear(size(sys.stderr)[0])
         elif self._decision is not None:
@@ -259,7 +259,7 @@ class LiveView:
         if not self._watching.client.welcome.store:
             self._note("This run is not saved and stops when you quit. Press x to cancel it.")
             return
-        raise WatchLeft(exits.OK)
+        raise WatchLeft(exit_codes.OK)
 
     def _label(self, id: str) -> str:
         return fits(self._view.row(id, 0).label, 40)
@@ -334,7 +334,7 @@ class LiveView:
         )
 
     def _asked(self, id: str, questions: list[dict[str, Any]]) -> None:
-        """Open the oldest request of a run; by now somebody else may have answered it."""
+        """Open the oldest request of a run; by now another user may have answered it."""
         mine = [q for q in questions if q["run"] == id] or questions
         if not mine:
             self._note(f"{self._label(id)} no longer needs this.")

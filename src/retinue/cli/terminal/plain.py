@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from retinue.cli.context import CommandContext, note, now_ms
-from retinue.cli.terminal import limit_answer as raising
+from retinue.cli.terminal import limit_answer
 from retinue.cli.terminal.terminal_style import is_reader
 from retinue.cli.terminal.typed_answer import is_pasted, put
 from retinue.cli.terminal.watched_run import Notice, WatchedRun
@@ -25,7 +25,7 @@ from retinue.host.tree_items import (
     TreeItem,
 )
 from retinue.steps import TreeRecord
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view import spoken
 from retinue.view.call_summary import describe
 from retinue.view.fan_out_costs import SETTLED_MS
@@ -40,21 +40,21 @@ STILL_MS = 60_000
 """After so long without a line, one says who is still open."""
 
 
-def watch(watching: WatchedRun, door: CommandContext, *, can_answer: bool = False) -> TreeRecord:
+def watch(watching: WatchedRun, context: CommandContext, *, can_answer: bool = False) -> TreeRecord:
     """Show a run until it has ended."""
-    return PlainView(watching, door, can_answer).run()
+    return PlainView(watching, context, can_answer).run()
 
 
 class PlainView:
-    """Tells of each run what it was not told to be before."""
+    """Prints each change of each run."""
 
-    def __init__(self, watching: WatchedRun, door: CommandContext, can_answer: bool) -> None:
-        self._watching, self._door = watching, door
+    def __init__(self, watching: WatchedRun, context: CommandContext, can_answer: bool) -> None:
+        self._watching, self._door = watching, context
         self._view = TreeView(describe)
         self._told: dict[str, tuple[object, ...]] = {}
         self._calls: dict[str, str] = {}
         self._waits: dict[str, tuple[str, int]] = {}
-        self._is_reader = is_reader(door.environ) or door.is_reader
+        self._is_reader = is_reader(context.environ) or context.is_reader
         self._can_answer = can_answer and sys.stdin is not None
         self._asked: dict[str, Any] | None = None
         self._is_asking = False
@@ -90,7 +90,7 @@ class PlainView:
             self._say(f"! {text}", text)
         if isinstance(thing, RunStarted) and thing.spec.id == self._watching.run:
             task = one_line(thing.spec.request.task, 100)
-            self._say(f"run {words.short_id(thing.spec.id)}: {task}")
+            self._say(f"run {view_format.short_id(thing.spec.id)}: {task}")
         elif isinstance(thing, RunChanged):
             self._tell(thing.row.spec.id)
             if (about := nodes[thing.row.spec.id].asks_at) in nodes:
@@ -123,12 +123,12 @@ class PlainView:
             self._say(line)
 
     def _tell_open(self) -> None:
-        """Who is still open, when nothing has been told for a while."""
+        """Which runs are still open, if nothing was printed for a while."""
         rows = [row for row in self._view.rows(now_ms()) if not row.is_over]
         counts = Counter(row.word for row in rows)
         open_ones = ", ".join(f"{n} {word}" for word, n in counts.most_common())
         total = sum(top.tree_nanos for top in self._view.tops) / 1e9
-        spent = f" · {words.money(total)}" if total else ""
+        spent = f" · {view_format.money(total)}" if total else ""
         self._say(f"still open: {open_ones}{spent}", f"Still open: {open_ones}.")
 
     def _tell(self, id: str) -> None:
@@ -153,28 +153,28 @@ class PlainView:
             )
 
     def _is_news(self, row: RunRow, key: object, before: object) -> bool:
-        """Whether a change deserves a line. How the run itself ends is said when its answer is
-        handed over."""
+        """Whether a change deserves a line. The end of the run itself is printed with its
+        answer."""
         is_top = row.id == self._watching.run
         return not is_top and before is None if key == ("open",) else not (is_top and row.is_over)
 
     def _back(self, row: RunRow, tries: int) -> None:
-        """A provider that answers again, after what was told of it."""
+        """A provider that answers again, after a problem was printed."""
         if row.wait is not None:
             self._waits.setdefault(row.id, (row.wait.provider or "the provider", now_ms()))
         elif not tries and row.id in self._waits:
             name, since = self._waits.pop(row.id)
             if not row.is_over or row.state == "completed":
-                again = f"{name} answers again after {words.span_text(now_ms() - since)}."
+                again = f"{name} answers again after {view_format.span_text(now_ms() - since)}."
                 self._say(f"{row.label}: {again}", again)
 
     def line(self, row: RunRow) -> str:
-        """One line about how a run stands."""
+        """One line about the state of a run."""
         about = one_line(row.now, 160)
         if row.wait is not None:
             about = row.wait.sentence(now_ms())
         if row.is_over:
-            took = words.span_text(row.elapsed_ms)
+            took = view_format.span_text(row.elapsed_ms)
             cost = "" if row.model.startswith("offline/") else f", {row.cost}"
             when = f"in {took}{cost}" if row.state == "completed" else f"after {took}"
             return f"{row.glyph} {row.label}: {mark(row.state).word} {when}: {about}"
@@ -184,7 +184,7 @@ class PlainView:
         return f"{row.glyph} {row.label}: {word}"
 
     def sentence(self, row: RunRow) -> str:
-        """The same as a sentence that stands alone; "" for what need not be said aloud."""
+        """The same as a complete sentence; "" if it need not be read aloud."""
         about = one_line(row.now, 160)
         if row.wait is not None:
             return f"{row.label} waits: {row.wait.sentence(now_ms())}."
@@ -228,7 +228,7 @@ class PlainView:
         choices = {"permission": spoken.CHOOSE if self._is_reader else yes_or_no}
         if self._asked["kind"] == "budget":
             choices["budget"] = (
-                f"  [y] add {raising.suggested(self._asked)}, an amount to add, [n] "
+                f"  [y] add {limit_answer.suggested(self._asked)}, an amount to add, [n] "
                 "finish now, or `end` to cancel: "
             )
         put(choices.get(self._asked["kind"], "  > "))
@@ -246,7 +246,7 @@ class PlainView:
             self._prompt()
             return
         if question["kind"] == "budget":
-            if (want := raising.said(question, text)) is None:
+            if (want := limit_answer.said(question, text)) is None:
                 self._prompt()
             else:
                 self._asked = None

@@ -42,7 +42,7 @@ class PipedPrompt:
 
 
 class PlainPrompt:
-    """A terminal without anything installed: a line, which goes on when it ends with a
+    """A terminal without anything installed: a line, which continues when it ends with a
     backslash."""
 
     def ask(self) -> str | None:
@@ -89,8 +89,8 @@ class HistoryPrompt:
         self._look, self._rows = look, rows
         self._draft, self._is_left = "", False
         self._n_pressed = 0
-        """How often Ctrl-C was pressed while the terminal was not the prompt's, and nobody has been
-        told."""
+        """How often Ctrl-C was pressed while the terminal was not the prompt's, and was not handled
+        yet."""
         self._session: PromptSession[str] = PromptSession(
             MARK,
             history=store,
@@ -164,7 +164,7 @@ class HistoryPrompt:
             app.exit(exception=KeyboardInterrupt)
 
     def _watch(self) -> None:
-        """While somebody writes, what ends in the background is told above the prompt."""
+        """While the user writes, runs that end in the background are shown above the prompt."""
         import asyncio
 
         from prompt_toolkit.application import get_app, run_in_terminal

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from retinue.cli.terminal import limit_answer as raising
+from retinue.cli.terminal import limit_answer
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.request_panel import request_panel
 
 
@@ -16,7 +16,9 @@ def answer(q: Mapping[str, Any], key: str, text: str) -> requests.HostRequest | 
     """The request behind a choice; None for an amount that is none."""
     run, id = q["run"], q["id"]
     if q["kind"] == "budget":
-        return raising.added(dict(q), text) if key == "y" else raising.answer(dict(q), key)
+        return (
+            limit_answer.added(dict(q), text) if key == "y" else limit_answer.answer(dict(q), key)
+        )
     if q["kind"] == "permission":
         allow = key in ("y", "A")
         answer_text = "" if allow else text
@@ -29,7 +31,7 @@ def answer(q: Mapping[str, Any], key: str, text: str) -> requests.HostRequest | 
 
 def told(q: Mapping[str, Any], key: str, text: str, n_more: int = 0) -> str:
     """`Allowed once. 1 more needs you: a`."""
-    who = one_line(words.agent_label(q["label"]), 40)
+    who = one_line(view_format.agent_label(q["label"]), 40)
     if q["kind"] == "permission":
         reason = one_line(text, 80) or "no reason was given"
         sentence = {

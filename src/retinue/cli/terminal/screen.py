@@ -15,7 +15,7 @@ from retinue.cli.terminal.colors import Palette
 from retinue.cli.terminal.tree_rows import RowChoice
 from retinue.cli.terminal.wall_clock import clock
 from retinue.formats.safe_text import one_line
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.cells import Cells, Line, crop, cut, fits, size, wrap
 from retinue.view.grid import TreeRow, tree_line, turns
 from retinue.view.row_words import last_words
@@ -134,9 +134,9 @@ class Screen:
         if not top.n_children:
             return [self.palette.text(status_line(top, width))]
         budget = self._view.tops[0].spec.request.budget
-        more = f"  ·  limit {words.money(budget.usd)}" if budget.usd is not None else ""
+        more = f"  ·  limit {view_format.money(budget.usd)}" if budget.usd is not None else ""
         marks = dict(self._view.marks)
-        marks[top.mark if top.mark in marks else "waiting"] -= 1  # the header itself is no row
+        marks[top.mark if top.mark in marks else "waiting"] -= 1  # the header itself is not a row
         note = KEPT if marks.get("cancelling") or top.mark == "cancelling" else ""
         lead = header(top, width, more, has_prices=self._has_prices(now))
         below = [counts_line({k: n for k, n in marks.items() if n > 0}, width, note)]

@@ -32,7 +32,7 @@ def is_reader(environ: Mapping[str, str]) -> bool:
     return is_on(environ, "RETINUE_AX_SCREEN_READER") or is_on(environ, "ACCESSIBLE")
 
 
-def manners(environ: Mapping[str, str], stream: TextIO, color: str = "auto") -> TerminalStyle:
+def detect_style(environ: Mapping[str, str], stream: TextIO, color: str = "auto") -> TerminalStyle:
     """What --color says goes first, then NO_COLOR, then those who force, then what the terminal can
     do."""
     try:

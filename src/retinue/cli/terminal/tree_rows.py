@@ -56,7 +56,7 @@ class RowChoice:
         return ShownRows(tuple(texts), self._more(rest) if rest else "")
 
     def order(self) -> list[str]:
-        """What can be selected: every row that nobody has folded away."""
+        """What can be selected: every row that is not folded away."""
         return self._visible(10_000)
 
     def row(self, id: str, now: int, n_folded: int = 0) -> RunRow:

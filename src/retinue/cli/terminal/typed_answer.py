@@ -40,8 +40,8 @@ def put(prompt: str) -> None:
 
 
 def is_pasted() -> bool:
-    """Whether more came together with a line that was read, which nobody types that fast; it is
-    forgotten too."""
+    """Whether more came together with a line that was read, faster than anyone types; it is
+    discarded too."""
     if not _is_terminal() or not _is_readable(MARK_SECONDS):
         return False
     _forget()

@@ -1,5 +1,5 @@
-"""A run that somebody looks at: what comes from the host, what the person does meanwhile, and how
-it ends.
+"""A run that the user watches: what comes from the host, what the user does meanwhile, and how it
+ends.
 
 A view asks for the `next` thing and shows it. Signals are dealt with here: the first Ctrl-C cancels
 the run and waits for it, the second leaves."""
@@ -17,31 +17,31 @@ from typing import Any
 
 import msgspec
 
-from retinue.cli import exit_codes as exits
+from retinue.cli import exit_codes
 from retinue.host import requests
 from retinue.host.client import HostClient
 from retinue.host.problem_documents import error_of
 from retinue.host.tree_items import CallsHeld, RunChanged, RunStarted, Stepped, TreeItem
 from retinue.steps import RunRecord, TreeRecord
-from retinue.view import format as words
-from retinue.view import parked_runs as parked
+from retinue.view import format as view_format
+from retinue.view import parked_runs
 from retinue.view.totals import limit_of, more_of, provider_wait, waits_for, waits_kind
 
 LOOK_SECONDS = 1.0
-"""So often the host is asked whether something keeps everybody, or a provider some of them: neither
-is a step of a run."""
+"""How often the host is asked whether all runs are blocked, or some wait for a provider: neither is
+a step of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that the person should be told."""
+    """A note for the user."""
 
     text: str
 
 
 class WatchLeft(Exception):
-    """Nobody waits any longer: the person does not want to, or it would be for nothing, which
-    `lines` say. `code` is the exit code."""
+    """Waiting is over: the user left, or waiting would be useless, as `lines` say. `code` is the
+    exit code."""
 
     def __init__(self, code: int, *lines: str) -> None:
         super().__init__(code)
@@ -93,8 +93,8 @@ Thing = TreeItem | TreeRecord | Notice
 @dataclass
 class WatchedRun:
     """One run that is watched through a connection. `is_ours`: Ctrl-C cancels it, instead of only
-    leaving it. `waits`: somebody will answer what is asked about a limit; else it is left when
-    nothing but that could go on."""
+    leaving it. `waits`: the user will answer questions about limits; otherwise watching ends when
+    nothing else could continue."""
 
     client: HostClient
     run: str
@@ -181,26 +181,28 @@ class WatchedRun:
             self._is_news = True
 
     def _leave_parked(self) -> None:
-        """Nobody waits for what will not move by itself. This is looked at when everything that
-        came was shown."""
+        """Do not wait for a run that will not move by itself. This is looked at when everything
+        that came was shown."""
         if not self._is_news:
             return
         self._is_news, rows = False, self._rows.values()
-        if (row := parked.refused(rows)) is not None:
+        if (row := parked_runs.refused(rows)) is not None:
             wait = provider_wait(row)
             assert wait is not None
             raise WatchLeft(
-                exits.NO_PROVIDER,
-                *parked.refusal_lines(wait, words.short_id(self.run), exits.NO_PROVIDER),
+                exit_codes.NO_PROVIDER,
+                *parked_runs.refusal_lines(
+                    wait, view_format.short_id(self.run), exit_codes.NO_PROVIDER
+                ),
             )
         if self.waits or self._begun - self._rows.keys():
             return
-        if (row := parked.at_limit(rows)) is not None:
-            about = words.short_id(limit_of(row))
-            advice = parked.advice(
+        if (row := parked_runs.at_limit(rows)) is not None:
+            about = view_format.short_id(limit_of(row))
+            advice = parked_runs.advice(
                 waits_kind(row), waits_for(row), row.spec.model, about, more_of(row)
             )
-            raise WatchLeft(exits.NEEDS_INPUT, f"◆ needs you: {advice}")
+            raise WatchLeft(exit_codes.NEEDS_INPUT, f"◆ needs you: {advice}")
 
     def _look(self) -> None:
         if not self._looking and time.monotonic() - self._looked_at >= LOOK_SECONDS:
@@ -224,9 +226,9 @@ class WatchedRun:
         notice: Notice | None = None
         for number in self.signals.take():
             if number == signal.SIGHUP:
-                raise WatchLeft(exits.FAILED)
+                raise WatchLeft(exit_codes.FAILED)
             self.presses.append(number)
-            code = exits.INTERRUPTED if number == signal.SIGINT else exits.TERMINATED
+            code = exit_codes.INTERRUPTED if number == signal.SIGINT else exit_codes.TERMINATED
             if not self.is_ours or len(self.presses) > 1:
                 raise WatchLeft(code)
             self.cancel("Ctrl-C" if number == signal.SIGINT else "SIGTERM")
@@ -234,14 +236,14 @@ class WatchedRun:
         return notice
 
     def cancel(self, reason: str = "") -> None:
-        """Ask for the end of the run; it is told as everything else is."""
+        """Ask for the end of the run; it is shown like everything else."""
         self.client.begin(requests.CancelRequest(runs=(self.run,), reason=reason))
 
     def send(self, run: str, text: str, *, steer: bool = False) -> None:
         self.client.begin(requests.SendRequest(run=run, text=text, steer=steer))
 
     def ask(self, want: requests.HostRequest, then: Callable[[Any], None]) -> None:
-        """Ask the host for something, and go on with what it says while the run is watched."""
+        """Ask the host for something, and use its reply while the run is watched."""
         self._replies[self.client.begin(want)] = then
 
     def answer(self, run: str, **fields: Any) -> None:
@@ -252,4 +254,4 @@ class WatchedRun:
         """The exit code of a signal, if there was one."""
         if not self.presses:
             return None
-        return exits.INTERRUPTED if self.presses[0] == signal.SIGINT else exits.TERMINATED
+        return exit_codes.INTERRUPTED if self.presses[0] == signal.SIGINT else exit_codes.TERMINATED

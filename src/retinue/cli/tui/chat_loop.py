@@ -1,5 +1,5 @@
-"""A conversation with an agent: each message goes on where the last one ended, and what ends in the
-background is told between two of them."""
+"""A conversation with an agent: each message continues where the last one ended, and runs that end
+in the background are shown between two messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from retinue.cli import exit_codes as exits
+from retinue.cli import exit_codes
 from retinue.cli.context import CommandContext, note, out
 from retinue.cli.foreground_run import start
 from retinue.cli.handover import RunDisplay
@@ -29,9 +29,8 @@ from retinue.host.planner import PlannedRun
 from retinue.host.record import RecordReader
 from retinue.steps import TreeRecord
 from retinue.tools.families.base import Family
-from retinue.view import format as words
-from retinue.view import summary
-from retinue.view import totals as facts
+from retinue.view import format as view_format
+from retinue.view import summary, totals
 
 COMMANDS = {
     "/help": "list commands",
@@ -55,7 +54,7 @@ class ChatLoop:
 
     def __init__(
         self,
-        door: CommandContext,
+        context: CommandContext,
         plan: Callable[[], PlannedRun],
         terms: requests.RunTerms,
         run: str = "",
@@ -64,7 +63,7 @@ class ChatLoop:
         families: Sequence[Family] = (),
     ) -> None:
         self._families, self._on = tuple(families), dict[str, bool]()
-        self._door = door
+        self._door = context
         self._plan = plan
         self._terms = terms
         self.run = run
@@ -75,9 +74,9 @@ class ChatLoop:
         self._background: set[str] = set()
         self._begun = [run] if run else []
         """The runs of this conversation, one for each message."""
-        self.rows = ChatRows(door, self._roots)
-        self.spent = facts.TreeSpending(0, 0.0)
-        self.code = exits.OK
+        self.rows = ChatRows(context, self._roots)
+        self.spent = totals.TreeSpending(0, 0.0)
+        self.code = exit_codes.OK
 
     def close(self) -> None:
         if self._client is not None:
@@ -99,7 +98,7 @@ class ChatLoop:
                 message_text = prompt.ask()
             except KeyboardInterrupt:
                 if is_leaving:
-                    return exits.INTERRUPTED
+                    return exit_codes.INTERRUPTED
                 is_leaving = True
                 prompt.say("Press Ctrl-C again, Ctrl-D or /quit to exit.")
                 continue
@@ -122,8 +121,8 @@ class ChatLoop:
                 self._client = None
                 prompt.say(f"retinue: {error} Your next message continues the conversation.")
             except (RetinueError, OSError) as error:
-                self.code = exits.of_error(error)
-                prompt.say(f"retinue: {exits.sentence(error)}")
+                self.code = exit_codes.of_error(error)
+                prompt.say(f"retinue: {exit_codes.sentence(error)}")
 
     def _hear(self, line: str, say: Callable[[str], None]) -> None:
         """A command, by its name or the beginning of it, or a message: many begin with the path of
@@ -167,11 +166,11 @@ class ChatLoop:
             try:
                 final = self._watch(watching)
             except WatchLeft as departure:
-                if departure.code != exits.OK:
+                if departure.code != exit_codes.OK:
                     raise
                 self._after = watching.after
                 note(
-                    f"Run {words.short_id(self.run)} continues in the background. Your "
+                    f"Run {view_format.short_id(self.run)} continues in the background. Your "
                     "next message goes to it."
                 )
                 return
@@ -235,38 +234,41 @@ class ChatLoop:
         return plain.watch(watching, self._door, can_answer=self._can_answer)
 
     def _tell(self, final: TreeRecord, code: int | None) -> None:
-        self.spent = self.spent.plus(facts.spent(final))
-        end = facts.ending(final.rows[0])
+        self.spent = self.spent.plus(totals.spent(final))
+        end = totals.ending(final.rows[0])
         text = end.text if end is not None else ""
         if end is not None and not text and end.data is not None:
-            text = one_line(str(facts.plain(end.data)))
+            text = one_line(str(totals.plain(end.data)))
         if text:
             out(text)
-        state, stop = (end.state, end.stop) if end is not None else (facts.word(final.rows[0]), "")
+        state, stop = (end.state, end.stop) if end is not None else (totals.word(final.rows[0]), "")
         if end is not None and state != "completed":
             why = one_line(end.error or end.stop)
             note(
-                f"retinue: {words.state_text(state)}: {why}. The conversation continues from here."
+                f"retinue: {view_format.state_text(state)}: {why}. "
+                "The conversation continues from here."
             )
-        is_quiet = all(facts.has_ended(row) for row in final.rows)  # else somebody goes on
-        if is_quiet and (lacking := facts.missing(final.rows[0])):
+        is_quiet = all(totals.has_ended(row) for row in final.rows)  # else somebody goes on
+        if is_quiet and (lacking := totals.missing(final.rows[0])):
             note(f"retinue: {one_line(lacking)}")
         # A person who cancels a turn does not want the chat to have failed.
-        self.code = exits.OK if code is not None else exits.of_outcome(state, stop)
+        self.code = exit_codes.OK if code is not None else exit_codes.of_outcome(state, stop)
         self._door.say(summary.end_lines(final)[0])
 
     def ended(self) -> list[str]:
         """What has ended in the background since the last time: a line each."""
         try:
-            with RunListing(self._door.places) as shelf:
-                now = {run.id for run in shelf.open_runs()}
+            with RunListing(self._door.places) as listing:
+                now = {run.id for run in listing.open_runs()}
             ids = self._background - now
             # A run that was left belongs to the background until it is over.
             ids -= {self.run} if not self._is_open else set()
             self._background, self._is_open = now, self._is_open and self.run in now
             with contextlib.ExitStack() as stack:
-                book = stack.enter_context(RecordReader(self._door.places)) if ids else None
-                rows = [row for id in ids if book is not None and (row := book.row(id)) is not None]
+                record = stack.enter_context(RecordReader(self._door.places)) if ids else None
+                rows = [
+                    row for id in ids if record is not None and (row := record.row(id)) is not None
+                ]
         except (RetinueError, OSError):
             return []
         self.rows.look()
@@ -309,7 +311,8 @@ class ChatLoop:
             )["states"]
             say(
                 "\n".join(
-                    f"{words.short_id(id)} {words.state_text(words.shown_state(state))}"
+                    f"{view_format.short_id(id)} "
+                    f"{view_format.state_text(view_format.shown_state(state))}"
                     for id, state in states.items()
                 )
             )
@@ -328,30 +331,31 @@ class ChatLoop:
             if not self.run:
                 raise RetinueError("No run yet. Send a message first.")
             return self.run
-        with RunListing(self._door.places) as shelf:
+        with RunListing(self._door.places) as listing:
             below = (
-                [n for n in shelf.below(self._root(shelf)) if address == n.label]
+                [n for n in listing.below(self._root(listing)) if address == n.label]
                 if self.run
                 else []
             )
-            return below[-1].id if below else shelf.resolve(address).id
+            return below[-1].id if below else listing.resolve(address).id
 
-    def _root(self, shelf: RunListing) -> str:
-        line = shelf.line(self.run)
+    def _root(self, listing: RunListing) -> str:
+        line = listing.line(self.run)
         return line.root if line is not None else self.run
 
     def _agents(self, say: Callable[[str], None]) -> None:
         if not self.run:
             say("No agents yet.")
             return
-        with RunListing(self._door.places) as shelf:
-            top = shelf.line(self.run)
-            lines = ([top] if top is not None else []) + shelf.below(self._root(shelf))
+        with RunListing(self._door.places) as listing:
+            top = listing.line(self.run)
+            lines = ([top] if top is not None else []) + listing.below(self._root(listing))
         for run in lines:
             task = one_line(run.task, 60)
             say(
-                f"{'  ' * run.depth}{words.glyph(run.state)} {one_line(run.label, 40)} {run.short} "
-                f"{words.state_text(run.state)}  {'  '.join(words.amounts(run))}  {task}"
+                f"{'  ' * run.depth}{view_format.glyph(run.state)} {one_line(run.label, 40)} "
+                f"{run.short} {view_format.state_text(run.state)}  "
+                f"{'  '.join(view_format.amounts(run))}  {task}"
             )
 
     def _call(self, command: str, rest: str) -> None:
@@ -371,16 +375,19 @@ class ChatLoop:
         if " " not in text:
             yield from ((name, about) for name, about in COMMANDS.items() if name.startswith(head))
         elif head in WITH_RUN and " " not in rest:
-            with contextlib.suppress(RetinueError, OSError), RunListing(self._door.places) as shelf:
+            with (
+                contextlib.suppress(RetinueError, OSError),
+                RunListing(self._door.places) as listing,
+            ):
                 lines = [
-                    *(shelf.below(self._root(shelf)) if self.run else ()),
-                    *shelf.roots(limit=50),
+                    *(listing.below(self._root(listing)) if self.run else ()),
+                    *listing.roots(limit=50),
                 ]
                 for run in lines:
                     if run.short.startswith(rest):
                         yield (
                             run.short,
-                            f"{words.state_text(run.state)}: "
+                            f"{view_format.state_text(run.state)}: "
                             f"{one_line(run.label + ' ' + run.task, 60)}",
                         )
 
@@ -391,11 +398,11 @@ class ChatLoop:
         cost = (
             "offline"
             if spent.is_offline
-            else words.money(spent.usd, is_bound=bool(spent.usd_estimated), is_short=True)
+            else view_format.money(spent.usd, is_bound=bool(spent.usd_estimated), is_short=True)
         )
         return self.rows.toolbar(cost if spent.tokens else "")
 
 
-def history_of(door: CommandContext) -> str:
+def history_of(context: CommandContext) -> str:
     """The file that keeps what was said at the prompt."""
-    return os.path.join(door.prepare().plans, "chat.history")
+    return os.path.join(context.prepare().plans, "chat.history")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 from retinue.cli.context import CommandContext, now_ms
 from retinue.cli.terminal.colors import Palette, ansi
-from retinue.cli.terminal.terminal_style import manners, size
+from retinue.cli.terminal.terminal_style import detect_style, size
 from retinue.errors import RetinueError
 from retinue.formats.safe_text import one_line
 from retinue.host.keys import carried
@@ -76,7 +76,7 @@ class ChatRows:
 
     def toolbar(self, cost: str) -> str:
         """The same with the sequences of its colours."""
-        how = manners(self._door.environ, sys.stderr, self._door.color)
+        how = detect_style(self._door.environ, sys.stderr, self._door.color)
         palette = Palette(how.theme, how.color)
         columns, _ = size(sys.stderr)
         return "\n".join(ansi(palette.text(line)) for line in self.lines(cost, columns))
@@ -89,7 +89,7 @@ class ChatRows:
         from retinue.cli.tui.top_app import TopApp
 
         board = ProjectRuns(self._door.places, carried(self._door.environ), tuple(self._roots()))
-        how = manners(self._door.environ, sys.stdout, self._door.color)
+        how = detect_style(self._door.environ, sys.stdout, self._door.color)
         home = self._door.environ.get("HOME", "")
         try:
             TopApp(board, palette=Palette(how.theme, how.color), home=home, is_chat=True).run()

@@ -1,7 +1,8 @@
-"""Everything that goes on in a project, for `retinue top`: from the host while it is there, from
-the file otherwise.
+"""All runs of a project, for `retinue top`: from the host while it is there, from the file
+otherwise.
 
-A thread listens to the host. All else, and the view itself, belongs to whoever calls `refresh`.
+A thread listens to the host. All else, and the view itself, belongs to the code that calls
+`refresh`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ class ProjectRuns:
         self._measure()
 
     def _look(self) -> None:
-        """Ask which calls are held because their provider is left alone: that is no step."""
+        """Ask which calls are held back because their provider needs a pause: that is not a
+        step."""
         if self.client is not None and not self._is_looking:
             self._is_looking = True
             self.ask(requests.StatusRequest(), self._seen)
@@ -122,7 +124,7 @@ class ProjectRuns:
             self._heard.put((client, None))
 
     def listen(self) -> None:
-        """Take in what the host has told; nothing is waited for."""
+        """Take in what the host has sent, without waiting."""
         while not self._heard.empty():
             client, news = self._heard.get()
             if client is not self.client:
@@ -182,13 +184,13 @@ class ProjectRuns:
         return spark(steps), sum(steps)
 
     def transcript(self, id: str) -> list[tuple[str, str]]:
-        """What was said in a run; of one that nobody watches, from the file."""
+        """The messages of a run; from the file if the run is not watched."""
         lines = self.said.of(id)
         if lines or id not in self.view.nodes:
             return lines
-        with RecordReader(self._places) as book:
-            row = book.row(id)
-            messages = [] if row is None else book.conversation(row)[-50:]
+        with RecordReader(self._places) as record:
+            row = record.row(id)
+            messages = [] if row is None else record.conversation(row)[-50:]
         return [pair for message in messages for pair in tell(message, describe)]
 
     def ask(self, want: requests.HostRequest, then: Callable[[Any], None] | None = None) -> None:

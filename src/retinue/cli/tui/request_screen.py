@@ -19,7 +19,7 @@ from retinue.cli.terminal.pager import show_all
 from retinue.cli.tui.project_runs import ProjectRuns
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.call_wants import question_wants
 from retinue.view.cells import Cells, Line, cut, fit_words, right, size
 from retinue.view.request_panel import RequestPanel, request_panel
@@ -91,7 +91,7 @@ class RequestScreen(ModalScreen[None]):
         self.call_after_refresh(lambda: self.decision.drawn(time.monotonic()))
 
     def _list(self, width: int) -> list[Line]:
-        """Who needs somebody, and what for."""
+        """Which runs need a person, and what for."""
         hint = "tab next  esc back to the list"
         lead = f" Needs you: {len(self._questions)} requests, oldest first"
         out: list[Line] = [
@@ -99,7 +99,8 @@ class RequestScreen(ModalScreen[None]):
         ]
         first = max(0, self._at - MOST_LISTED + 1)
         for n, q in enumerate(self._questions[first : first + MOST_LISTED], first):
-            name = f"{words.short_id(q['root'])}/{one_line(words.agent_label(q['label']), 30)}"
+            label = one_line(view_format.agent_label(q["label"]), 30)
+            name = f"{view_format.short_id(q['root'])}/{label}"
             line = [
                 Cells(f" {'▸' if n == self._at else ' '} {n + 1}  ", "title"),
                 Cells("◆ needs you", "you"),

@@ -1,5 +1,5 @@
-"""`retinue top`: everything that goes on in a project, on a full screen. What is drawn is made in
-`view.top_frame`; here are the keys, and a board behind them."""
+"""`retinue top`: all runs of a project on a full screen. What is drawn is made in `view.top_frame`;
+here are the keys, and a board behind them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from retinue.cli.tui.request_screen import RequestScreen
 from retinue.cli.tui.top_screens import RunScreen, Say
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.run_node import walk
 from retinue.view.run_row import RunRow
 from retinue.view.top_frame import SORTS, TopFacts, TopList, top_frame
@@ -100,8 +100,8 @@ class TopApp(App[None]):
         return TopFacts(
             name=board.name,
             marks=board.view.marks,
-            today=words.sum_text(*board.today),
-            per_minute=words.count(tokens),
+            today=view_format.sum_text(*board.today),
+            per_minute=view_format.count(tokens),
             bars=bars,
             n_open=board.n_runs,
             clock=time.strftime("%H:%M:%S"),
@@ -119,7 +119,7 @@ class TopApp(App[None]):
     # keys
 
     def on_key(self, event: Key) -> None:
-        """While somebody decides or writes, a key that was pressed before, or is a letter, does
+        """While the user decides or writes, a key that was pressed before, or is a letter, does
         nothing else."""
         if isinstance(self.screen, ModalScreen | RunScreen):
             return
@@ -213,7 +213,7 @@ class TopApp(App[None]):
         self.push_screen(Say(Text(f"Message to {self.board.view.row(id, 0).label}")), go)
 
     def answer(self) -> None:
-        """What needs somebody, oldest first; the request of the selected run, if it has one."""
+        """What needs a person, oldest first; the request of the selected run, if it has one."""
         if not any(node.state == "needs_input" for node in self.board.view.nodes.values()):
             self.list.said = "Nothing needs you."
             return
@@ -222,7 +222,7 @@ class TopApp(App[None]):
         self.board.ask(requests.QuestionsRequest(run=run), self._asked)
 
     def _asked(self, reply: dict[str, Any]) -> None:
-        """By now somebody else may have answered."""
+        """By now another user may have answered."""
         waits = {row.id: row.idle_ms for row in self.board.rows()}
         here = [q for q in reply["questions"] if q["run"] in waits]
         questions = sorted(here, key=lambda q: -waits.get(q["run"], 0))

@@ -43,7 +43,7 @@ class Say(ModalScreen[str | None]):
 
 
 class RunScreen(Screen[None]):
-    """One agent: what it was told, what it says and does, live."""
+    """One agent: its messages and what it does, live."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "app.pop_screen", "Back")]
     KEYS = " m message  a answer  x cancel  esc back"

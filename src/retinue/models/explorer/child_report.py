@@ -1,5 +1,5 @@
-"""What a sub-agent hands in: rows of JSON, one a line, the most important first, so that what is
-cut off at the end costs the least; the last row says whether anything is missing."""
+"""What a sub-agent submits: rows of JSON, one a line, the most important first, so that what is cut
+off at the end costs the least; the last row says whether anything is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = list[Any]
 
 @dataclass
 class Findings:
-    """`whole`: nothing was left out on the way, and nothing that was looked for stayed unseen.
+    """`whole`: nothing was omitted on the way, and nothing that was looked for stayed unseen.
     `calls` is how many tool calls it took; `why` says what went wrong when there are no rows,
     `said` in a few words what was found."""
 
@@ -28,7 +28,7 @@ class Findings:
     said: str = ""
 
     def get(self, tag: str, *types: type) -> Iterator[tuple[Any, ...]]:
-        """The rows of one kind, those of another shape left out: a sub-agent's word is data."""
+        """The rows of one kind, without those of another shape: a sub-agent's text is data."""
         for row in self.rows:
             if len(row) == len(types) + 1 and row[0] == tag and all(map(_fits, row[1:], types)):
                 yield tuple(row[1:])
@@ -62,7 +62,7 @@ def encode(
 
 
 def decode(name: str, text: str) -> Findings:
-    """The rows in a text, whatever else stands in it. Without the last row it is not whole."""
+    """The rows in a text, whatever else is in it. Without the last row it is not whole."""
     _, mark, rest = text.partition(OPEN)
     if not mark:
         return Findings(name, whole=False, why="it submitted no findings")

@@ -1,5 +1,5 @@
 """Handing parts to sub-agents through whichever family's tool is there, and getting their findings
-back: results that are joined or polled for, or news by mail. A part that cannot be handed out is
+back: results that are joined or polled for, or news by mail. A part that cannot be delegated is
 left to the lead itself."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MARK = "explorer: "
 LOOKING = ("list", "search", "find", "symbols", "read", "git")
 TOKENS = 4_000_000
 WIDE = 60_000
-"""Bytes that a sub-agent may hand in where a result that is too long can be read in pages."""
+"""Bytes that a sub-agent may submit where a result that is too long can be read in pages."""
 ANY_SIZE = 1 << 20
 WAIT_SECONDS = 600
 WAVES, WAITS = 4, 6
@@ -53,19 +53,19 @@ def order_in(task: str) -> dict[str, Any] | None:
 
 
 Answers = dict[str, Findings]
-"""By the name of the part. One that is missing here was not taken by anybody."""
+"""By the name of the part. One that is missing here was not taken by any sub-agent."""
 
 
-def hand_out(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
-    """What sub-agents have found. While `book.pending` (or `book.resting`) is set, they have not
-    all been heard."""
+def hand_out(answers: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
+    """What sub-agents have found. While `answers.pending` (or `answers.resting`) is set, not all
+    have answered."""
     if not parts:
         return {}
     for tool, dialect in _DIALECTS:
-        if book.can(tool) or book.used(tool):
+        if answers.can(tool) or answers.used(tool):
             if tool != "sessions_spawn":  # its results come by mail, which is short
                 parts = [replace(p, order={**p.order, "room": WIDE}) for p in parts]
-            return dialect(book, parts)
+            return dialect(answers, parts)
     return {}
 
 
@@ -78,19 +78,19 @@ def _json(answer: CallAnswer | None) -> Any:
         return None
 
 
-def _sheet(book: KnownAnswers, answer: CallAnswer | None) -> Any:
+def _sheet(answers: KnownAnswers, answer: CallAnswer | None) -> Any:
     """An answer in JSON. Where there was no room for all rows, it says where the whole is."""
     data = _json(answer)
     left_out = data.get("cut") if isinstance(data, dict) else None
     where = re.fullmatch(r"artifact (\w+)", _text(left_out, "whole"))
-    if where is None or not book.can("artifact"):
+    if where is None or not answers.can("artifact"):
         return data
-    return _json(book.pages(where[1], ANY_SIZE)) or data
+    return _json(answers.pages(where[1], ANY_SIZE)) or data
 
 
-def _whole(book: KnownAnswers, text: str) -> str:
+def _whole(answers: KnownAnswers, text: str) -> str:
     """One result of several: when it is cut, the whole of it is kept by itself."""
-    answer = book.whole(CallAnswer(text, cut=is_cut(text)))
+    answer = answers.whole(CallAnswer(text, cut=is_cut(text)))
     return text if answer is None else answer.text
 
 
@@ -103,20 +103,20 @@ def _failed(name: str, why: str) -> Findings:
     )
 
 
-def _lent(book: KnownAnswers) -> list[str]:
-    return [t for t in LOOKING if t in book.declared]
+def _lent(answers: KnownAnswers) -> list[str]:
+    return [t for t in LOOKING if t in answers.declared]
 
 
 # the dialects
 
 
-def _fanout(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
+def _fanout(answers: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     out: Answers = {}
-    for chunk in _chunks(book, "spawn_agents", parts):
-        answer = book.ask("spawn_agents", tasks=[{"task": p.task} for p in chunk])
+    for chunk in _chunks(answers, "spawn_agents", parts):
+        answer = answers.ask("spawn_agents", tasks=[{"task": p.task} for p in chunk])
         if answer is None or answer.error:
             continue
-        data = _sheet(book, answer)
+        data = _sheet(answers, answer)
         results = data.get("sub_agent_results") if isinstance(data, dict) else None
         by_task = {p.task: p for p in chunk}
         for item in results if isinstance(results, list) else ():
@@ -126,7 +126,7 @@ def _fanout(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
                 continue
             good, bad = outcome.get("success"), outcome.get("failure")
             if isinstance(good, dict):
-                out[part.name] = decode(part.name, _whole(book, _text(good, "result")))
+                out[part.name] = decode(part.name, _whole(answers, _text(good, "result")))
             else:
                 out[part.name] = _partial(part.name, _text(bad, "error"))
         for part in by_task.values():
@@ -134,11 +134,13 @@ def _fanout(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     return out
 
 
-def _delegate(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
+def _delegate(answers: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     out: Answers = {}
-    for chunk in _chunks(book, "delegate_tasks", parts):
-        tasks = [{"task_id": p.name[:190], "prompt": p.task, "tools": _lent(book)} for p in chunk]
-        answer = book.ask("delegate_tasks", mode="parallel", tasks=tasks)
+    for chunk in _chunks(answers, "delegate_tasks", parts):
+        tasks = [
+            {"task_id": p.name[:190], "prompt": p.task, "tools": _lent(answers)} for p in chunk
+        ]
+        answer = answers.ask("delegate_tasks", mode="parallel", tasks=tasks)
         if answer is None or answer.error:
             continue
         rest = answer.text
@@ -153,48 +155,48 @@ def _delegate(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
                 if after
                 else None
             )
-            body = _whole(book, rest[: end.start()] if end else rest)
+            body = _whole(answers, rest[: end.start()] if end else rest)
             out[part.name] = (
                 decode(part.name, body) if head[1] == "completed" else _partial(part.name, body)
             )
     return out
 
 
-def _batch(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
+def _batch(answers: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     out: Answers = {}
     tasks = [{"label": p.name, "task_prompt": p.task} for p in parts]
-    answer = book.ask("parallel_subagent", tasks=tasks)
+    answer = answers.ask("parallel_subagent", tasks=tasks)
     if answer is None or answer.error:
         return out
-    data = _sheet(book, answer)
+    data = _sheet(answers, answer)
     results = data.get("results") if isinstance(data, dict) else None
     for n, part in enumerate(parts):
         item = results[n] if isinstance(results, list) and n < len(results) else None
-        out[part.name] = _summary(book, part.name, item)
+        out[part.name] = _summary(answers, part.name, item)
     return out
 
 
-def _single(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
+def _single(answers: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     out: Answers = {}
     for part in parts:
-        answer = book.ask("subagent", label=part.name, task_prompt=part.task)
+        answer = answers.ask("subagent", label=part.name, task_prompt=part.task)
         if answer is not None and not answer.error:
-            out[part.name] = _summary(book, part.name, _json(answer))
+            out[part.name] = _summary(answers, part.name, _json(answer))
     return out
 
 
-def _summary(book: KnownAnswers, name: str, item: Any) -> Findings:
+def _summary(answers: KnownAnswers, name: str, item: Any) -> Findings:
     """A result object of the family `subagent`: its output may be cut, and then the whole is kept
     elsewhere."""
     output = _text(item, "output")
-    text = _whole(book, output)
+    text = _whole(answers, output)
     if isinstance(item, dict) and item.get("success") is True:
         return decode(name, text)
     return _partial(name, f"{_text(item, 'error')}\n{text}")
 
 
-def _agents(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
-    """Start as many as may run at once, wait, and start the others."""
+def _agents(answers: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
+    """Start as many as may run in parallel, wait, and start the others."""
     out: Answers = {}
     tries = dict.fromkeys((p.name for p in parts), 0)
     todo = list(parts)
@@ -202,15 +204,15 @@ def _agents(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
         ids: dict[str, str] = {}
         later = []
         for part in todo:
-            answer = _spawn_agent(book, part, tries)
+            answer = _spawn_agent(answers, part, tries)
             id = _text(_json(answer), "agent_id")
             if id:
                 ids[part.name] = id
             elif answer is not None and FULL.search(answer.text):
                 later.append(part)
-        if book.pending:
+        if answers.pending:
             return {}
-        if ids and not _heard(book, ids, out):
+        if ids and not _heard(answers, ids, out):
             return out
         todo = later
         if not todo or not ids:
@@ -218,7 +220,7 @@ def _agents(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     return out
 
 
-def _spawn_agent(book: KnownAnswers, part: AreaTask, tries: dict[str, int]) -> CallAnswer | None:
+def _spawn_agent(answers: KnownAnswers, part: AreaTask, tries: dict[str, int]) -> CallAnswer | None:
     """The next try for a part: with tokens enough, or else with what it is given."""
     ladder: list[tuple[str, dict[str, Any]]] = [
         ("agent_spawn", {"prompt": part.task, "budget": {"max_tokens": TOKENS}}),
@@ -227,7 +229,7 @@ def _spawn_agent(book: KnownAnswers, part: AreaTask, tries: dict[str, int]) -> C
     answer = None
     n = tries[part.name]
     for name, args in ladder:
-        answer = book.ask(name, n, **args)
+        answer = answers.ask(name, n, **args)
         if answer is None or not answer.error:
             break
         if FULL.search(answer.text):
@@ -237,54 +239,54 @@ def _spawn_agent(book: KnownAnswers, part: AreaTask, tries: dict[str, int]) -> C
     return answer
 
 
-def _heard(book: KnownAnswers, ids: dict[str, str], out: Answers) -> bool:
+def _heard(answers: KnownAnswers, ids: dict[str, str], out: Answers) -> bool:
     """Wait for sub-agents by their ids; whether all have ended (or will not be waited for any
     longer)."""
     states: dict[str, dict[str, Any]] = {}
-    if book.can("agent_wait") or not book.can("agent_status"):
+    if answers.can("agent_wait") or not answers.can("agent_status"):
         for n in range(WAITS):
-            answer = book.ask(
+            answer = answers.ask(
                 "agent_wait", n, agent_ids=list(ids.values()), timeout_seconds=WAIT_SECONDS
             )
             if answer is None:
                 break
-            data = _sheet(book, answer)
+            data = _sheet(answers, answer)
             agents = data.get("agents") if isinstance(data, dict) else None
             for item in agents if isinstance(agents, list) else ():
                 states[_text(item, "agent_id")] = item
             if answer.cut or (isinstance(data, dict) and data.get("status") == "complete"):
                 break
     elif (
-        not all(id in book.news for id in ids.values())
-        and not book.closing
-        and len(book.said) < WAITS
+        not all(id in answers.news for id in ids.values())
+        and not answers.closing
+        and len(answers.said) < WAITS
     ):
-        book.resting = f"Waiting for {len(ids)} sub-agents."
+        answers.resting = f"Waiting for {len(ids)} sub-agents."
         return False
-    if book.pending:
+    if answers.pending:
         return False
     for name, id in ids.items():
         item = states.get(id)
         if item is None or item.get("is_final") is not True:
-            item = _json(book.ask("agent_status", id_nth(book, id), agent_id=id))
-        out[name] = _ended(book, name, item if isinstance(item, dict) else {})
-    return not book.pending
+            item = _json(answers.ask("agent_status", id_nth(answers, id), agent_id=id))
+        out[name] = _ended(answers, name, item if isinstance(item, dict) else {})
+    return not answers.pending
 
 
-def id_nth(book: KnownAnswers, id: str) -> int:
+def id_nth(answers: KnownAnswers, id: str) -> int:
     """A status is asked for once."""
-    return max(0, len(book.answers("agent_status", {"agent_id": id})) - 1)
+    return max(0, len(answers.answers("agent_status", {"agent_id": id})) - 1)
 
 
-def _ended(book: KnownAnswers, name: str, item: dict[str, Any]) -> Findings:
+def _ended(answers: KnownAnswers, name: str, item: dict[str, Any]) -> Findings:
     if item.get("state") == "completed":
-        return decode(name, _whole(book, _text(item, "output")))
+        return decode(name, _whole(answers, _text(item, "output")))
     if item.get("is_final") is not True:
         return _failed(name, "it did not end in time")
     return _partial(name, _text(item, "error") or _text(item, "state"))
 
 
-def _sessions(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
+def _sessions(answers: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     """Each call waits for its reply, or is accepted and announced later; then yielding brings the
     news."""
     out: Answers = {}
@@ -299,7 +301,7 @@ def _sessions(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
                 "label": part.name,
                 "timeoutSeconds": WAIT_SECONDS,
             }
-            answer = book.ask("sessions_spawn", tries[part.name], **args)
+            answer = answers.ask("sessions_spawn", tries[part.name], **args)
             data = _json(answer)
             state = _text(data, "status")
             if answer is not None and answer.error:
@@ -307,36 +309,38 @@ def _sessions(book: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
                     tries[part.name] += 1
                     later.append(part)
             elif state == "ok":
-                out[part.name] = decode(part.name, _whole(book, _text(data, "reply")))
+                out[part.name] = decode(part.name, _whole(answers, _text(data, "reply")))
             elif state in ("accepted", "timeout"):
                 accepted[part.name] = _text(data, "runId")
             elif answer is not None:
                 out[part.name] = _partial(
                     part.name, f"{_text(data, 'error')}\n{_text(data, 'partial')}"
                 )
-        if book.pending:
+        if answers.pending:
             return {}
-        while any(id not in book.news for id in accepted.values()) and yields < WAITS + len(parts):
-            if book.ask("sessions_yield", yields) is None:
+        while any(id not in answers.news for id in accepted.values()) and yields < WAITS + len(
+            parts
+        ):
+            if answers.ask("sessions_yield", yields) is None:
                 break
             yields += 1
-        if book.pending:
+        if answers.pending:
             return out
         for name, id in accepted.items():
-            out[name] = _announced(book, name, book.news.get(id, ""))
+            out[name] = _announced(answers, name, answers.news.get(id, ""))
         todo = later
         if not todo or not accepted:
             break
     return out
 
 
-def _announced(book: KnownAnswers, name: str, news: str) -> Findings:
+def _announced(answers: KnownAnswers, name: str, news: str) -> Findings:
     state = re.search(r"^status: (\w+)$", news, re.MULTILINE)
     if state is None:
         return _failed(name, "it did not report in time")
     _, _, result = news.partition("\nresult:\n")
     return (
-        decode(name, _whole(book, result))
+        decode(name, _whole(answers, result))
         if state[1] == "ok"
         else _partial(name, f"{state[1]}\n{result}")
     )
@@ -357,9 +361,11 @@ def _text(item: Any, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _chunks(book: KnownAnswers, tool: str, parts: Sequence[AreaTask]) -> list[Sequence[AreaTask]]:
+def _chunks(
+    answers: KnownAnswers, tool: str, parts: Sequence[AreaTask]
+) -> list[Sequence[AreaTask]]:
     """As many in one call as the tool's schema allows."""
-    schema = book.declared.get(tool)
+    schema = answers.declared.get(tool)
     tasks = schema.parameters.get("properties", {}).get("tasks", {}) if schema else {}
     most = tasks.get("maxItems") if isinstance(tasks, dict) else None
     size = most if isinstance(most, int) and most > 0 else 10

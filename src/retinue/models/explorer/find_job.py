@@ -19,7 +19,7 @@ NO_TOOL = "The tool `symbols` is not offered to this run, and without it nothing
 
 
 def find_job(
-    book: KnownAnswers, question: str, note: str = "", *, full: bool = False
+    answers: KnownAnswers, question: str, note: str = "", *, full: bool = False
 ) -> Report | None:
     text = question.strip()
     report = Report()
@@ -27,50 +27,50 @@ def find_job(
     report.section("\n\n".join([f"# {title}", *([note] if note else [])]))
     if not text:
         report.section("The question names nothing to look for.")
-    elif not book.can("symbols") and not book.used("symbols"):
+    elif not answers.can("symbols") and not answers.used("symbols"):
         report.section(NO_TOOL)
     else:
         arguments = {"text": text, **({"full": True} if full else {})}
-        answer = book.whole(book.ask("symbols", **arguments))
-        if book.pending:
+        answer = answers.whole(answers.ask("symbols", **arguments))
+        if answers.pending:
             return None
-        _write(report, "" if answer is None or answer.error else answer.text, book)
+        _write(report, "" if answer is None or answer.error else answer.text, answers)
         if answer is not None and answer.error:
             report.section(f"The tree could not be searched: {one_line(answer.text, 300)}")
-    report.section(_gaps(book))
+    report.section(_gaps(answers))
     report.section(f"---\n{HOW}")
     return report
 
 
-def _write(report: Report, text: str, book: KnownAnswers) -> None:
+def _write(report: Report, text: str, answers: KnownAnswers) -> None:
     if not text:
         return
     try:
         find_answer = msgspec.json.decode(text, type=FindAnswer)
     except (msgspec.DecodeError, msgspec.ValidationError):
-        book.gap("the answer about symbols was cut or could not be read")
+        answers.gap("the answer about symbols was cut or could not be read")
         return
     for one in find_answer.names:
         write_names(report, one)
     if find_answer.words is not None:
         write_words(report, find_answer.words)
     for gap in find_answer.gaps:
-        book.gap(gap)
+        answers.gap(gap)
     for problem in find_answer.problems[:5]:
-        book.gap(problem)
+        answers.gap(problem)
     if find_answer.left_out:
         sentence = ", ".join(f"{role} ({n:,})" for role, n in sorted(find_answer.left_out.items()))
-        book.gap(f"files not read, by reason: {sentence}")
+        answers.gap(f"files not read, by reason: {sentence}")
 
 
-def _gaps(book: KnownAnswers) -> str:
-    lines = list(book.gaps)
-    if book.work.stop:
+def _gaps(answers: KnownAnswers) -> str:
+    lines = list(answers.gaps)
+    if answers.work.stop:
         lines.append("a message asked to stop, so the report has only what was known by then")
-    elif book.starved:
+    elif answers.starved:
         lines.append("a limit was reached, so the report has only what was known by then")
     lines += [
         f"a message arrived and was not used (there is no LLM to read it): {one_line(t, 80)}"
-        for t in (() if book.work.stop else book.work.unread)
+        for t in (() if answers.work.stop else answers.work.unread)
     ]
     return "## Not looked at\n\n" + "\n".join(prose(f"- {g}") for g in lines) if lines else ""

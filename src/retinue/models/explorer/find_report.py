@@ -1,4 +1,4 @@
-"""How what `symbols` has found is told: the essential first, each statement with its place."""
+"""The report on what `symbols` has found: the essential first, each statement with its place."""
 
 from __future__ import annotations
 

@@ -84,8 +84,7 @@ def read_intent(task: str) -> Intent:
 
 
 def _by_words(text: str) -> Job | None:
-    """The job whose word stands first; of two at the same place, the one that is more
-    particular."""
+    """The job whose word comes first; of two at the same place, the one that is more particular."""
     best: tuple[int, int] | None = None
     for n, (_, pattern) in enumerate(_WORDS):
         match = pattern.search(text)

@@ -1,6 +1,6 @@
-"""The transcript as a book of answers: a policy asks for what it wants to know, and what has no
-answer yet becomes a call. Each call is made once, so every policy ends; asked with the same
-transcript, a book always says the same."""
+"""The transcript as a store of answers: a policy asks for what it wants to know, and what has no
+answer yet becomes a call. Each call is made once, so every policy ends; with the same transcript,
+it always gives the same answers."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def read_result(result: ToolMessage) -> CallAnswer:
 
 
 def is_cut(text: str) -> bool:
-    """Whether a note says that something is left out: at the end in brackets, or where the middle
-    of an output was."""
+    """Whether a note says that something is omitted: at the end in brackets, or where the middle of
+    an output was."""
     tail = text[-800:]
     if CUT.search(tail) or CUT_SHORT.search(tail) or MIDDLE.search(text):
         return True
@@ -75,7 +75,7 @@ def is_cut(text: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """What a conversation is about now: the last task in it, what came after it, and whether it was
-    told to stop."""
+    asked to stop."""
 
     task: str
     after: Sequence[Message]
@@ -115,8 +115,8 @@ def assignment(messages: Sequence[Message]) -> Assignment:
 class KnownAnswers:
     """`closing`: nothing more may be called; what is not known stays unknown. `limit` is the most
     calls in all. `declared` are the tools as they were in earlier turns. `resting`: there is
-    nothing to do but wait for news. `starved`: something was wanted that could not be asked for any
-    more."""
+    nothing to do but wait for news. `starved`: something was wanted that could no longer be
+    requested."""
 
     def __init__(
         self,
@@ -185,8 +185,8 @@ class KnownAnswers:
         return None
 
     def first(self, *ladder: tuple[str, dict[str, Any]]) -> CallAnswer | None:
-        """The first answer that is no error: each rung is asked for only when those before it have
-        failed."""
+        """The first answer that is not an error: each rung is asked for only when those before it
+        have failed."""
         failed = None
         for name, args in ladder:
             answer = self.ask(name, **args)

@@ -22,29 +22,29 @@ HISTORY = "history"
 T = TypeVar("T")
 
 
-def map_job(book: KnownAnswers, note: str = "", *, full: bool = False) -> Report | None:
+def map_job(answers: KnownAnswers, note: str = "", *, full: bool = False) -> Report | None:
     """The report, or None while something is still to be asked."""
-    answer = book.whole(book.ask(TOOL, question="map", **_more(full)))
-    if book.pending:
+    answer = answers.whole(answers.ask(TOOL, question="map", **_more(full)))
+    if answers.pending:
         return None
     facts = read_answer(answer, MapFacts)
     if facts is None:
-        return empty_report("Map", why_not(answer), gaps(book, []))
+        return empty_report("Map", why_not(answer), gaps(answers, []))
     if not facts.roles:
         return empty_report("Map", "This directory is empty: there is nothing to map.", [])
     parts = parts_of(facts, full)
-    answers = gather(book, parts)
-    if answers is None:
+    findings_by_part = gather(answers, parts)
+    if findings_by_part is None:
         return None
-    findings = list(answers.values())
+    findings = list(findings_by_part.values())
     details = {row.name: row for one in findings for row in area_rows(one)}
     return write_map(
         facts,
         details,
-        history_of(answers.get(HISTORY)),
+        history_of(findings_by_part.get(HISTORY)),
         full=full,
         note=note,
-        gaps=gaps(book, findings),
+        gaps=gaps(answers, findings),
     )
 
 
@@ -94,25 +94,25 @@ def parts_of(facts: MapFacts, full: bool) -> list[AreaTask]:
     return parts
 
 
-def gather(book: KnownAnswers, parts: list[AreaTask]) -> dict[str, Findings] | None:
+def gather(answers: KnownAnswers, parts: list[AreaTask]) -> dict[str, Findings] | None:
     """The findings of all parts, by sub-agents or by our own hand; None while they are not all
     there."""
-    answers = hand_out(book, parts)
-    if book.pending or book.resting:
+    findings_by_part = hand_out(answers, parts)
+    if answers.pending or answers.resting:
         return None
     for part in parts:
-        if part.name not in answers:
-            answers[part.name] = WORK[part.order["part"]](book, part.order)
-    return None if book.pending else answers
+        if part.name not in findings_by_part:
+            findings_by_part[part.name] = WORK[part.order["part"]](answers, part.order)
+    return None if answers.pending else findings_by_part
 
 
-def explore_area(book: KnownAnswers, order: dict[str, Any]) -> Findings:
-    """What one area is, for whoever explores it."""
+def explore_area(answers: KnownAnswers, order: dict[str, Any]) -> Findings:
+    """What one area is, for the sub-agent that explores it."""
     name = str(order.get("name", ""))
-    answer = book.whole(
-        book.ask(TOOL, question="area", area=name, **_more(bool(order.get("full"))))
+    answer = answers.whole(
+        answers.ask(TOOL, question="area", area=name, **_more(bool(order.get("full"))))
     )
-    if book.pending:
+    if answers.pending:
         return Findings(name)
     rows = read_answer(answer, list[AreaRow])
     if not rows:
@@ -122,10 +122,10 @@ def explore_area(book: KnownAnswers, order: dict[str, Any]) -> Findings:
     return Findings(name, [["area", msgspec.to_builtins(row)] for row in rows], said=summary)
 
 
-def read_history(book: KnownAnswers, order: dict[str, Any]) -> Findings:
+def read_history(answers: KnownAnswers, order: dict[str, Any]) -> Findings:
     """Which files the last commits changed."""
-    answer = book.whole(book.ask(TOOL, question=HISTORY))
-    if book.pending:
+    answer = answers.whole(answers.ask(TOOL, question=HISTORY))
+    if answers.pending:
         return Findings(HISTORY)
     commits = read_answer(answer, CommitHistory)
     if commits is None:
@@ -142,7 +142,7 @@ WORK = {"area": explore_area, HISTORY: read_history}
 
 
 def area_rows(findings: Findings) -> list[AreaRow]:
-    """The areas among findings. A sub-agent's word is data: what has another shape is left out."""
+    """The areas among findings. A sub-agent's text is data: what has another shape is ignored."""
     rows = []
     for (value,) in findings.get("area", dict):
         try:

@@ -117,7 +117,7 @@ def commands_text(facts: MapFacts, *, full: bool) -> str:
 
 
 def _command(row: CommandRow, width: int) -> list[str]:
-    """One command in columns; what does not fit goes on below, and no place is cut."""
+    """One command in columns; what does not fit continues below, and no place is cut."""
     leads = ""
     if row.leads_place is not None:
         name = f"`{row.leads_to}` " if row.leads_to else ""
@@ -208,7 +208,7 @@ def history_text(history: CommitHistory | None, *, full: bool) -> str:
 
 
 def unseen_text(facts: MapFacts, history: CommitHistory | None, gaps: list[str]) -> str:
-    """What was left out, and what syntax does not tell."""
+    """What was omitted, and what syntax does not show."""
     rows = [
         f"{plural(facts.roles[role], noun)}: {why}."
         for role, (noun, why) in LEFT_OUT.items()

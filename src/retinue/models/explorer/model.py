@@ -31,7 +31,7 @@ SKIP = re.compile(r"[Rr]eply with exactly (\w+)")
 
 
 class ExplorerModel:
-    """Usage is estimated: four bytes are a token, and what was heard before is heard again in every
+    """Usage is estimated: four bytes are a token, and the whole conversation is sent again in every
     turn."""
 
     exact = says_progress = True
@@ -77,26 +77,26 @@ def answer(request: ModelRequest) -> AssistantMessage:
         return _end(request, _recalled(work), ok=True)
     closing = request.purpose != "turn"
     limit = MOST_CALLS if order is None else MOST_CALLS_OF_PART
-    book = KnownAnswers(work, request.tools, request.declared, closing=closing, limit=limit)
+    answers = KnownAnswers(work, request.tools, request.declared, closing=closing, limit=limit)
     if order is not None:
         text, ok = _part(
-            book,
+            answers,
             order,
             min(room, ROOM if not isinstance(order.get("room"), int) else order["room"]),
         )
     else:
-        report = _job(book, read_intent(work.task))
+        report = _job(answers, read_intent(work.task))
         text, ok = (report.text(room), True) if report is not None else ("", True)
-    if book.pending:
-        return _calls(request, book)
-    if book.resting:
-        return AssistantMessage(text=book.resting)
+    if answers.pending:
+        return _calls(request, answers)
+    if answers.resting:
+        return AssistantMessage(text=answers.resting)
     if request.purpose == "compact":
         return AssistantMessage(text=f"Task: {work.task}\n\n{text}")
     return _end(request, text, ok=ok)
 
 
-def _job(book: KnownAnswers, intent: Intent) -> Report | None:
+def _job(answers: KnownAnswers, intent: Intent) -> Report | None:
     note = ""
     if intent.unknown:
         note = (
@@ -108,39 +108,39 @@ def _job(book: KnownAnswers, intent: Intent) -> Report | None:
             "Note: without an LLM only three jobs can be done: map, find, review. The task names "
             "none of them, so this is the map."
         )
-    if not book.can(TOOL) and not book.n_calls:
+    if not answers.can(TOOL) and not answers.n_calls:
         return empty_report("Nothing to report", NO_TOOL, [])
     match intent.job:
         case "map":
-            return map_job(book, note, full=intent.full)
+            return map_job(answers, note, full=intent.full)
         case "find":
-            return find_job(book, intent.text, note, full=intent.full)
+            return find_job(answers, intent.text, note, full=intent.full)
         case "review":
-            return review_job(book, intent.text, note, full=intent.full)
+            return review_job(answers, intent.text, note, full=intent.full)
 
 
-def _part(book: KnownAnswers, order: dict[str, Any], room: int) -> tuple[str, bool]:
+def _part(answers: KnownAnswers, order: dict[str, Any], room: int) -> tuple[str, bool]:
     """The findings of a sub-agent as a text; false when there is nothing in them."""
     name = str(order.get("name", ""))
     work = WORK.get(str(order.get("part")))
     if work is None:
         return f"Unknown part {order.get('part')!r}.", False
-    findings = work(book, order)
-    if book.pending:
+    findings = work(answers, order)
+    if answers.pending:
         return "", True
     rows = [
-        *([["note", "a limit was reached before the end"]] if book.starved else []),
+        *([["note", "a limit was reached before the end"]] if answers.starved else []),
         *findings.rows,
     ]
-    whole = findings.whole and not book.starved
+    whole = findings.whole and not answers.starved
     heading = findings.said or f"{name}: {plural(len(rows), 'finding')}."
     solid = any(row[0] != "note" for row in rows) or findings.whole
-    text = encode(name, heading, rows, calls=book.n_calls, whole=whole, room=room)
+    text = encode(name, heading, rows, calls=answers.n_calls, whole=whole, room=room)
     return text, solid or bool(rows)
 
 
-def _calls(request: ModelRequest, book: KnownAnswers) -> AssistantMessage:
-    calls = book.pending[:CALLS_A_TURN]
+def _calls(request: ModelRequest, answers: KnownAnswers) -> AssistantMessage:
+    calls = answers.pending[:CALLS_A_TURN]
     return AssistantMessage(
         calls=tuple(
             ToolCall(
@@ -189,13 +189,13 @@ def _takes_text(parameters: dict[str, Any]) -> bool:
 
 
 def _announcement(request: ModelRequest) -> str:
-    """Whoever handed out a part reads its findings; nobody else has to be told."""
+    """The agent that delegated a part reads its findings; no one else needs them."""
     prompt = request.messages[-1].text if request.messages else ""
     token = SKIP.search(prompt)
     return token[1] if token else "Done; the findings were submitted."
 
 
 def _recalled(work: Assignment) -> str:
-    """After a compaction the summary is all there is: it holds the report as it was then."""
+    """After a compaction only the summary is left. It contains the report as it was then."""
     _, _, text = work.summary.partition("\n\n")
     return text or work.summary

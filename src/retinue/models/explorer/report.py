@@ -1,5 +1,5 @@
-"""A report in sections, which fits the room that a reply has: what matters least is left out, and
-that is said."""
+"""A report in sections, which fits the room that a reply has: what matters least is omitted, and
+the report says so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OFFLINE = "offline, no model."
 
 
 class Report:
-    """`rank`: sections of a higher rank are left out first; those of rank 0 never."""
+    """`rank`: sections of a higher rank are omitted first; those of rank 0 never."""
 
     def __init__(self) -> None:
         self._sections: list[tuple[int, str, str]] = []
@@ -65,9 +65,9 @@ def empty_report(title: str, why: str, gaps: Sequence[str]) -> Report:
     return report
 
 
-def gaps(book: KnownAnswers, findings: Iterable[Findings]) -> list[str]:
+def gaps(answers: KnownAnswers, findings: Iterable[Findings]) -> list[str]:
     """What the report does not know, in so many words."""
-    lines = list(book.gaps)
+    lines = list(answers.gaps)
     for one in findings:
         if one.why:
             lines.append(f"`{one.name}` is missing from this report: {one_line(one.why, 200)}")
@@ -75,12 +75,12 @@ def gaps(book: KnownAnswers, findings: Iterable[Findings]) -> list[str]:
             lines += [f"`{one.name}`: {one_line(n, 200)}" for n in one.notes] or [
                 f"`{one.name}` was not fully explored; its counts are lower bounds"
             ]
-    if book.work.stop:
+    if answers.work.stop:
         lines.append("a message asked to stop, so the report has only what was known by then")
-    elif book.starved:
+    elif answers.starved:
         lines.append("a limit was reached, so the report has only what was known by then")
     lines += [
         f"a message arrived and was not used (there is no LLM to read it): {one_line(t, 80)}"
-        for t in (() if book.work.stop else book.work.unread)
+        for t in (() if answers.work.stop else answers.work.unread)
     ]
     return list(dict.fromkeys(lines))

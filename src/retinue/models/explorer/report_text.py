@@ -1,5 +1,5 @@
-"""Texts for people: numbers, lists that say how much they leave out, lines of a hundred columns in
-which no place is cut."""
+"""Texts for people: numbers, lists that say how much they omit, lines of a hundred columns in which
+no place is cut."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def plural(n: int, noun: str) -> str:
 
 
 def some(items: Sequence[str], most: int, noun: str = "") -> str:
-    """A list that says how many of it are left out."""
+    """A list that says how many entries are omitted."""
     if len(items) <= most:
         return ", ".join(items)
     n_more = len(items) - most
@@ -56,12 +56,12 @@ def bullets(items: Iterable[str]) -> str:
 
 
 def cell(text: str) -> str:
-    """A text as it can stand in a table."""
+    """A text that is safe in a table."""
     return one_line(text, 2_000).replace("|", "\\|")
 
 
 def quoted(quote: Quote) -> str:
-    """What stands somewhere, and the place."""
+    """A text and its place."""
     return f'"{one_line(quote.text, 400)}" {spot(quote.place)}'
 
 

@@ -22,21 +22,21 @@ MOST_NAMES = 5
 
 
 def review_job(
-    book: KnownAnswers, text: str, note: str = "", *, full: bool = False
+    answers: KnownAnswers, text: str, note: str = "", *, full: bool = False
 ) -> Report | None:
     """The report, or None while something is still to be asked."""
     revision_text = revision(text)
-    answer = book.whole(
-        book.ask(TOOL, question="changes", **({"text": revision_text} if revision_text else {}))
+    answer = answers.whole(
+        answers.ask(TOOL, question="changes", **({"text": revision_text} if revision_text else {}))
     )
-    if book.pending:
+    if answers.pending:
         return None
     facts = read_answer(answer, ReviewFacts)
     if facts is None:
-        return _nothing(why_not(answer), gaps(book, []))
+        return _nothing(why_not(answer), gaps(answers, []))
     if facts.problem:
-        return _nothing(f"{facts.problem}.", gaps(book, []))
-    return write_review(facts, full=full, note=note, missing=gaps(book, []))
+        return _nothing(f"{facts.problem}.", gaps(answers, []))
+    return write_review(facts, full=full, note=note, missing=gaps(answers, []))
 
 
 def _nothing(why: str, missing: Sequence[str]) -> Report:

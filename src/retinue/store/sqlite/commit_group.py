@@ -22,7 +22,7 @@ T = TypeVar("T")
 @dataclass(slots=True)
 class PendingCommit:
     """A commit that waits; `encode` makes its rows, here. `era` counts the failures that its caller
-    had heard of."""
+    knew of."""
 
     encode: Callable[[], RowBatch]
     loop: asyncio.AbstractEventLoop
@@ -42,9 +42,9 @@ class Act:
 class CommitGroup:
     """Commits that wait at the same time share one transaction, and its fsync.
 
-    When one fails, all that were sent behind it fail too, up to the moment when the callers have
-    heard of it: else a later batch could be written before an earlier one that is tried again. One
-    that cannot be put into rows is refused alone."""
+    When one fails, all that were sent behind it fail too, until their callers know of the failure:
+    otherwise a later batch could be written before an earlier one that is tried again. One that
+    cannot be put into rows is refused alone."""
 
     def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
@@ -68,7 +68,7 @@ class CommitGroup:
         return await future
 
     def stop(self) -> None:
-        """Finish what waits, then end the thread. Blocks. Whoever comes later is told."""
+        """Finish what waits, then end the thread. Blocks. Later commits get the error."""
         self._queue.put(None)
         self._thread.join()
         quick_turns.end()

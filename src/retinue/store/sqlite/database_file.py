@@ -15,7 +15,6 @@ import apsw
 
 from retinue.errors import StoreCorrupt, StoreError, StoreTooNew
 from retinue.sandbox.open_beneath import sync_folder
-from retinue.store.sqlite.migration_steps import STEPS
 from retinue.store.sqlite.sqlite_errors import busy, open_error
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
@@ -24,8 +23,7 @@ APPLICATION_ID = 0x52455431
 
 
 def connect(path: str, *, read_only: bool = False) -> apsw.Connection:
-    """A connection to a file that exists. It checkpoints when it is told to, not when it is
-    closed."""
+    """A connection to a file that exists. It checkpoints on request, not when it is closed."""
     # Looked at, not opened: to close it again would take away the locks of this process. A pipe
     # would be waited for.
     if os.path.exists(path) and not os.path.isfile(path):
@@ -53,13 +51,13 @@ def prepare(db: apsw.Connection, path: str, synchronous: str) -> None:
         )
     db.pragma("synchronous", synchronous)
     db.pragma("foreign_keys", True)
-    # Checkpoints are made by the writer, after those who wait have been told.
+    # Checkpoints are made by the writer, after the waiters have been notified.
     db.pragma("wal_autocheckpoint", 0)
     db.pragma("journal_size_limit", 1 << 26)
 
 
 def take_over(path: str, synchronous: str) -> tuple[apsw.Connection, int]:
-    """The writer's connection and the new epoch. The caller holds the lock."""
+    """The writer's connection and the new epoch. The calling process holds the lock."""
     try:
         has_wal = os.path.exists(path + "-wal")
         if has_wal and not os.path.exists(path):
@@ -124,6 +122,8 @@ def _check(db: apsw.Connection, path: str, *, has_wal: bool) -> int:
 
 
 def _migrate(db: apsw.Connection, file: Path, number: int, path: str) -> None:
+    from retinue.store.sqlite.migration_steps import STEPS  # a reader does not load it
+
     db.execute("BEGIN IMMEDIATE")
     try:
         db.execute(file.read_text(encoding="utf-8"))
@@ -139,6 +139,7 @@ def _migrate(db: apsw.Connection, file: Path, number: int, path: str) -> None:
 
 def _next_epoch(db: apsw.Connection, path: str) -> int:
     """Fence every earlier process. `home` is the file's inode while it is in use: see `_check`."""
+
     db.execute("BEGIN IMMEDIATE")
     upsert = "insert into meta values (?, ?) on conflict (key) do update set value = "
     db.execute(upsert + "value + 1", ("epoch", 1))

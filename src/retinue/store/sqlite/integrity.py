@@ -76,7 +76,7 @@ def check_chains(db: apsw.Connection) -> list[str]:
 
 
 class _Walk:
-    """Where a check stands: the tree, and the last row of it that was seen."""
+    """The position of a check: the tree, and the last row of it that was read."""
 
     def __init__(self) -> None:
         self.seq = 0

@@ -32,7 +32,7 @@ from retinue.store.sqlite.tables import RowBatch, encode, encode_act
 from retinue.store.sqlite.writer import SqliteWriter
 
 STEP_PAGES = 256
-"""How many pages are given back at once: some milliseconds."""
+"""How many pages are given back in one step: some milliseconds."""
 PAGE_BYTES = 4_096
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
@@ -43,8 +43,8 @@ class SqliteStore(Store):
     """`inline` does everything in the calling thread, without a writer's thread: for simulations on
     virtual time.
 
-    A commit whose caller was cancelled is written all the same. Reads are short and happen in the
-    calling thread."""
+    A commit is written even if the task that waits for it was cancelled. Reads are short and happen
+    in the calling thread."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, inline: bool = False, synchronous: str = "FULL"

@@ -233,7 +233,7 @@ class SqliteWriter:
             if n_pages >= RESTART_PAGES:
                 self._restart(self._db, n_pages)
             self._size = self._stat()[1] or self._size
-        except StoreError:  # whoever writes next is told
+        except StoreError:  # the next commit gets the error
             pass
         except Exception as error:  # everything is in the WAL still; the next commit tries again
             self._undo(error)

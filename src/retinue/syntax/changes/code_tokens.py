@@ -39,7 +39,7 @@ class CodeTokens(Struct, frozen=True, array_like=True):
     values: list[SetValue] = []
 
     def between(self, span: Span, without: Iterable[Span] = ()) -> list[bytes]:
-        """The tokens that begin in a span of bytes, those in other spans left out."""
+        """The tokens that begin in a span of bytes, without those in other spans."""
         first, last = bisect_left(self.starts, span[0]), bisect_left(self.starts, span[1])
         left_out = list(without)
         return [

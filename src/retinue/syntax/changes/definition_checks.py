@@ -1,4 +1,5 @@
-"""Checks of definitions that were changed: who still calls them, and who is not told."""
+"""Checks of definitions that were changed: who still calls them, and which callers were not
+changed."""
 
 from __future__ import annotations
 

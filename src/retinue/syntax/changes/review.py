@@ -135,7 +135,7 @@ def _roles(files: Sequence[ChangedFile]) -> list[RoleCount]:
 
 
 def _rows(changes: Sequence[DefinitionChange], files: Sequence[ReviewedFile]) -> list[ChangeRow]:
-    """Definitions of one owner that were changed alike in one row, source before tests."""
+    """Definitions of one owner with the same change in one row, source before tests."""
     roles = {file.path: file.role for file in files}
     groups: dict[tuple[int, int, str, str, str], list[DefinitionChange]] = {}
     for one in changes:

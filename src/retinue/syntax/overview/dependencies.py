@@ -65,7 +65,7 @@ def is_mostly_c(tree: SourceTree) -> bool:
 def statements(
     tree: SourceTree, resolver: FileResolver, paths: Iterable[str]
 ) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """Each import that names files of the tree: where it stands, and which."""
+    """Each import that names files of the tree: its place, and the files."""
     for path in paths:
         facts = tree.parsed.get(path)
         for one in facts.imports if facts is not None else ():
@@ -87,7 +87,7 @@ def areas_named(targets: tuple[str, ...], area_of: Mapping[str, str]) -> list[st
 
 def calls_between(tree: SourceTree) -> Iterator[tuple[str, int, str]]:
     """Calls by name of C functions that are not static and are defined once, outside of the file
-    that calls: where the call stands, and the file of the definition."""
+    that calls: the place of the call, and the file of the definition."""
     homes: dict[str, set[str]] = defaultdict(set)
     for path in tree.source:
         for one in tree.parsed[path].definitions if path in tree.parsed else ():

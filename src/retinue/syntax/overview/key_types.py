@@ -30,7 +30,7 @@ class TypeUse:
 
 
 def types_of(tree: SourceTree) -> Iterator[tuple[str, DefinitionSite]]:
-    """The types that source defines, and their files. Those inside of functions are left out."""
+    """The types that source defines, and their files. Those inside functions are omitted."""
     for path in tree.source:
         facts = tree.parsed.get(path)
         for one in facts.definitions if facts is not None else ():

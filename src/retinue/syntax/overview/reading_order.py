@@ -75,9 +75,9 @@ def _entries(order: ReadingOrder, rows: Sequence[CommandRow], resolver: FileReso
     callee = _callee(tree, place.path, calls, resolver)
     if callee is not None:
         name, target = callee
-        caller = f"`{entry.leads_to}`" if entry.leads_to else place.path
+        context = f"`{entry.leads_to}`" if entry.leads_to else place.path
         where = Place(place.path, calls[name])
-        order.add(target, f"`{name}`, called by {caller} ({where})")
+        order.add(target, f"`{name}`, called by {context} ({where})")
 
 
 def _callee(
@@ -118,7 +118,7 @@ def _only_import(order: ReadingOrder, path: str, resolver: FileResolver) -> None
 
 
 def _types(order: ReadingOrder, uses: Sequence[TypeUse]) -> None:
-    """The type that most files refer to, exceptions left out, and the classes that it extends, one
+    """The type that most files refer to, without exceptions, and the classes that it extends, one
     above the other."""
     tree = order.tree
     errors = _errors(tree)

@@ -71,7 +71,7 @@ def _most(files: Counter[str], most: int) -> tuple[TestedFile, ...]:
 
 
 def aside_tests(tree: SourceTree) -> tuple[int, int]:
-    """How many tests stand in examples and the like, and in how many files."""
+    """How many tests are in examples and the like, and in how many files."""
     counts = [len(case_lines(file)) for file in tree.of_role("aside")]
     return sum(counts), sum(n > 0 for n in counts)
 

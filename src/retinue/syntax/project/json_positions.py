@@ -1,5 +1,5 @@
-"""Where each key of a JSON text stands. `json` tells values and not their lines; this tells lines
-and leaves the values to it."""
+"""The position of each key of a JSON text. `json` tells values and not their lines; this tells
+lines and leaves the values to it."""
 
 from __future__ import annotations
 

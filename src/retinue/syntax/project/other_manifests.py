@@ -91,7 +91,7 @@ def read_gemspec(path: str, text: str) -> Manifest:
 
 
 def read_setup_py(path: str, text: str) -> Manifest:
-    """Only what stands in it as a literal; nothing is run."""
+    """Only literals in it; nothing is run."""
     manifest = Manifest(path)
     for n, line in numbered(text):
         if word := re.match(r"\s*(name|version|description)\s*=\s*[\"']([^\"']+)[\"'],?\s*$", line):

@@ -1,4 +1,4 @@
-"""A place in the tree and a text that stands there. A report prints no statement without one."""
+"""A place in the tree and the text there. A report prints no statement without one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Place(Struct, frozen=True, order=True, array_like=True):
 
 
 class Quote(Struct, frozen=True):
-    """A text as it stands at its place, with single spaces."""
+    """The text at a place, with single spaces."""
 
     text: str
     place: Place

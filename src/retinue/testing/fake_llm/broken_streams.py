@@ -12,8 +12,7 @@ from dataclasses import replace
 import msgspec
 
 from retinue.core.values import Usage
-from retinue.testing.fake_llm import error_answers as troubles
-from retinue.testing.fake_llm import request_errors
+from retinue.testing.fake_llm import error_answers, request_errors
 from retinue.testing.fake_llm.dialect import FakeReply, StreamEvent, encode
 from retinue.testing.fake_llm.fake_request import FakeRequest
 from retinue.testing.fake_llm.http_server import LAST_CHUNK, chunk
@@ -60,26 +59,28 @@ def _failed(code: str, message: str, n: int) -> StreamEvent:
 
 async def overloaded(scene: FakeRequest) -> None:
     if not scene.is_stream:
-        return scene.refuse(troubles.overloaded(scene))
+        return scene.refuse(error_answers.overloaded(scene))
     events = _until(scene.partial(), "text", 3)
     match scene.wire.dialect:
         case "anthropic":
             error = {"type": "overloaded_error", "message": "Overloaded"}
             events.append(StreamEvent("last", "error", {"type": "error", "error": error}))
         case "openai_responses":
-            events.append(_failed("server_is_overloaded", troubles.OPENAI_BUSY, len(events)))
+            events.append(_failed("server_is_overloaded", error_answers.OPENAI_BUSY, len(events)))
         case _:
             events.append(
-                StreamEvent("last", "", scene.wire.error(troubles.overloaded(scene), scene.heard.n))
+                StreamEvent(
+                    "last", "", scene.wire.error(error_answers.overloaded(scene), scene.heard.n)
+                )
             )
     return await _say(scene, events)
 
 
 async def broken(scene: FakeRequest) -> None:
     if not scene.is_stream:
-        return scene.refuse(troubles.broken(scene))
+        return scene.refuse(error_answers.broken(scene))
     events = [event for event in scene.partial() if event.kind == "start"]
-    trouble = troubles.broken(scene)
+    trouble = error_answers.broken(scene)
     match scene.wire.dialect:
         case "anthropic":
             error = {"type": "api_error", "message": trouble.message}

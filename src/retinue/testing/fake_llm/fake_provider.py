@@ -1,7 +1,7 @@
 """A provider on loopback that answers from a script, in four dialects, and fails as real ones do.
 
 It speaks Anthropic's messages, OpenAI's chat completions and responses, and Gemini's
-generateContent, streaming and not. It refuses what they refuse, and can be told to fail in each way
+generateContent, streaming and not. It refuses what they refuse, and can be set to fail in each way
 of the catalogue `FAULTS`. What it says depends on the conversation alone. `python -m
 retinue.testing.fake_llm` runs it as a program."""
 
@@ -21,8 +21,7 @@ from types import TracebackType
 from typing import Any, TypeGuard
 
 from retinue.errors import ConfigError, ModelError, ModelUnavailable
-from retinue.testing.fake_llm import error_answers as troubles
-from retinue.testing.fake_llm import request_errors
+from retinue.testing.fake_llm import error_answers, request_errors
 from retinue.testing.fake_llm.anthropic_api import AnthropicApi
 from retinue.testing.fake_llm.dialect import (
     DIALECTS,
@@ -66,11 +65,10 @@ class Violation:
 class FakeLLM:
     """`async with FakeLLM(["Hello."]) as llm:` serves at `llm.url` until the block is left.
 
-    `script` is a list with one line a turn, or a function of what was heard. `faults` names what
-    goes wrong: a list, one for each request in order (None is nothing), or a function of what was
-    heard and the number of the request; a header `x-fault: F4` and a model name `fault-F4-then-ok`
-    do so too. `seconds` passes before each answer; `chunks` is the number of writes that a stream
-    comes in."""
+    `script` is a list with one line a turn, or a function of the request. `faults` names what goes
+    wrong: a list, one for each request in order (None is nothing), or a function of the request and
+    its number; a header `x-fault: F4` and a model name `fault-F4-then-ok` do so too. `seconds`
+    passes before each answer; `chunks` is the number of writes that a stream comes in."""
 
     def __init__(
         self,
@@ -86,7 +84,7 @@ class FakeLLM:
             raise ConfigError("A script is a list of at least one line, or a function.")
         self.settings = settings or FakeSettings()
         self.requests: list[ParsedRequest] = []
-        """What was heard, the last of it (`Settings.keep`)."""
+        """The last requests (`Settings.keep`)."""
         self.violations: list[Violation] = []
         self.injected: list[tuple[int, str]] = []
         """Which request met which fault."""
@@ -143,8 +141,8 @@ class FakeLLM:
         if self._server is None:
             return
         self._server.close()
-        # Whoever was just let in is among the connections a moment later, and what is cut off is
-        # closed a moment later.
+        # A client that was just accepted is among the connections a moment later, and what is cut
+        # off is closed a moment later.
         for _ in range(MOMENTS):
             tasks = [conn.task for conn in self._live if conn.task is not None]
             for conn in list(self._live):
@@ -383,9 +381,9 @@ def _nothing() -> FakeReply:
 
 def _told(scene: FakeRequest, error: BaseException) -> FakeError:
     """An exception in a script, as the provider would say it."""
-    trouble = troubles.broken(scene)
+    trouble = error_answers.broken(scene)
     if isinstance(error, ModelUnavailable):
-        trouble = troubles.overloaded(scene)
+        trouble = error_answers.overloaded(scene)
         if error.after_seconds:
             trouble.headers = {"retry-after": f"{error.after_seconds:g}"}
     elif isinstance(error, ModelError):

@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from retinue.testing.fake_llm import broken_bodies, request_errors
+from retinue.testing.fake_llm import broken_bodies, error_answers, request_errors
 from retinue.testing.fake_llm import broken_streams as breaks
-from retinue.testing.fake_llm import error_answers as troubles
 from retinue.testing.fake_llm.dialect import DIALECTS, Dialect, FakeError, FakeReply
 from retinue.testing.fake_llm.fake_request import FakeRequest
 from retinue.testing.fake_llm.faulty_replies import (
@@ -92,12 +91,16 @@ def _reply(change: Callable[[FakeRequest], FakeReply]) -> Act:
 
 
 _ROWS: tuple[Fault, ...] = (
-    Fault("F1", "rate limit, with the time to wait", "R", _status(troubles.rate_limit)),
-    Fault("F2", "the quota is spent: 429 without a time to wait", "P", _status(troubles.spent)),
-    Fault("F2b", "the bill is not paid: 402, 429 or 400", "P", _status(troubles.unpaid)),
-    Fault("F2c", "no credit: 400 that says so in words", "P", _status(troubles.no_credit), CLAUDE),
-    Fault("F3", "overloaded: 529 or 503", "R", _status(troubles.overloaded)),
-    Fault("F3b", "503 slow_down", "R", _status(troubles.slow_down), OPENAI),
+    Fault("F1", "rate limit, with the time to wait", "R", _status(error_answers.rate_limit)),
+    Fault(
+        "F2", "the quota is spent: 429 without a time to wait", "P", _status(error_answers.spent)
+    ),
+    Fault("F2b", "the bill is not paid: 402, 429 or 400", "P", _status(error_answers.unpaid)),
+    Fault(
+        "F2c", "no credit: 400 that says so in words", "P", _status(error_answers.no_credit), CLAUDE
+    ),
+    Fault("F3", "overloaded: 529 or 503", "R", _status(error_answers.overloaded)),
+    Fault("F3b", "503 slow_down", "R", _status(error_answers.slow_down), OPENAI),
     Fault(
         "F4",
         "overloaded inside a stream that began with 200, after three deltas",
@@ -105,24 +108,26 @@ _ROWS: tuple[Fault, ...] = (
         breaks.overloaded,
     ),
     Fault("F5", "an error event at the start of a stream", "R", breaks.broken),
-    Fault("F6", "500 in the provider's shape", "R", _status(troubles.broken)),
-    Fault("F7", "502, a page of a proxy", "R", _at_once(troubles.page, 502, "Bad Gateway")),
-    Fault("F7b", "504, a page of a proxy", "R", _at_once(troubles.page, 504, "Gateway Time-out")),
+    Fault("F6", "500 in the provider's shape", "R", _status(error_answers.broken)),
+    Fault("F7", "502, a page of a proxy", "R", _at_once(error_answers.page, 502, "Bad Gateway")),
+    Fault(
+        "F7b", "504, a page of a proxy", "R", _at_once(error_answers.page, 504, "Gateway Time-out")
+    ),
     Fault(
         "F7c",
         "520, a page of a proxy",
         "R",
-        _at_once(troubles.page, 520, "Web server is returning an unknown error"),
+        _at_once(error_answers.page, 520, "Web server is returning an unknown error"),
     ),
-    Fault("F9", "504 in the provider's shape", "R", _status(troubles.timed_out)),
-    Fault("F10", "the key is wrong", "P", _status(troubles.bad_key)),
+    Fault("F9", "504 in the provider's shape", "R", _status(error_answers.timed_out)),
+    Fault("F10", "the key is wrong", "P", _status(error_answers.bad_key)),
     Fault(
         "F10b",
         "the key may not do this: 403, and the message repeats the key",
         "P",
-        _status(troubles.forbidden),
+        _status(error_answers.forbidden),
     ),
-    Fault("F11", "no such model", "T", _status(troubles.no_model)),
+    Fault("F11", "no such model", "T", _status(error_answers.no_model)),
     Fault("F12", "the conversation is too long: 400", "S", _status(request_errors.prompt_too_long)),
     Fault(
         "F12b",
@@ -143,7 +148,7 @@ _ROWS: tuple[Fault, ...] = (
         "F13b",
         "the body is too large: 413, a page",
         "S",
-        _at_once(troubles.page, 413, "Payload Too Large"),
+        _at_once(error_answers.page, 413, "Payload Too Large"),
     ),
     Fault(
         "F14", "a call without a result, so the provider says", "R", _status(request_errors.orphan)
@@ -184,8 +189,8 @@ _ROWS: tuple[Fault, ...] = (
     ),
     Fault("F34", "two ends", "OK", breaks.two_ends),
     Fault("F34b", "more text and a second end after the first", "OK", breaks.more_after_end),
-    Fault("F35", "a redirect to another host", "T", _at_once(troubles.redirect)),
-    Fault("F36", "a header of 1 MiB", "T", _at_once(troubles.giant_header)),
+    Fault("F35", "a redirect to another host", "T", _at_once(error_answers.redirect)),
+    Fault("F36", "a header of 1 MiB", "T", _at_once(error_answers.giant_header)),
     Fault("F38", "an answer without content", "R", _reply(empty)),
     Fault("F38b", "an empty content that says it is complete", "R", _reply(empty_content), GEMINI),
     Fault("F39", "a call cut by the length limit", "M", _reply(cut_call)),

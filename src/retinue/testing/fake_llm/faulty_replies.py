@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from retinue.core.messages import ToolCall
-from retinue.testing.fake_llm import error_answers as troubles
+from retinue.testing.fake_llm import error_answers
 from retinue.testing.fake_llm.dialect import FakeReply, encode, loads
 from retinue.testing.fake_llm.fake_request import FakeRequest
 
 HOLE = "\ufdd0"
-"""Stands for half a surrogate pair until the text is bytes: no encoder writes one."""
+"""Replaces half a surrogate pair until the text is bytes: no encoder writes one."""
 ODD_TEXT = f"odd: {HOLE} \x00 \u202edesrever\u202c \U0001f469\u200d\U0001f680 \u0301"
 STALE_ID = "000000000000000000000001"
 
@@ -146,7 +146,7 @@ async def odd_text(scene: FakeRequest) -> None:
 async def outage(scene: FakeRequest) -> None:
     """While it lasts: overload and resets in turn. The server begins it and ends it."""
     if scene.heard.n % 2:
-        scene.refuse(troubles.overloaded(scene))
+        scene.refuse(error_answers.overloaded(scene))
     else:
         scene.conn.reset()
 

@@ -36,14 +36,14 @@ def refuse_gemini(message: str, details: Any = None) -> FakeError:
 
 
 def camel_keys(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with names in camel case. (Few are not: whoever is in a hurry sends none.)"""
+    """The same with names in camel case. (Most have none to convert.)"""
     if "_" not in "".join(value):
         return value if isinstance(value, dict) else dict(value)
     return {_SNAKE.sub(lambda m: m[1].upper(), name): part for name, part in value.items()}
 
 
 def same_name(value: Any, kind: type[T], at: str, *index: int) -> T:
-    """The value, if it is of this type. Where it stands is spelled only when it is not."""
+    """The value, if it is of this type. Its position is spelled out only when it is not."""
     if not isinstance(value, kind):
         shown = encode(value).decode()[:80]
         raise refuse_gemini(

@@ -54,7 +54,7 @@ class HttpRequest:
 
     @property
     def key(self) -> str:
-        """The secret that came with it, wherever it stood."""
+        """The secret that came with it, in any of its places."""
         headers = self.headers
         bearer = headers.get("authorization", "")
         named = (

@@ -36,7 +36,7 @@ MAX_CALL_ID = 40
 
 
 class ChatMessages:
-    """The conversation, message by message: results stand right behind the message that called."""
+    """The conversation, message by message: results come right after the message that called."""
 
     def __init__(self) -> None:
         self.system = ""

@@ -15,7 +15,7 @@ PAGE = 32_768
 
 
 class ArtifactTool:
-    """Reads by the name that stands behind a cut text, at most `page` bytes at once, never half a
+    """Reads by the name given after a cut text, at most `page` bytes at a time, never half a
     character."""
 
     restart: Restart = "pure"
@@ -42,7 +42,7 @@ class ArtifactTool:
             },
         )
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         id, offset, limit = args.get("id"), args.get("offset", 0), args.get("limit", self._page)
         ints = all(isinstance(n, int) and not isinstance(n, bool) for n in (offset, limit))
         if not isinstance(id, str) or not ints or offset < 0 or not 4 <= limit <= self._page:

@@ -1,5 +1,5 @@
-"""`ask`: a question to whoever can answer it, the user or the parent. Who that is, is decided
-elsewhere; here it is made fit to be shown to a person."""
+"""`ask`: a question to the user or the parent. Who that is, is decided elsewhere; here it is made
+fit to be shown to a person."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AskTool(Builtin[AskArgs]):
     restart: Restart = "pure"
     risk: Risk = "read"
 
-    async def call(self, caller: Context, args: AskArgs) -> Returned:
+    async def call(self, context: Context, args: AskArgs) -> Returned:
         question = several_lines(args.question).strip()
         options = [one_line(option) for option in args.options]
         if not question:

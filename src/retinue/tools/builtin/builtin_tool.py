@@ -40,14 +40,14 @@ class Builtin(Generic[A]):
             name=self.name, description=self.description, parameters=plain_schema(self.Args)
         )
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         try:
             value = msgspec.convert(args, self.Args)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
             return ToolResult(text=f"Invalid parameters: {clip(str(error), 2_000)}", error=True)
-        return await self.call(caller, value)  # type: ignore[arg-type]
+        return await self.call(context, value)  # type: ignore[arg-type]
 
-    async def call(self, caller: Context, args: A) -> Returned:
+    async def call(self, context: Context, args: A) -> Returned:
         raise NotImplementedError
 
     def summary(self, args: dict[str, Any]) -> str:

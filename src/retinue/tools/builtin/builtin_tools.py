@@ -84,8 +84,8 @@ class BuiltinTools:
         return WriterMerges(self.worktrees)
 
     async def snapshot(self, place: str) -> str:
-        """A commit of the files in a directory as they stand, for copies of them; "" where there
-        can be none: then writers take turns."""
+        """A commit of the files in a directory as they are, for copies of them; "" where there can
+        be none: then writers take turns."""
         try:
             return await snapshot(place)
         except (RetinueError, OSError) as error:

@@ -60,7 +60,7 @@ def _whole(before: Sequence[str], after: Sequence[str], start: int, end: int) ->
 
 
 def _placed(line: str, add: int, before: Sequence[str]) -> str:
-    """A line of the diff; a header with the numbers of the whole file and what stands above."""
+    """A line of the diff; a header with the numbers of the whole file and the line above."""
     match = _RANGES.fullmatch(line)
     if match is None:
         return line.rstrip("\r")
@@ -72,7 +72,7 @@ def _placed(line: str, add: int, before: Sequence[str]) -> str:
 
 
 def _is_heading(line: str) -> bool:
-    """As git chooses it: a line that begins at the left and is no comment."""
+    """As git chooses it: a line that begins at the left and is not a comment."""
     return bool(_HEADING.match(line)) and not line[:1].isspace() and line[:1] not in "#@"
 
 

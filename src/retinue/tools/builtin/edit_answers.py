@@ -1,4 +1,4 @@
-"""What the tools that change files check and answer alike."""
+"""Checks and answers that the tools that change files share."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Changing(FileTool[A]):
     risk = "write"
     acts: tuple[str, ...] = WRITING
 
-    async def look_ahead(self, caller: Context, args: dict[str, Any]) -> CallPreview:
+    async def look_ahead(self, context: Context, args: dict[str, Any]) -> CallPreview:
         """What the call would change, found by making it up to the point where it writes."""
         try:
             value = msgspec.convert(args, self.Args)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
             return CallPreview(problem=clip(str(error), 500))
         planned: list[FileChange] = []
-        answer = await self.carry_out(caller, value, planned)  # type: ignore[arg-type]
+        answer = await self.carry_out(context, value, planned)  # type: ignore[arg-type]
         if isinstance(answer, ToolResult) and answer.error:
-            return CallPreview(problem=clip(caller.redactor.clean(answer.text), 500))
-        return CallPreview(files=file_previews(planned, caller.redactor.clean))
+            return CallPreview(problem=clip(context.redactor.clean(answer.text), 500))
+        return CallPreview(files=file_previews(planned, context.redactor.clean))
 
 
 def file_previews(

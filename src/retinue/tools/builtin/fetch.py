@@ -94,16 +94,16 @@ class FetchTool(Builtin[FetchArgs]):
         self._seconds = seconds
         self._kept: OrderedDict[tuple[str, str, str], WebPage] = OrderedDict()
 
-    async def call(self, caller: Context, args: FetchArgs) -> Returned:
+    async def call(self, context: Context, args: FetchArgs) -> Returned:
         over = threading.Event()
         try:
             target = parse_url(args.url)
-            key = (caller.run_id, target.url, args.format)
+            key = (context.run_id, target.url, args.format)
             page = self._kept.get(key) if args.offset else None
-            forbids = partial(self._forbids, caller, args.url)
-            if page is None or not _may_see(caller, page, forbids):
+            forbids = partial(self._forbids, context, args.url)
+            if page is None or not _may_see(context, page, forbids):
                 async with asyncio.timeout(self._seconds):
-                    page = await self._load(target, caller, forbids, args.format, over)
+                    page = await self._load(target, context, forbids, args.format, over)
                 self._keep(key, page)
         except (Refused, Failed, ConfigError) as error:
             return ToolResult(text=f"Not fetched: {one_line(str(error))}.", error=True)
@@ -114,12 +114,12 @@ class FetchTool(Builtin[FetchArgs]):
             )
         finally:
             over.set()
-        return page_answer(caller, page, args.offset)
+        return page_answer(context, page, args.offset)
 
     async def _load(
-        self, target: Target, caller: Context, forbids: Forbids, format: str, over: threading.Event
+        self, target: Target, context: Context, forbids: Forbids, format: str, over: threading.Event
     ) -> WebPage:
-        response = await self._client.get(target, caller.permissions.hosts, BINARY, forbids)
+        response = await self._client.get(target, context.permissions.hosts, BINARY, forbids)
         kind = response.type or guess_kind(response.body)
         if not TEXTS.fullmatch(kind) and (kind.startswith(BINARY) or b"\0" in response.body[:4096]):
             what = "PDF files cannot be read here" if kind == "application/pdf" else "not text"
@@ -128,15 +128,15 @@ class FetchTool(Builtin[FetchArgs]):
                 "Look for an HTML page"
             )
         # In a thread: a large page takes a while, during which others should not wait.
-        return await asyncio.to_thread(page_from, response, kind, format, over, caller.redactor)
+        return await asyncio.to_thread(page_from, response, kind, format, over, context.redactor)
 
-    def _forbids(self, caller: Context, written: str, url: str, source: str) -> str:
+    def _forbids(self, context: Context, written: str, url: str, source: str) -> str:
         """The first address was ruled on before the call as it was `written`; as it is asked for,
         and where that leads, it is ruled on here. A question cannot be put in the middle of a call:
         the model asks for the address itself."""
-        if caller.rule is None:
+        if context.rule is None:
             return ""
-        ruling = self._ruling(caller.rule, caller, url)
+        ruling = self._ruling(context.rule, context, url)
         if ruling.verdict == "deny":
             return f"{url} cannot be fetched: {ruling.why}"
         if ruling.verdict == "ask" and source:
@@ -145,7 +145,7 @@ class FetchTool(Builtin[FetchArgs]):
                 f"({ruling.why}). Fetch that URL instead"
             )
         if ruling.verdict == "ask" and f"{written}/" != url:
-            before = self._ruling(caller.rule, caller, written)
+            before = self._ruling(context.rule, context, written)
             if before.verdict == "allow" and not before.is_granted:
                 return (
                     f"this URL is read as {url}, which needs permission ({ruling.why}). "
@@ -153,8 +153,10 @@ class FetchTool(Builtin[FetchArgs]):
                 )
         return ""
 
-    def _ruling(self, rule: Callable[[ToolCall], Ruling], caller: Context, url: str) -> Ruling:
-        return rule(ToolCall(id=caller.call_id, name=self.name, args=encode({"url": url}).decode()))
+    def _ruling(self, rule: Callable[[ToolCall], Ruling], context: Context, url: str) -> Ruling:
+        return rule(
+            ToolCall(id=context.call_id, name=self.name, args=encode({"url": url}).decode())
+        )
 
     def _keep(self, key: tuple[str, str, str], page: WebPage) -> None:
         self._kept.pop(key, None)
@@ -171,9 +173,9 @@ class FetchTool(Builtin[FetchArgs]):
         return f"fetch {url}"[:200]
 
 
-def _may_see(caller: Context, page: WebPage, forbids: Forbids) -> bool:
+def _may_see(context: Context, page: WebPage, forbids: Forbids) -> bool:
     """Whether a page that is kept may be shown on: what was permitted then may have been taken
     back."""
-    if not all(may_reach(parse_url(url).host, caller.permissions.hosts) for url in page.steps):
+    if not all(may_reach(parse_url(url).host, context.permissions.hosts) for url in page.steps):
         return False
     return not any(forbids(url, source) for source, url in pairwise(("", *page.steps)))

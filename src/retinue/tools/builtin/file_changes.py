@@ -14,7 +14,7 @@ from retinue.tools.builtin.file_tool import FileCall
 @dataclass(slots=True)
 class FileChange:
     """One file and what it becomes: None means that it is not there. `like` is a file whose mode a
-    new one gets. `unshown` is why nobody may see what is in it, noted where it is only planned."""
+    new one gets. `unshown` is why its content may not be shown, noted where it is only planned."""
 
     spot: FileLocation
     before: bytes | None

@@ -1,5 +1,5 @@
-"""What the file tools share: the roots of the caller, work in a thread, and every failure as an
-answer."""
+"""What the file tools share: the roots of the calling run, work in a thread, and every failure as a
+tool result."""
 
 from __future__ import annotations
 
@@ -51,36 +51,36 @@ class FileTool(Builtin[A]):
     acts: tuple[str, ...] = READING
     """The tools whose rules about a file hold for this one too: a way round is none."""
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         try:
-            answer = await super().run(caller, args)
+            answer = await super().run(context, args)
         except UnicodeEncodeError:
             return failed("Invalid parameters: half of a surrogate pair is not text")
         if isinstance(answer, ToolResult) and answer.error and len(answer.text) > MAX_ERROR:
-            return failed(f"{caller.redactor.clean(answer.text)[:MAX_ERROR]}... [truncated]")
+            return failed(f"{context.redactor.clean(answer.text)[:MAX_ERROR]}... [truncated]")
         return answer
 
-    async def call(self, caller: Context, args: A) -> Returned:
-        return await self.carry_out(caller, args)
+    async def call(self, context: Context, args: A) -> Returned:
+        return await self.carry_out(context, args)
 
     async def carry_out(
-        self, caller: Context, args: A, planned: list[FileChange] | None = None
+        self, context: Context, args: A, planned: list[FileChange] | None = None
     ) -> Returned:
         """The call itself, or with `planned` everything of it but the changes."""
-        if not caller.root:
+        if not context.root:
             return failed("This run has no directory to work in, so there are no files.")
-        with caller.opening() as (mine, holding):
+        with context.opening() as (mine, holding):
             forbids = barred(mine, self.acts, self.name, getattr(args, "path", ""))
             limits = (mine.permissions.read, mine.permissions.write)
             reach = AllowedRoots.of(
-                mine.root, *limits, forbids, hidden(mine), holding, caller.private
+                mine.root, *limits, forbids, hidden(mine), holding, context.private
             )
             work = FileCall(
                 reach=reach,
-                key=caller.key,
-                again=caller.again,
+                key=context.key,
+                again=context.again,
                 stop=Event(),
-                redactor=caller.redactor,
+                redactor=context.redactor,
                 planned=planned,
             )
             try:

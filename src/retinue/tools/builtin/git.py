@@ -120,15 +120,19 @@ class GitTool(Builtin[GitArguments]):
         super().__init__()
         self._processes = processes
 
-    async def call(self, caller: Context, args: GitArguments) -> Returned:
-        output, stream, hunks = HeadTail(), caller.redactor.byte_stream(), git_cuts.Hunks(args.args)
+    async def call(self, context: Context, args: GitArguments) -> Returned:
+        output, stream, hunks = (
+            HeadTail(),
+            context.redactor.byte_stream(),
+            git_cuts.Hunks(args.args),
+        )
 
         def wrote(data: bytes) -> None:
             output.write(stream.feed(hunks.feed(data)))
 
         try:
-            line = argv(args.args, lambda words: guarded(words, caller))
-            with self._processes.command(caller, line, "", may_write=False) as command:
+            line = argv(args.args, lambda words: guarded(words, context))
+            with self._processes.command(context, line, "", may_write=False) as command:
                 repository = await asyncio.to_thread(find_repository, command.cwd)
                 if not beneath(repository.top, command.read):
                     raise Refused(

@@ -27,8 +27,8 @@ PRETTY = ("", "oneline", "short", "medium", "full", "fuller", "reference", "raw"
 """Not `email` and `mboxrd`: they fold long lines and encode words in pieces."""
 WHOLE_NAMES = ("--stat-width=9000", "--stat-name-width=8000", "--stat-graph-width=40")
 STAT = re.compile(r"--stat(?:=|$)|--compact-summary$")
-# The line above a hunk, which git cuts after 80 bytes, or 40, stands behind the numbers. Before
-# them stands the graph.
+# The line above a hunk, which git cuts after 80 bytes, or 40, comes after the numbers. The graph
+# comes before them.
 HUNK = re.compile(rb"(@@+)(?: [-+]\d+(?:,\d+)?)+ \1")
 GRAPH = re.compile(rb"[|/\\_ ]*")
 LINE = 4096

@@ -50,23 +50,21 @@ EMPTY = (
 PARENTS = re.compile(r"\^(?:!|@|-\d*)")
 
 
-def guarded(words: list[str], caller: Context) -> list[str]:
+def guarded(words: list[str], context: Context) -> list[str]:
     """The words of a git command with which it shows nothing that the run may not read, or
     `Refused`."""
-    top = _top(caller.root)
-    patterns = hidden_patterns(caller, top)
+    top = _top(context.root)
+    patterns = hidden_patterns(context, top)
     left_out = [f":(top,exclude,glob){_escaped(pattern)}" for pattern in patterns]
-    left_out += [f":(top,exclude,icase,literal){path}" for path in _secrets(_sent(caller, top))]
+    left_out += [f":(top,exclude,icase,literal){path}" for path in _secrets(_sent(context, top))]
     if not left_out:
         return words
     name, *rest = words
-    if (
-        "--" not in rest
-    ):  # git would guess which words are paths; with ours behind it, it has to be told
+    if "--" not in rest:  # git would guess which words are paths: `--` separates them from ours
         paths = [
             w
             for w in rest
-            if not w.startswith("-") and os.path.lexists(os.path.join(caller.root, w))
+            if not w.startswith("-") and os.path.lexists(os.path.join(context.root, w))
         ]
         rest = [*(w for w in rest if w not in paths), "--", *paths]
     at = rest.index("--")
@@ -75,7 +73,7 @@ def guarded(words: list[str], caller: Context) -> list[str]:
     _refuse_content(name, options)
     if name == "blame":
         for word in (*plain, *rest[at + 1 :]):
-            _ask(caller, os.path.join(caller.root, word), word, top)
+            _ask(context, os.path.join(context.root, word), word, top)
         return words
     if name not in ("log", "show", "diff"):
         return words
@@ -84,8 +82,8 @@ def guarded(words: list[str], caller: Context) -> list[str]:
         return [name, *_commits(rest[:at]), *ending]
     files = [match for word in plain if (match := FILE.fullmatch(word))]
     for match in files:
-        base = caller.root if match[3].startswith(("./", "../")) else top
-        _ask(caller, os.path.normpath(os.path.join(base, match[3])), match[0], top)
+        base = context.root if match[3].startswith(("./", "../")) else top
+        _ask(context, os.path.normpath(os.path.join(base, match[3])), match[0], top)
     if name == "show" and not (files and len(files) == len(plain)):
         # As `show` does it, but an object that is not a commit is passed over: it could be a file
         # without its name.
@@ -101,15 +99,15 @@ def guarded(words: list[str], caller: Context) -> list[str]:
 
 
 def _of_commit(word: str) -> str:
-    """The file of a commit: what stands before the colon could be a directory without its name."""
+    """The file of a commit: the part before the colon could be a directory without its name."""
     match = None if word.startswith("-") else FILE.fullmatch(word)
     return f"{match[1]}^{{commit}}:{match[3]}" if match and match[1] else word
 
 
 def _commits(words: list[str]) -> list[str]:
     """The words of `diff`, each of which is a commit or an option: a directory or a file that is
-    named by a hash, or by what stands behind a colon, would be shown without its place, and so
-    without any rule on it."""
+    named by a hash, or by the part after a colon, would be shown without its path, and so without
+    any rule on it."""
     commits: list[str] = []
     waiting = iter(words)
     for word in waiting:
@@ -150,11 +148,11 @@ def _secrets(top: str) -> list[str]:
     return secrets
 
 
-def _sent(caller: Context, path: str) -> str:
+def _sent(context: Context, path: str) -> str:
     """A path as it is in the directory that the run was sent to, also when it works in a copy of
     it."""
     return os.path.normpath(
-        os.path.join(caller.spec.request.cwd or caller.root, os.path.relpath(path, caller.root))
+        os.path.join(context.spec.request.cwd or context.root, os.path.relpath(path, context.root))
     )
 
 
@@ -173,12 +171,12 @@ def _refuse_content(name: str, options: list[str]) -> None:
         )
 
 
-def _ask(caller: Context, path: str, word: str, top: str) -> None:
+def _ask(context: Context, path: str, word: str, top: str) -> None:
     path = os.path.normpath(path)
-    rule_on = barred(caller, READING)
+    rule_on = barred(context, READING)
     if rule_on is not None and (rule := rule_on(path)):
         raise Refused("git", f"{word} cannot be shown: rule {rule!r}. Nothing was run.")
-    home_path, home_top = _sent(caller, path), _sent(caller, top)
+    home_path, home_top = _sent(context, path), _sent(context, top)
     if _secrets(home_top) and (why := NOTHING.why(home_path)):
         raise Refused("git", f"{word} cannot be shown: {why}. Nothing was run.")
 

@@ -17,8 +17,8 @@ class BadPatch(ValueError):
 @dataclass(slots=True)
 class Hunk:
     """Lines that are there, and what they become. `at` is where they are said to be (from 0), `to`
-    where they will be; `anchors` are lines that stand somewhere above; `*_eol` says whether the
-    last line of a side ends with a line feed (None: not told)."""
+    where they will be; `anchors` are lines somewhere above; `*_eol` says whether the last line of a
+    side ends with a line feed (None: unknown)."""
 
     at: int | None = None
     anchors: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ def _replaced(old: list[str], hunk: Hunk, crlf: bool) -> list[str]:
 def _place(
     bare: list[str], hunk: Hunk, start: int, shift: int, number: int, clean: Callable[[str], str]
 ) -> int:
-    """Where the old side of a hunk stands: the nearest to where it is said to be; if nothing is
+    """The position of the old side of a hunk: the nearest to where it is said to be; if nothing is
     said, the only one."""
     for anchor in hunk.anchors:
         index = next((i for i in range(start, len(bare)) if bare[i].strip() == anchor), None)

@@ -34,8 +34,8 @@ class KeptAnswers:
         tree_question: TreeQuestion,
         stop: Event,
     ) -> object:
-        """The answer to a question about the tree. Whoever asks while another reads the tree waits
-        for it."""
+        """The answer to a question about the tree. A request during another one's reading of the
+        tree waits for it."""
         from retinue.syntax.overview.survey import area_answers
         from retinue.syntax.tree_questions import QUESTIONS
 

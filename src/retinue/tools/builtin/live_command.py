@@ -14,8 +14,8 @@ from retinue.tools.builtin.command_record import CommandEnd, CommandRecord
 @dataclass
 class LiveCommand:
     """A command under way. `over` is set when its end is on disk; `news` whenever there is more
-    output; `notes` are told with its end, beside its own. What it writes goes through `stream`, so
-    that no secret is on disk, whole or cut in two."""
+    output; `notes` are added to those of its end. What it writes goes through `stream`, so that no
+    secret is on disk, whole or cut in two."""
 
     run: str
     spool: CommandRecord
@@ -38,7 +38,7 @@ class LiveCommand:
         try:
             ended = await self.running.wait(seconds)
         except asyncio.CancelledError:
-            # In a task of its own: whoever cancels twice does not get rid of the record.
+            # In a task of its own, so that cancelling twice does not lose the record.
             self.watching = asyncio.get_running_loop().create_task(self._conclude())
             await asyncio.shield(self.watching)
             raise

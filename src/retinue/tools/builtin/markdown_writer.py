@@ -207,7 +207,7 @@ class MarkdownWriter:
         self._marker = marker if len(self._prefixes) <= DEEPEST else ""
 
     def _begin_mark(self, sign: str) -> None:
-        """Emphasis inside of the same emphasis is no more of it."""
+        """Emphasis inside the same emphasis adds nothing."""
         self._marks[sign] += 1
         if self._marks[sign] == 1 and self._pre is None and not self._plain:
             self._line.append(_MARK + sign)

@@ -191,7 +191,7 @@ def _unquoted(name: str) -> str:
 
 
 def _hunk(change: Change, lines: list[str], i: int) -> int:
-    """Read one hunk; where it ends is told by its counts if they fit, else by its lines. Returns
+    """Read one hunk; its end is known by its counts if they fit, otherwise by its lines. Returns
     the line behind it."""
     header = HUNK.match(lines[i])
     hunk = Hunk(at=int(header[1]) - 1, to=int(header[3]) - 1) if header else Hunk()

@@ -184,8 +184,8 @@ async def _collect(stream: asyncio.StreamReader, result: SearchResult, enough: i
 
 
 def confirmed(lines: list[MatchLine], dir_fd: int) -> list[MatchLine]:
-    """Only lines that are in the file of that name, opened beneath the directory: whoever swaps a
-    file for a link while it is searched learns nothing about what the link leads to."""
+    """Only lines that are in the file of that name, opened beneath the directory: a program that
+    replaces a file by a link during the search learns nothing about the link's target."""
     matches: list[MatchLine] = []
     for fd, group in by_file(lines, dir_fd):
         with contextlib.suppress(OSError):

@@ -80,12 +80,12 @@ class Processes:
 
     @contextmanager
     def command(
-        self, caller: Context, argv: tuple[str, ...], cwd: str, *, may_write: bool
+        self, context: Context, argv: tuple[str, ...], cwd: str, *, may_write: bool
     ) -> Iterator[Command]:
         """What a run's capabilities make of a command line. `cwd` is a directory in the run's own
         ("" for that one). Everything is opened here, and what was opened is what is mounted; it is
         closed with the context."""
-        with caller.opening() as (mine, holding), ExitStack() as closing:
+        with context.opening() as (mine, holding), ExitStack() as closing:
             capabilities, root = mine.permissions, mine.root
             writable = (root,) if capabilities.write is None else capabilities.write
             write = writable if may_write else ()
@@ -121,29 +121,29 @@ class Processes:
         return CommandRecord(self._folder / digest("shell", key)[:16])
 
     async def start(
-        self, caller: Context, command: Command, shown: str, *, background: bool
+        self, context: Context, command: Command, shown: str, *, background: bool
     ) -> LiveCommand:
         """Record it, then start it. What is refused leaves no record."""
         sandbox = self.sandbox()
-        n = sum(live.background and live.run == caller.run_id for live in self._live.values())
+        n = sum(live.background and live.run == context.run_id for live in self._live.values())
         if background and n >= self._max_background:
             raise Refused(
                 "background",
                 f"{n} processes are running in the background. Stop one with shell_stop first.",
             )
-        spool = self.spool(caller.key)
+        spool = self.spool(context.key)
         live = LiveCommand(
-            run=caller.run_id,
+            run=context.run_id,
             spool=spool,
-            stream=caller.redactor.byte_stream(),
+            stream=context.redactor.byte_stream(),
             background=background,
         )
         tag = f"{self._mark}:{spool.id}"
-        shown = caller.redactor.clean(shown)
+        shown = context.redactor.clean(shown)
         start = CommandStart(
-            run=caller.run_id,
+            run=context.run_id,
             command=shown,
-            at=caller.called_at / 1000,
+            at=context.called_at / 1000,
             tag=tag,
             background=background,
         )

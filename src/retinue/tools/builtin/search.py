@@ -160,8 +160,8 @@ async def _search(
 async def _unless_stuck(
     place: SearchRoot, search: Coroutine[Any, Any, SearchResult]
 ) -> SearchResult:
-    """Ripgrep opens ignore files itself, and waits for ever at one that is a pipe: when it takes
-    long, it is looked whether there is such a one."""
+    """Ripgrep opens ignore files itself, and waits without end at one that is a pipe: if it takes
+    long, the tool checks for such a file."""
     task = asyncio.ensure_future(search)
     patience = Patience()
     try:

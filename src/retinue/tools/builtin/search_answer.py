@@ -141,7 +141,7 @@ def _first(lines: list[MatchLine], limit: int) -> list[MatchLine]:
 
 
 def _cleaned(lines: list[MatchLine], dir_fd: int, redactor: Redactor) -> list[MatchLine]:
-    """The lines as they stand in their files without the secrets: one may begin in the line
+    """The lines as they are in their files without the secrets: one may begin in the line
     before."""
     return [_without(fd, line, redactor) for fd, group in by_file(lines, dir_fd) for line in group]
 

@@ -49,7 +49,7 @@ class Query:
 
 @dataclass(slots=True)
 class MatchLine:
-    """A line that matches (`start`: where, in bytes) or stands beside one (`start` is -1)."""
+    """A line that matches (`start`: where, in bytes) or is next to one (`start` is -1)."""
 
     path: str
     number: int

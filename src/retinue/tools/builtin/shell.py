@@ -70,19 +70,19 @@ class ShellTool(Builtin[ShellArguments]):
         super().__init__()
         self._processes, self._may_write, self._held = processes, may_write, blocked_by
 
-    async def call(self, caller: Context, args: ShellArguments) -> Returned:
-        if caller.again:
-            adopted = self._adopt(caller, args)
+    async def call(self, context: Context, args: ShellArguments) -> Returned:
+        if context.again:
+            adopted = self._adopt(context, args)
             if adopted is not None:
                 return adopted
         try:
             text = _checked(args)
-            reason = await self._reason(caller)
+            reason = await self._reason(context)
             with self._processes.command(
-                caller, _bash(text), args.cwd, may_write=not reason
+                context, _bash(text), args.cwd, may_write=not reason
             ) as command:
                 live = await self._processes.start(
-                    caller, command, text, background=args.background
+                    context, command, text, background=args.background
                 )
         except (Refused, SandboxMissing) as error:
             return ToolResult(text=str(error), error=True)
@@ -95,24 +95,24 @@ class ShellTool(Builtin[ShellArguments]):
         end = await live.wait(args.timeout_seconds)
         return status_text(live.spool, end, first, args.timeout_seconds)
 
-    async def _reason(self, caller: Context) -> str:
-        if (reason := _read_only(caller)) or self._may_write is None:
+    async def _reason(self, context: Context) -> str:
+        if (reason := _read_only(context)) or self._may_write is None:
             return reason
-        answer = self._may_write(caller)
+        answer = self._may_write(context)
         return await answer if inspect.isawaitable(answer) else answer
 
-    async def look_ahead(self, caller: Context, args: dict[str, Any]) -> CallPreview:
+    async def look_ahead(self, context: Context, args: dict[str, Any]) -> CallPreview:
         """What would be enforced: the command that would be started, made up to its start."""
         try:
             value = msgspec.convert(args, ShellArguments)
             text = _checked(value)
             sandbox = self._processes.sandbox().name
-            reason = _read_only(caller) or (self._held(caller) if self._held is not None else "")
+            reason = _read_only(context) or (self._held(context) if self._held is not None else "")
             with self._processes.command(
-                caller, _bash(text), value.cwd, may_write=not reason
+                context, _bash(text), value.cwd, may_write=not reason
             ) as command:
                 command_preview = CommandPreview(
-                    command=caller.redactor.clean(text),
+                    command=context.redactor.clean(text),
                     directory=command.cwd,
                     sandbox="" if sandbox == "none" else sandbox,
                     network=command.network or sandbox == "none",
@@ -125,10 +125,10 @@ class ShellTool(Builtin[ShellArguments]):
             return CallPreview(problem=clip(str(error), 500))
         return CallPreview(command=command_preview)
 
-    def _adopt(self, caller: Context, args: ShellArguments) -> ToolResult | None:
+    def _adopt(self, context: Context, args: ShellArguments) -> ToolResult | None:
         """After a restart: the real outcome when it is on disk, unknown when it is not, None when
         it never started."""
-        spool = self._processes.spool(caller.key)
+        spool = self._processes.spool(context.key)
         if not spool.folder.exists():
             return None
         self._processes.forsake(spool)
@@ -171,8 +171,8 @@ class ShellOutputTool(Builtin[OutputArguments]):
         super().__init__()
         self._processes = processes
 
-    async def call(self, caller: Context, args: OutputArguments) -> Returned:
-        command = self._processes.find(caller.run_id, args.id)
+    async def call(self, context: Context, args: OutputArguments) -> Returned:
+        command = self._processes.find(context.run_id, args.id)
         if command is None:
             return ToolResult(text=_unknown(args.id), error=True)
         if isinstance(command, LiveCommand):
@@ -204,8 +204,8 @@ class ShellStopTool(Builtin[StopArguments]):
         super().__init__()
         self._processes = processes
 
-    async def call(self, caller: Context, args: StopArguments) -> Returned:
-        command = self._processes.find(caller.run_id, args.id)
+    async def call(self, context: Context, args: StopArguments) -> Returned:
+        command = self._processes.find(context.run_id, args.id)
         if command is None:
             return ToolResult(text=_unknown(args.id), error=True)
         if isinstance(command, LiveCommand) and command.running is not None:
@@ -218,8 +218,8 @@ class ShellStopTool(Builtin[StopArguments]):
         return f"shell_stop {args.get('id', '')}"
 
 
-def _read_only(caller: Context) -> str:
-    return "this run cannot write" if caller.permissions.write == () else ""
+def _read_only(context: Context) -> str:
+    return "this run cannot write" if context.permissions.write == () else ""
 
 
 def _checked(args: ShellArguments) -> str:

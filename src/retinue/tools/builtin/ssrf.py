@@ -41,7 +41,7 @@ class Gate:
     async def admit(self, target: Target, hosts: tuple[str, ...] | None = None) -> list[IP]:
         """The addresses to which a connection for `target` may be made. Raises `Refused` and has
         then sent nothing, save the question of a name that may be asked for. `hosts` are all that
-        the caller may reach, None is any."""
+        the run may reach, None is any."""
         self._check_name(target, hosts)
         if target.ip is not None:
             addresses: list[IP] = [target.ip]

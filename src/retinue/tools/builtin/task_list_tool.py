@@ -83,32 +83,32 @@ class TasksTool(Builtin[TasksArgs]):
         self._boards = boards
         self._known: OrderedDict[str, TaskList] = OrderedDict()
 
-    async def call(self, caller: Context, args: TasksArgs) -> Returned:
+    async def call(self, context: Context, args: TasksArgs) -> Returned:
         act = _act(args)
         if isinstance(act, str):
             return ToolResult(text=act, error=True)
         try:
-            return await self._take(caller, args, act)
+            return await self._take(context, args, act)
         except StoreError as error:
             return ToolResult(text=f"The task list is not available now: {error}", error=True)
 
-    async def _take(self, caller: Context, args: TasksArgs, act: Act | None) -> ToolResult:
-        root = caller.spec.root
+    async def _take(self, context: Context, args: TasksArgs, act: Act | None) -> ToolResult:
+        root = context.spec.root
         board = await self._board(root)
         if act is None:
             return ToolResult(text=_table(board, list(board.tasks.values()), args.offset))
-        if caller.key not in board.keys:
+        if context.key not in board.keys:
             refusal = _refusal(board, act)
             if refusal:
                 return ToolResult(text=refusal, error=True)
-            await self._boards.note(root, caller.key, caller.called_at, act)
+            await self._boards.note(root, context.key, context.called_at, act)
             board = await self._board(root)
-        if caller.key not in board.keys:
+        if context.key not in board.keys:
             return ToolResult(
                 text="The task list was deleted with its run. Nothing was saved.",
                 error=True,
             )
-        ids = board.keys[caller.key]
+        ids = board.keys[context.key]
         if not ids:
             return ToolResult(
                 text=f"Task {args.id} was removed by another agent. {_counts(board)}",

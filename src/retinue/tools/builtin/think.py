@@ -29,7 +29,7 @@ class ThinkTool(Builtin[ThinkArgs]):
     risk: Risk = "read"
     never_waits = True
 
-    async def call(self, caller: Context, args: ThinkArgs) -> Returned:
+    async def call(self, context: Context, args: ThinkArgs) -> Returned:
         return ToolResult(text="Noted.")
 
     def summary(self, args: dict[str, Any]) -> str:

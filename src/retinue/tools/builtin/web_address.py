@@ -112,7 +112,7 @@ def _decoded(part: str) -> str:
 
 
 def _letter(match: re.Match[str]) -> str:
-    """What an escape stands for, if that needs none."""
+    """The character of an escape, if it needs no escape."""
     char = chr(int(match[1], 16))
     return char if char.isascii() and (char.isalnum() or char in "-._~") else match[0]
 

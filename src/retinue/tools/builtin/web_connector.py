@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def connector_for(
     target: Target, ips: list[IP], tls: ssl.SSLContext | None
 ) -> aiohttp.TCPConnector:
-    """Knows the checked addresses and nothing else. The socket is looked at once more before it is
+    """Knows the checked addresses and nothing else. The socket is checked again before it is
     connected."""
     import aiohttp
     from aiohttp.abc import AbstractResolver, ResolveResult

@@ -93,13 +93,13 @@ def page_from(
             notes.append("the page was too long to show in full")
     text = clean(text.replace("\0", "")) if format == "raw" else several_lines(text)
     steps = tuple(step.url for step in response.steps)
-    # Once more: what stood between tags is one text now.
+    # Once more: the parts between tags are one text now.
     return WebPage(
         response.target.url, response.status, kind, redactor.clean(text), tuple(notes), steps
     )
 
 
-def page_answer(caller: Context, page: WebPage, offset: int) -> ToolResult:
+def page_answer(context: Context, page: WebPage, offset: int) -> ToolResult:
     """One part of a page between two marks that its author cannot know."""
     size, failed = len(page.text), page.status >= 400
     if offset and offset >= size:
@@ -111,7 +111,7 @@ def page_answer(caller: Context, page: WebPage, offset: int) -> ToolResult:
     if offset + most < size:  # better at the end of a line, if one is near
         part = part[: part.rfind("\n", most - SHORT // 2) + 1] or part
     stop = offset + len(part)
-    mark = digest("fetch", caller.key, page.url, offset)[:16]
+    mark = digest("fetch", context.key, page.url, offset)[:16]
     where = (
         f"characters {offset} to {stop} of {size}"
         if offset or stop < size

@@ -1,8 +1,8 @@
-"""One writer per directory: whoever writes first holds it until its run ends.
+"""One writer per directory: the first run that writes holds it until the run ends.
 
-A run and its descendants may write in the same place, for the one waits for the other or has sent
-it there; two that do not stand in line would overwrite each other's work. A directory is known by
-what was opened, not by its name."""
+A run and its descendants may write in the same place, because one waits for the other or has sent
+it there; two unrelated runs would overwrite each other's work. A directory is known by what was
+opened, not by its name."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ class WriteLease:
 
 
 class WriteLeases:
-    """The leases of one runtime. Nothing here is durable: after a restart whoever continues writing
-    takes it again."""
+    """The leases of one runtime. Nothing here is durable: after a restart a run that continues
+    writing takes the lease again."""
 
     def __init__(self) -> None:
         self._leases: dict[str, WriteLease] = {}
 
-    def take(self, caller: Context) -> str:
-        """ "" when the caller may write in its directories from now on, otherwise who writes
-        there."""
-        return self._try(caller, keep=True)
+    def take(self, context: Context) -> str:
+        """ "" if the calling run may write in its directories from now on, otherwise which run
+        writes there."""
+        return self._try(context, keep=True)
 
-    def held(self, caller: Context) -> str:
+    def held(self, context: Context) -> str:
         """The same answer, without taking anything."""
-        return self._try(caller, keep=False)
+        return self._try(context, keep=False)
 
-    def _try(self, caller: Context, *, keep: bool) -> str:
-        spec = caller.spec
+    def _try(self, context: Context, *, keep: bool) -> str:
+        spec = context.spec
         try:
-            opened = _opened(caller)
+            opened = _opened(context)
         except Refused as error:
             return str(error)
         mine = WriteLease(
@@ -82,8 +82,8 @@ class WriteLeases:
             self.over(run)
 
 
-def _opened(caller: Context) -> tuple[int, ...]:
-    with caller.opening() as (mine, holding):
+def _opened(context: Context) -> tuple[int, ...]:
+    with context.opening() as (mine, holding):
         fds: list[int] = []
         try:
             for path in (mine.root,) if mine.permissions.write is None else mine.permissions.write:

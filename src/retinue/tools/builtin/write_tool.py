@@ -1,4 +1,4 @@
-"""`write`: a whole file at once."""
+"""`write`: a whole file."""
 
 from __future__ import annotations
 

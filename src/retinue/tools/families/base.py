@@ -1,8 +1,7 @@
 """What the families share: how a family is put together, how its tools read their arguments and
 complain.
 
-A family is settings and tools; it adds no rule to the machine. What its tools want is said in
-orders."""
+A family is settings and tools; it adds no rule to the machine. Its tools return actions."""
 
 from __future__ import annotations
 
@@ -50,8 +49,8 @@ class FamilySettings(Value, forbid_unknown_fields=True):
 
     `enabled` is what a run gets that says nothing; a request can turn a family on or off. `guide`:
     whether the system prompt says when to delegate and when not to. `lend_ask`: whether children
-    may ask whoever answers questions. `writers`: whether children that change files at the same
-    time get copies of the directory, where that is possible, or take turns."""
+    may ask questions of a person. `writers`: whether children that change files at the same time
+    get copies of the directory, where that is possible, or take turns."""
 
     enabled: bool = True
     guide: bool = True
@@ -96,8 +95,8 @@ class Family:
 
 
 def helper_name(agent: str, family: str) -> str:
-    """The agent whose runs a family starts for `agent`. A helper that may nest starts others of its
-    own kind."""
+    """The agent whose runs a family starts for `agent`. A sub-agent that may nest starts others of
+    its own kind."""
     return agent if agent.endswith(f".{family}") else f"{agent}.{family}"
 
 
@@ -115,7 +114,7 @@ class FamilyTool:
     notices: NoticeTexts = NoticeTexts()
     invalid_prefix: str = "Invalid parameters"
     starts: str = ""
-    """The family whose helpers it starts; "" for a tool that starts nobody."""
+    """The family whose sub-agents it starts; "" for a tool that starts none."""
     dialect: str = ""
     """The family that it belongs to."""
     settings: Any = FamilySettings()
@@ -124,8 +123,8 @@ class FamilyTool:
     """Whether those it starts know all that was said."""
 
     def preview(self, agent: str, args: dict[str, Any]) -> tuple[RunRequest, ...]:
-        """About which children a call of this agent would start, for whoever is asked to permit it:
-        as far as the arguments tell. Nothing is checked."""
+        """About which children a call of this agent would start, for the person who decides: as far
+        as the arguments say. Nothing is checked."""
         if not self.starts:
             return ()
         tasks = args.get("tasks", [args])
@@ -145,26 +144,26 @@ class FamilyTool:
             agent=helper_name(agent, self.starts), task=task, model=texts.get("model", "")
         )
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         try:
-            returned = await self.answer(caller, args)
+            returned = await self.answer(context, args)
         except CallComplaint as complaint:
-            return ToolResult(text=await _said(caller, str(complaint)), error=True)
+            return ToolResult(text=await _said(context, str(complaint)), error=True)
         if isinstance(returned, Laid):
-            return ToolResult(text=await caller.fit(returned))
+            return ToolResult(text=await context.fit(returned))
         return (
-            self._marked(caller, returned)
+            self._marked(context, returned)
             if isinstance(returned, Actions) and returned.spawns
             else returned
         )
 
-    def _marked(self, caller: Context, orders: Actions) -> Actions:
-        """Every child knows how far down it is, and asks nobody unless that was lent to it."""
-        level, lends = level_of(caller, self) + 1, self.settings.lend_ask
+    def _marked(self, context: Context, actions: Actions) -> Actions:
+        """Every child knows its depth, and cannot ask questions unless it was given the tool."""
+        level, lends = level_of(context, self) + 1, self.settings.lend_ask
         spawns = []
-        for order in orders.spawns:
-            is_ours = isinstance(looking(caller).tools(order.agent).get(ASK), AskTool)
-            access = self._reading(caller, order)
+        for request in actions.spawns:
+            is_ours = isinstance(looking(context).tools(request.agent).get(ASK), AskTool)
+            access = self._reading(context, request)
             if is_ours and not lends:
                 access = replace(access, deny=tuple(sorted({*access.deny, ASK})))
             options = {
@@ -173,15 +172,15 @@ class FamilyTool:
                 "may_ask": lends,
                 "permissions": access,
             }
-            spawns.append(replace(order, writers=self.settings.writers, **options))
-        return replace(orders, spawns=tuple(spawns))
+            spawns.append(replace(request, writers=self.settings.writers, **options))
+        return replace(actions, spawns=tuple(spawns))
 
-    def _reading(self, caller: Context, order: RunRequest) -> Permissions:
-        """Whoever may start others can read on where their results are cut."""
-        access, theirs = order.permissions, looking(caller).tools(order.agent)
+    def _reading(self, context: Context, request: RunRequest) -> Permissions:
+        """An agent that may start others can read on where their results are cut."""
+        access, theirs = request.permissions, looking(context).tools(request.agent)
         tools_given = [name for name in access.tools or () if name not in access.deny]
         starters = [name for name in tools_given if getattr(theirs.get(name), "starts", "")]
-        permissions = caller.row.permissions or caller.spec.permissions
+        permissions = context.row.permissions or context.spec.permissions
         if (
             not starters
             or READER not in theirs
@@ -191,7 +190,7 @@ class FamilyTool:
             return access
         return replace(access, tools=tuple(sorted({*(access.tools or ()), READER})))
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
         raise NotImplementedError
 
     def format_results(self, outcomes: Sequence[ChildOutcome]) -> str | Laid:
@@ -219,32 +218,32 @@ class FamilyTool:
             ) from None
 
 
-def level_of(caller: Context, tool: FamilyTool) -> int:
-    """How deep a caller is, counted from the run to which the family of `tool` was given: that one
-    is at 0."""
-    order = caller.spec.request
-    return order.level if order.dialect == tool.dialect else 0
+def level_of(context: Context, tool: FamilyTool) -> int:
+    """The depth of the calling run, counted from the run to which the family of `tool` was given,
+    which is at 0."""
+    request = context.spec.request
+    return request.level if request.dialect == tool.dialect else 0
 
 
-async def _said(caller: Context, complaint: str) -> str:
+async def _said(context: Context, complaint: str) -> str:
     if len(complaint) <= COMPLAINT:
         return complaint
-    text = caller.redactor.clean(clean(complaint))
-    return cut(text, COMPLAINT, await caller.keep(text) if caller.keep is not None else "")
+    text = context.redactor.clean(clean(complaint))
+    return cut(text, COMPLAINT, await context.keep(text) if context.keep is not None else "")
 
 
-def dialect_tools(caller: Context) -> set[str]:
-    """The tools of all families of the caller's agent: what a fork of it must not hold, unless it
+def dialect_tools(context: Context) -> set[str]:
+    """The tools of all families of the calling agent: a fork of it must not have them, unless it
     may nest."""
-    mine = looking(caller).tools(caller.spec.request.agent)
+    mine = looking(context).tools(context.spec.request.agent)
     return {name for name, tool in mine.items() if isinstance(tool, FamilyTool)}
 
 
-def looking(caller: Context) -> RuntimeReader:
-    """The window of a caller. Families need one; a caller made by hand may have none."""
-    if caller.reader is None:
-        raise ConfigError("this caller has no view of the runtime")
-    return caller.reader
+def looking(context: Context) -> RuntimeReader:
+    """The reader of the calling run. Families need one; a context made by hand may have none."""
+    if context.reader is None:
+        raise ConfigError("this context has no view of the runtime")
+    return context.reader
 
 
 def as_json(value: object) -> str:

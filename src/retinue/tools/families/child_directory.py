@@ -11,23 +11,23 @@ from retinue.tools.base import Context
 from retinue.tools.families.base import CallComplaint
 
 
-def directory(caller: Context, request: str | None, where: str = "") -> str:
-    """The directory of a child, without links: the caller's own, or one that exists inside it or
-    inside a root that the caller may read. Touches the disk."""
+def directory(context: Context, request: str | None, where: str = "") -> str:
+    """The directory of a child, without links: the parent's own, or one that exists inside it or
+    inside a root that the parent may read. Touches the disk."""
     if not request:
-        return caller.cwd
-    roots = [r for r in (caller.cwd, *(caller.permissions.read or ())) if r]
+        return context.cwd
+    roots = [r for r in (context.cwd, *(context.permissions.read or ())) if r]
     name = repr(clip(request, 200))
     absent = f"{where}cwd {name} is not an existing directory. Name one, or omit it"
     try:
         path = (
-            os.path.realpath(os.path.join(caller.cwd, request))
-            if caller.cwd
+            os.path.realpath(os.path.join(context.cwd, request))
+            if context.cwd
             else os.path.normpath(request)
         )
     except ValueError:  # no path at all: it holds a NUL, or half a character
         raise CallComplaint(absent) from None
-    if (roots or caller.permissions.read is not None) and not inside(path, roots):
+    if (roots or context.permissions.read is not None) and not inside(path, roots):
         names = ", ".join(dict.fromkeys(roots)) or "a directory you can read (there is none)"
         raise CallComplaint(
             f"{where}cwd {name} is outside your working directory. Use one inside {names}"

@@ -84,7 +84,7 @@ PROFILES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def settings_of(name: str) -> tuple[str, dict[str, Any]]:
-    """The family that a name stands for, and the settings in which it differs."""
+    """The family of a name, and the settings in which it differs."""
     return PROFILES.get(name, (name, {}))
 
 
@@ -140,7 +140,7 @@ def make_family(name: str, /, **settings: Any) -> Family:
 
 
 def check_once(owner: str, families: Sequence[Family | str] | Family) -> None:
-    """Nobody has a family twice: its profiles are the same tools with other defaults."""
+    """No agent has a family twice: its profiles are the same tools with other defaults."""
     if isinstance(families, str | Family):
         raise ConfigError(f"{owner}: `families` is a list, e.g. families=[{_shown(families)}]")
     if not isinstance(families, Sequence):

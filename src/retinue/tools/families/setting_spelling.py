@@ -87,7 +87,7 @@ def read_settings(
 
 
 def inner_names(type_: type[msgspec.Struct]) -> list[str]:
-    """The settings that stand in a table of their own, as `concurrency_limits.max_depth`."""
+    """The settings that are in a table of their own, as `concurrency_limits.max_depth`."""
     return [
         f"{field}.{inner}" for field, kind in _tables(type_) for inner in kind.__struct_fields__
     ]

@@ -1,4 +1,4 @@
-"""Variables and inputs in a server's configuration, and what stands for them."""
+"""Variables and inputs in a server's configuration, and their values."""
 
 from __future__ import annotations
 

@@ -54,8 +54,7 @@ class PendingRequest:
 @dataclass(slots=True)
 class McpConnection:
     """Open it, ask it, close it. `changed` is called when the server says that its tools have
-    changed; `gone` says why nothing will come. With `roots` the server is told them when it
-    asks."""
+    changed; `gone` says why nothing will come. With `roots` the server gets them when it asks."""
 
     wire: Transport
     limits: ServerLimits
@@ -90,9 +89,9 @@ class McpConnection:
         return self.hello
 
     async def _discover(self) -> ServerInfo:
-        """Ask in the new way. Whoever says anything but yes is asked in the old way. Whoever says
-        nothing is asked in both: a slow server answers one of the two, and an old one that ignores
-        what it does not know the second."""
+        """Ask in the new way. A server that answers anything but yes is asked in the old way. A
+        server that does not answer is asked in both ways: a slow server answers one of the two, and
+        an old one that ignores what it does not know the second."""
         discovery = asyncio.create_task(self._ask_versions())
         try:
             ready, _ = await asyncio.wait({discovery}, timeout=self.limits.discover_seconds)
@@ -259,7 +258,7 @@ class McpConnection:
         seconds: float = 0.0,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Without `seconds` whoever calls sets the limit."""
+        """Without `seconds` the calling function sets the limit."""
         if self.gone:
             raise McpError("lost", self.gone)
         self._n += 1
@@ -321,8 +320,8 @@ class McpConnection:
     async def _let_go(
         self, id: int, method: str, version: str, sending: asyncio.Task[None], is_answered: bool
     ) -> None:
-        """Say that an answer is no longer wanted. Over HTTP the new versions are told by the end of
-        the connection; the two requests that open a connection may not be cancelled."""
+        """Say that an answer is no longer wanted. Over HTTP the new versions see the end of the
+        connection; the two requests that open a connection may not be cancelled."""
         is_told = is_answered or method in ("initialize", "server/discover") or bool(self.gone)
         if not is_told and not (self.wire.is_inline and version in MODERN):
             note = {

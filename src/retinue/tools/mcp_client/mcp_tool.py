@@ -60,7 +60,7 @@ class McpTool:
         """How the configuration wants its calls approved, "" when it says nothing."""
         return self._server.config.approval
 
-    async def run(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         return await self.call(args)
 
     async def call(self, args: dict[str, Any]) -> ToolResult:

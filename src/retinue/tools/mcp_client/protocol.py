@@ -49,7 +49,7 @@ class McpError(RetinueError):
 
 
 class SessionGone(Exception):
-    """The server does not know the Mcp-Session-Id any more, so it has done nothing."""
+    """The server no longer knows the Mcp-Session-Id, so it has done nothing."""
 
 
 class ServerLimits(Value):

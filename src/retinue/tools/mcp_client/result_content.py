@@ -23,7 +23,7 @@ NOTHING = "(The tool returned nothing.)"
 
 
 def answer(result: Mapping[str, Any], limits: ServerLimits) -> ToolResult:
-    """What the server says is data: it is handed on as the text of a result and never acted upon
+    """The server's text is data: it is passed on as the text of a tool result and never acted upon
     here."""
     texts: list[str] = []
     images: list[Image] = []

@@ -32,8 +32,8 @@ class ServerConfigSource(Value):
 class ServerConfig(Value):
     """One server. `include` of None takes all its tools; patterns are those of a shell, `*` and
     `?`. `aliases` are its tools' names and what the model shall call them. `trust` believes what
-    the server says about the effects of its tools. `approval` is for whoever asks for permission.
-    `written` stands for what was configured before variables were filled in: when it changes, the
+    the server says about the effects of its tools. `approval` is for the permission check.
+    `written` is a digest of the configuration before variables were filled in: when it changes, the
     server has to be approved again."""
 
     name: str
@@ -163,7 +163,7 @@ def _load(source: Given, path: Path | None) -> tuple[dict[str, Any], str]:
 
 
 def _text(path: Path) -> str:
-    """A regular file of at most a mebibyte: opening anything else could wait for ever."""
+    """A regular file of at most a mebibyte: opening anything else could block."""
     return read_small(path, MAX_FILE).decode("utf-8-sig")
 
 

@@ -36,8 +36,8 @@ class ServerEntry:
         self.notes: list[tuple[str, str, ComplaintKind]] = []
 
     def json(self) -> ServerConfig:
-        """All the dialects in JSON at once; their keys do not contradict each other, except for a
-        bare `url`."""
+        """All the dialects in JSON together; their keys do not contradict each other, except for a
+        `url` alone."""
         kind, url, url_field = self._kind()
         timeout = self._number("timeout")
         if timeout is not None and timeout < 1_000:

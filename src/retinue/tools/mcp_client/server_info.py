@@ -30,7 +30,7 @@ def own_name() -> dict[str, str]:
 
 @dataclass(slots=True)
 class ServerInfo:
-    """What the server has told about itself."""
+    """What the server reports about itself."""
 
     era: Era
     version: str

@@ -224,8 +224,8 @@ class McpServer:
     async def _rounds(
         self, connection: McpConnection, tool: str, args: Mapping[str, Any]
     ) -> ToolResult:
-        """Ask until the result is whole. A server of the new versions may answer that it needs to
-        know something first; what we can tell it, it is told."""
+        """Ask until the result is whole. A server of the new versions may answer that it needs
+        information first; it gets what we have."""
         params: dict[str, Any] = {"name": tool, "arguments": dict(args)}
         headers = (
             argument_headers(self._headers.get(tool, {}), args) if self._era == "modern" else {}
@@ -275,8 +275,8 @@ class McpServer:
         return {key: {"roots": [{"uri": uri} for uri in self._roots]} for key in requests}
 
     async def _usable(self) -> McpConnection:
-        """The connection, made anew if the last one is gone: at once the first time, then after
-        growing pauses."""
+        """The connection, made again if the last one is gone: immediately the first time, then
+        after growing pauses."""
         async with self._starting:
             connection = self.connection
             if self.state == "ready" and connection is not None:

@@ -81,10 +81,10 @@ class McpServers:
     """`pins` is the file of approvals; without it they last as long as this object. The tools that
     a server has when it is seen for the first time are approved with it, unless `approve_first` is
     False: its user has just chosen to run it. `workspace` is the directory that servers start in
-    and are told as their root. `environ` is where the few variables come from that every server may
-    see. `skipped` are complaints about configuration, shown by `status`. `redactor` takes secrets
-    out of everything that servers say; it learns those of their configuration. All of it belongs to
-    the loop that it was started on."""
+    and get as their root. `environ` is where the few variables come from that every server may see.
+    `skipped` are complaints about configuration, shown by `status`. `redactor` takes secrets out of
+    everything that servers say; it learns those of their configuration. All of it belongs to the
+    loop that it was started on."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class McpServers:
         await self.close()
 
     async def start(self) -> None:
-        """Start all that are not disabled, a few at a time. One that fails is told by `status`;
+        """Start all that are not disabled, a few at a time. A failed one is shown by `status`;
         ConfigError if it was `required`. A server whose configuration is not the approved one is
         not started."""
         room = asyncio.Semaphore(AT_ONCE)
@@ -370,7 +370,7 @@ class McpServers:
                 server.error = str(error)
 
     async def close(self) -> None:
-        """End all servers, at once, and leave nothing of them behind."""
+        """End all servers, in parallel, and leave nothing of them behind."""
         await asyncio.gather(
             *(server.stop() for server in self._servers.values()), return_exceptions=True
         )

@@ -1,5 +1,5 @@
-"""The family `agent`: children that work in the background. Their parent goes on, is told of every
-end by mail, and can look, write, wait, cancel and let one go on."""
+"""The family `agent`: children that work in the background. Their parent continues, gets a notice
+of every end by mail, and can check, message, wait for, cancel and resume them."""
 
 from __future__ import annotations
 

@@ -53,31 +53,31 @@ class ForkTool(Starter):
             ),
         )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned:
         request = self.read(args, ForkArgs, "tool_access")
         access = self.read_access(request.tool_access)
-        await self.check_limits(caller, "fork agent", "forking")
+        await self.check_limits(context, "fork agent", "forking")
         if not request.prompt.strip():
             raise CallComplaint("Fork prompt cannot be empty")
-        look = looking(caller)
+        look = looking(context)
         provider, model, real = resolve(
-            self.settings, request.provider, request.model, caller.spec.model, look
+            self.settings, request.provider, request.model, context.spec.model, look
         )
-        id, comms = caller.child_id(), self.settings.enable_comms
+        id, comms = context.child_id(), self.settings.enable_comms
         name = f"fork-{short(id)}"
-        tokens, share = self._allowance(request.budget_policy, caller)
+        tokens, share = self._allowance(request.budget_policy, context)
         order = self.order(
-            caller,
-            caller.spec.request.agent,
-            with_comms(request.prompt, caller.run_id) if comms else request.prompt,
+            context,
+            context.spec.request.agent,
+            with_comms(request.prompt, context.run_id) if comms else request.prompt,
             label=name,
             history=History(kind="fork"),
-            permissions=access_of(access, self.settings, caller, level_of(caller, self)),
-            instructions=caller.spec.request.instructions,
+            permissions=access_of(access, self.settings, context, level_of(context, self)),
+            instructions=context.spec.request.instructions,
             budget=Budget(tokens=tokens),
             budget_share=share,
             model=real,
-            max_turns=caller.spec.request.max_turns,
+            max_turns=context.spec.request.max_turns,
         )
         reply = {
             "agent_id": id,
@@ -85,7 +85,7 @@ class ForkTool(Starter):
             "provider": provider,
             "model": model,
             "state": "running",
-            "messages_inherited": fork_point(caller.row) - caller.row.start,
+            "messages_inherited": fork_point(context.row) - context.row.start,
             "message": "Forked agent spawned successfully. Use agent_status to check progress.",
         }
         if comms:
@@ -93,17 +93,17 @@ class ForkTool(Starter):
         refusals = self.refusals("fork agent", "Failed to spawn forked agent")
         return Actions(spawns=(order,), answer=as_json(reply), refusals=refusals)
 
-    def _allowance(self, policy: str | None, caller: Context) -> tuple[int | None, str]:
+    def _allowance(self, policy: str | None, context: Context) -> tuple[int | None, str]:
         """Tokens, and the way to share. What cannot be read counts as `equal`, and so does
         `proportional`.
 
         With `remaining` the fork draws on its parent's own account: nothing is set aside for it, so
-        that the parent can go on as well. A parent without a budget has no remainder."""
+        that the parent can continue as well. A parent without a budget has no remainder."""
         kind, _, n = (policy or "equal").strip().partition(":")
         if kind == "fixed" and n.isascii() and n.isdecimal():
             n = n.lstrip("0") or "0"
             return self.cap(int(n) if len(n) <= len(str(MOST)) else MOST), ""
-        mine, most = caller.spec.request.budget.tokens, self.settings.max_budget_per_agent
+        mine, most = context.spec.request.budget.tokens, self.settings.max_budget_per_agent
         if kind == "remaining" and mine is not None:
             return (None, "") if most is None or most >= mine else (most, "remaining")
         return self.settings.default_budget, DRAWN

@@ -1,4 +1,4 @@
-"""`agent_resume`: a child that has ended goes on."""
+"""`agent_resume`: continue a child that has ended."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ class ResumeTool(Starter):
             ),
         )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned:
         request = self.read(args, GoOn, "budget")
-        await self.check_limits(caller, "resume sub-agent", "spawning")
+        await self.check_limits(context, "resume sub-agent", "spawning")
         if not request.prompt.strip():
             raise CallComplaint("Prompt cannot be empty")
-        (kin,) = await self.watcher.find(caller, request.agent_id)
+        (kin,) = await self.watcher.find(context, request.agent_id)
         spec, run = kin
         if ending_of(run) is None:
             raise CallComplaint(
                 f"Sub-agent {spec.id} is still running. Use {SEND} to send it a message"
             )
-        id, budget, before = caller.child_id(), request.budget or SpawnBudget(), spec.request
+        id, budget, before = context.child_id(), request.budget or SpawnBudget(), spec.request
         name = f"sub-agent-{short(id)}"
         base = ForkPoint(conversation=spec.conversation, length=run.length, start=run.start)
         order = self.order(
-            caller,
+            context,
             before.agent,
             request.prompt,
             label=name,

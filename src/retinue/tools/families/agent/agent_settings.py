@@ -144,9 +144,7 @@ def resolve(
     if settings.allowed_models is None:
         name, choice = _unlisted(settings, provider, model, parents, look)
     else:
-        mine = look.resolved(parents).partition(" | ")[
-            0
-        ]  # of several that stand in for each other, the first
+        mine = look.resolved(parents).partition(" | ")[0]  # of several alternatives, the first
         name, choice = _listed(settings, settings.allowed_models, provider, model, mine)
         if choice == bare(mine) and provider_of(mine) == name:
             return name, choice, parents

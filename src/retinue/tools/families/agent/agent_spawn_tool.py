@@ -79,10 +79,10 @@ class AgentSpawnTool(Starter):
             parameters=object_schema(properties, ("prompt",)),
         )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned:
         request = self.read(args, AgentSpawnArgs, "tool_access", "budget")
         access = self.read_access(request.tool_access)
-        await self.check_limits(caller, "spawn sub-agent", "spawning")
+        await self.check_limits(context, "spawn sub-agent", "spawning")
         if not request.prompt.strip():
             raise CallComplaint("Prompt cannot be empty")
         if request.host_mode and not self.settings.enable_comms:
@@ -92,13 +92,13 @@ class AgentSpawnTool(Starter):
         provider_asked = (
             ALIASES[request.provider.strip().lower()] if request.provider is not None else None
         )
-        look = looking(caller)
+        look = looking(context)
         provider, model, real = resolve(
-            self.settings, provider_asked, request.model, caller.spec.model, look
+            self.settings, provider_asked, request.model, context.spec.model, look
         )
-        id = caller.child_id()
+        id = context.child_id()
         name = f"sub-agent-{short(id)}"
-        order = self._order(caller, request, access, name, real)
+        order = self._order(context, request, access, name, real)
         reply = {
             "agent_id": id,
             "name": name,
@@ -114,7 +114,7 @@ class AgentSpawnTool(Starter):
 
     def _order(
         self,
-        caller: Context,
+        context: Context,
         request: AgentSpawnArgs,
         access: ToolAccess | None,
         name: str,
@@ -127,16 +127,16 @@ class AgentSpawnTool(Starter):
         )
         task = request.prompt
         if settings.enable_comms:
-            task = with_comms(task, caller.run_id, host=request.host_mode)
+            task = with_comms(task, context.run_id, host=request.host_mode)
         return self.order(
-            caller,
-            helper_name(caller.spec.request.agent, "agent"),
+            context,
+            helper_name(context.spec.request.agent, "agent"),
             task,
             label=name,
-            permissions=access_of(access, settings, caller, level_of(caller, self)),
+            permissions=access_of(access, settings, context, level_of(context, self)),
             instructions=request.system_prompt
             if request.system_prompt is not None
-            else self._inherited(caller),
+            else self._inherited(context),
             budget=Budget(tokens=tokens, calls=amount(budget.max_tool_calls)),
             budget_share=DRAWN if is_default else "",
             max_turns=amount(budget.max_turns),
@@ -144,13 +144,13 @@ class AgentSpawnTool(Starter):
             stay_open=request.host_mode,
         )
 
-    def _inherited(self, caller: Context) -> str | None:
-        """Helpers are defined with the instructions of their parent's agent. What its run was told
-        instead counts more, but not what it was told about tools that helpers do not have. ""
-        stands for none."""
+    def _inherited(self, context: Context) -> str | None:
+        """Sub-agents are defined with the instructions of their parent's agent. The run's own
+        instructions take precedence, but not what they say about tools that sub-agents do not have.
+        "" means none."""
         if not self.settings.inherit_system_prompt:
             return ""
-        instructions = caller.spec.request.instructions
+        instructions = context.spec.request.instructions
         return (
             None
             if instructions is None

@@ -27,15 +27,15 @@ class ToolAccess(Value, forbid_unknown_fields=True):
 
 
 def access_of(
-    request: ToolAccess | None, settings: AgentSettings, caller: Context, level: int
+    request: ToolAccess | None, settings: AgentSettings, context: Context, level: int
 ) -> Permissions:
-    """What the model asked for. Tools to start children are lent only where nesting is wired, and
-    an allow list has to name them like any other; with comms the tool to write to the parent is
+    """What the model asked for. Tools that start children are given only where nesting is wired,
+    and an allow list has to name them like any other; with comms the tool to write to the parent is
     always there."""
     nests = settings.grant_spawn_tools and settings.allow_nested_spawn
     nests = nests and level + 1 < settings.concurrency_limits.max_depth
     talk = (SEND,) if settings.enable_comms else ()
-    hidden = (dialect_tools(caller) | set(TOOLS)) - {*(TOOLS if nests else ()), *talk}
+    hidden = (dialect_tools(context) | set(TOOLS)) - {*(TOOLS if nests else ()), *talk}
     policy, named = ("inherit", ()) if request is None else (request.policy, request.tools or ())
     tools = tuple(sorted({*named, *talk})) if policy == "allow_list" else None
     denied = named if policy == "deny_list" else ()
@@ -50,12 +50,12 @@ NOT_NESTED = {
     SPAWN: "Nested spawning is not allowed at this depth",
     FORK: "Nested forking is not allowed at this depth",
 }
-"""Where nesting is wired, who may not nest is told so. Elsewhere the tools look as if they were not
-there."""
+"""Where nesting is wired, a run that may not nest gets an error. Elsewhere the tools look as if
+they were not there."""
 
 
 class Starter(AgentTool):
-    """What starts children: the limits, and what all of their orders have in common."""
+    """Starts children: the limits, and the fields that all their requests share."""
 
     risk = "execute"
     notices = WORDS
@@ -81,40 +81,44 @@ class Starter(AgentTool):
             )
         return request
 
-    async def check_limits(self, caller: Context, verb: str, noun: str) -> None:
-        """First what is full, then whether the caller may nest at all."""
+    async def check_limits(self, context: Context, verb: str, noun: str) -> None:
+        """First which limit is reached, then whether the calling run may nest at all."""
         limits = self.settings.concurrency_limits
-        running = sum(agent_state(run) == "running" for _, run in await caller.children())
-        most = min(limits.max_concurrent_agents, self.room(caller), limits.max_children_per_agent)
-        level = level_of(caller, self)
+        running = sum(agent_state(run) == "running" for _, run in await context.children())
+        most = min(limits.max_concurrent_agents, self.room(context), limits.max_children_per_agent)
+        level = level_of(context, self)
         if running >= most or level >= limits.max_depth:
             raise CallComplaint(f"Cannot {verb}: concurrency or depth limit reached")
         if level > 0 and not self.settings.allow_nested_spawn:
             raise CallComplaint(f"Nested {noun} is not allowed at this depth")
 
-    def room(self, caller: Context) -> int:
+    def room(self, context: Context) -> int:
         """How many runs there may be below the root: operations of all kinds share one number, and
-        calls of tools that start nobody are operations too."""
+        calls of tools that start no run are operations too."""
         most: int = self.settings.concurrency_limits.max_concurrent_ops
-        return max(0, most - looking(caller).n_calls(caller.spec.root))
+        return max(0, most - looking(context).n_calls(context.spec.root))
 
-    def order(self, caller: Context, agent: str, task: str, **options: Any) -> RunRequest:
-        """An order with the same numbers for the machine, which counts them again when it is taken.
-        Nothing comes from the defaults of the parent's agent: a child neither announces nor hosts
-        because its parent does.
+    def order(self, context: Context, agent: str, task: str, **options: Any) -> RunRequest:
+        """A request with the same numbers for the machine, which counts them again when it is
+        taken. Nothing comes from the defaults of the parent's agent: a child neither announces nor
+        hosts because its parent does.
 
         A parent stays for its children, who report to it; one that lives for messages ends with its
         parent."""
-        limits, root, mine = self.settings.concurrency_limits, caller.spec.root, caller.spec.request
+        limits, root, mine = (
+            self.settings.concurrency_limits,
+            context.spec.root,
+            context.spec.request,
+        )
         lane = Lane(
             name=f"agents of {root}",
             size=limits.max_concurrent_agents,
             on_full="refuse",
             scope="tree",
         )
-        deepest = caller.spec.depth - level_of(caller, self) + limits.max_depth
+        deepest = context.spec.depth - level_of(context, self) + limits.max_depth
         most = SpawnLimits(
-            depth=deepest, children=limits.max_children_per_agent, tree=self.room(caller)
+            depth=deepest, children=limits.max_children_per_agent, tree=self.room(context)
         )
         return RunRequest(
             agent=agent,

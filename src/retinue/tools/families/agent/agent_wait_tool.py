@@ -49,7 +49,7 @@ class WaitTool(ChildTool):
         ),
     )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
         request = self.read(args, Several, "agent_ids")
         if not 1 <= len(request.agent_ids) <= MAX_IDS:
             raise CallComplaint(
@@ -60,11 +60,11 @@ class WaitTool(ChildTool):
             raise CallComplaint(
                 f"{self.invalid_prefix}: timeout_seconds must be between 0 and {MAX_WAIT:.0f}"
             )
-        kin = await self.find(caller, *request.agent_ids)
+        kin = await self.find(context, *request.agent_ids)
         live = [spec.id for spec, run in kin if ending_of(run) is None]
         over = not live or (request.mode == "any" and len(live) < len(kin))
-        if over or caller.is_woken or not request.timeout_seconds:
-            return self._report(kin, caller.called_at, over=over)
+        if over or context.is_woken or not request.timeout_seconds:
+            return self._report(kin, context.called_at, over=over)
         timeout_ms = round(request.timeout_seconds * 1000)
         wait = WaitForRuns(
             runs=tuple(live), timeout_ms=timeout_ms, first=request.mode == "any", then=as_json(args)

@@ -1,4 +1,4 @@
-"""How a child is found by its id, and what is told of it."""
+"""Finds a child by its id, and formats its status."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ ID_SCHEMA = {
 
 
 class ChildTool(AgentTool):
-    """Reads the caller's own children, whichever family started them. Of those that have ended only
-    the newest are shown; the log keeps all."""
+    """Reads the calling run's own children, whichever family started them. Of those that have ended
+    only the newest are shown; the log keeps all."""
 
     def __init__(self, n_kept: int = 256, *, more_keys: bool = True) -> None:
         self.kept, self.more_keys = n_kept, more_keys
 
-    async def visible(self, caller: Context) -> list[RunRecord]:
-        children = list(await caller.children())
-        if caller.is_woken:  # Who was waited for is found also if it would not be shown any more.
+    async def visible(self, context: Context) -> list[RunRecord]:
+        children = list(await context.children())
+        if context.is_woken:  # A child that was waited for is found even if it is no longer shown.
             return children
         ended = sorted(
             (e.at, spec.id) for spec, run in children if (e := ending_of(run)) is not None
@@ -42,10 +42,10 @@ class ChildTool(AgentTool):
         ids = {id for _, id in ended[: max(0, len(ended) - self.kept)]}
         return [kin for kin in children if kin[0].id not in ids]
 
-    async def find(self, caller: Context, *ids: str) -> list[RunRecord]:
+    async def find(self, context: Context, *ids: str) -> list[RunRecord]:
         """Children by their ids, each once."""
         uuids = dict.fromkeys(uuid_of(id) for id in ids)
-        known = {kin[0].id: kin for kin in await self.visible(caller)}
+        known = {kin[0].id: kin for kin in await self.visible(context)}
         for id in uuids:
             if id not in known:
                 raise CallComplaint(f"Sub-agent not found: {id}")

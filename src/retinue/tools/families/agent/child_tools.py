@@ -42,9 +42,9 @@ class StatusTool(ChildTool):
         parameters=object_schema({"agent_id": ID_SCHEMA}, ("agent_id",)),
     )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
-        (kin,) = await self.find(caller, self.read(args, One).agent_id)
-        return Sheet(status_of(kin, caller.called_at, more_keys=self.more_keys))
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
+        (kin,) = await self.find(context, self.read(args, One).agent_id)
+        return Sheet(status_of(kin, context.called_at, more_keys=self.more_keys))
 
 
 class CancelTool(ChildTool):
@@ -55,8 +55,8 @@ class CancelTool(ChildTool):
         parameters=object_schema({"agent_id": ID_SCHEMA}, ("agent_id",)),
     )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
-        ((spec, run),) = await self.find(caller, self.read(args, One).agent_id)
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned:
+        ((spec, run),) = await self.find(context, self.read(args, One).agent_id)
         state = agent_state(run)
         if state != "running":
             message = f"Only running agents can be cancelled; this one is {state}"
@@ -85,15 +85,16 @@ class AgentListTool(ChildTool):
         parameters=object_schema({}),
     )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
         self.read(args, Nothing)
         agents, count = [], dict.fromkeys(("running", "completed", "failed", "cancelled"), 0)
-        for spec, run in sorted(await self.visible(caller), key=lambda kin: kin[0].id):
+        for spec, run in sorted(await self.visible(context), key=lambda kin: kin[0].id):
             state, ending = agent_state(run), ending_of(run)
             count[state] += 1
             running_ms = max(
                 0,
-                (caller.called_at if ending is None else ending.at) - started(RunRecord(spec, run)),
+                (context.called_at if ending is None else ending.at)
+                - started(RunRecord(spec, run)),
             )
             name = spec.request.label or spec.request.agent
             agents.append(
@@ -140,19 +141,19 @@ class AgentSendTool(ChildTool):
             ),
         )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned:
         request = self.read(args, AgentSendArgs)
         if not request.message.strip():
             raise CallComplaint("Message cannot be empty")
         to = uuid_of(request.agent_id)
-        if to == caller.spec.parent:
+        if to == context.spec.parent:
             if not self.comms:
                 raise CallComplaint(
                     "Sending to the agent that started you requires comms to be enabled "
                     "for sub-agents"
                 )
         else:
-            ((_, run),) = await self.find(caller, to)
+            ((_, run),) = await self.find(context, to)
             if ending_of(run) is not None:
                 raise CallComplaint(
                     f"Sub-agent {to} has ended ({agent_state(run)}). Use agent_resume to "

@@ -1,7 +1,7 @@
 """What is running and what it may cost: the background groups of an agent, and the tokens that
-sub-agents took in the last hour, over all trees of a runtime. What a call was granted counts from
-the moment at which it is granted: a claim stands for it until its runs are on record, so that two
-calls never get the same rest."""
+sub-agents took in the last hour, over all trees of a runtime. A grant counts from the moment it is
+given: a claim represents it until its runs are recorded, so that two calls never get the same
+rest."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from retinue.tools.families.base import looking
 NAME = "delegate"
 HOUR_MS = 3_600_000
 CLAIM_SECONDS = 60.0
-"""Far longer than an order takes from its tool to the log; what the machine refused is free again
-after it."""
+"""Far longer than a request takes from its tool to the log; a claim that the machine refused is
+free again after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,14 @@ class Tally:
         them."""
         groups = {(c.run, c.group) for c in self.claims if c.agent == agent and c.group}
         for spec, run in self.rows:
-            order = spec.request
+            request = spec.request
             if (
-                order.agent == agent
-                and order.group_kind == NAME
-                and order.group
+                request.agent == agent
+                and request.group_kind == NAME
+                and request.group
                 and ending_of(run) is None
             ):
-                groups.add((spec.parent, order.group))
+                groups.add((spec.parent, request.group))
         return len(groups)
 
     def n_tokens(self) -> int:
@@ -92,31 +92,31 @@ def _is_covered(spec: RunSpec, by_id: dict[str, RunRecord]) -> bool:
     return False
 
 
-async def tally(caller: Context, since: int) -> Tally:
+async def tally(context: Context, since: int) -> Tally:
     """What is on record since then, and what was claimed meanwhile. Claim before you wait for
     anything else."""
-    look = looking(caller)
+    look = looking(context)
     rows = await look.started(since)
     claims, now = _CLAIMS.setdefault(look, {}), asyncio.get_running_loop().time()
     for key in [key for key, claim in claims.items() if claim.until <= now]:
         del claims[key]
     ids = {spec.id for spec, _ in rows}
-    unseen = [c for c in claims.values() if c.first not in ids and not _is_settled(c, caller)]
-    return Tally(rows, unseen, caller.called_at)
+    unseen = [c for c in claims.values() if c.first not in ids and not _is_settled(c, context)]
+    return Tally(rows, unseen, context.called_at)
 
 
-def _is_settled(claim: Claim, caller: Context) -> bool:
+def _is_settled(claim: Claim, context: Context) -> bool:
     """The claim is of an earlier turn of the same run: it is on record by now, or was refused."""
-    return claim.run == caller.run_id and claim.turn < caller.row.turn
+    return claim.run == context.run_id and claim.turn < context.row.turn
 
 
-def claim(caller: Context, agent: str, group: str, tokens: int) -> None:
+def claim(context: Context, agent: str, group: str, tokens: int) -> None:
     until = asyncio.get_running_loop().time() + CLAIM_SECONDS
-    _CLAIMS.setdefault(looking(caller), {})[caller.key] = Claim(
-        run=caller.run_id,
-        turn=caller.row.turn,
+    _CLAIMS.setdefault(looking(context), {})[context.key] = Claim(
+        run=context.run_id,
+        turn=context.row.turn,
         agent=agent,
-        first=caller.child_id(),
+        first=context.child_id(),
         group=group,
         tokens=tokens,
         until=until,

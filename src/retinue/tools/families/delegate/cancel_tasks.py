@@ -1,6 +1,5 @@
-"""`cancel_tasks`: background work that is not wanted any more is really stopped. Cancelling twice
-changes nothing. `list_tasks` shows what there is, also of the runs that went before in the same
-conversation."""
+"""`cancel_tasks`: stop background work that is no longer wanted. Cancelling twice changes nothing.
+`list_tasks` shows what there is, also of the runs that went before in the same conversation."""
 
 from __future__ import annotations
 
@@ -47,12 +46,12 @@ class CancelTasks(FamilyTool):
         ),
     )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned:
         check_fields(args, Which.__struct_fields__)
         which = self.read(args, Which)
         if not which.group_id and not which.task_ids:
             raise CallComplaint("Give 'group_id', 'task_ids', or both")
-        tasks = _choose(await _tasks(caller), which)
+        tasks = _choose(await _tasks(context), which)
         live = [spec for spec, run in tasks if ending_of(run) is None]
         parts = []
         if live:
@@ -83,9 +82,9 @@ class ListTasks(FamilyTool):
         ),
     )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned:
         check_fields(args, ("group_id",))
-        choice = _choose(await _tasks(caller), Which(group_id=self.read(args, Which).group_id))
+        choice = _choose(await _tasks(context), Which(group_id=self.read(args, Which).group_id))
         groups: dict[tuple[str, str], list[RunRecord]] = {}
         for record in choice:
             key = (record.spec.parent, record.spec.request.group)
@@ -102,11 +101,11 @@ def _listed(group: str, tasks: Sequence[RunRecord]) -> str:
     return "\n".join([f"{group} ({states.count('running')} of {len(tasks)} running)", *lines])
 
 
-async def _tasks(caller: Context) -> list[RunRecord]:
+async def _tasks(context: Context) -> list[RunRecord]:
     """The background tasks of this run, oldest first."""
     return [
         task
-        for task in await caller.children()
+        for task in await context.children()
         if (s := task.spec).request.group and s.parent_call and s.parent_call.tool == DELEGATE
     ]
 

@@ -15,11 +15,11 @@ BEYOND: tuple[Literal["model"], ...] = ("model",)
 class DelegateSettings(FamilySettings):
     """What the table `[orchestrator]` of a configuration sets.
 
-    A task ends by itself, by its budget, or when nothing is heard of its model or its tools for
-    `stall_secs`; `turns_per_task` and the timeouts end it in any case, None is no limit.
+    A task ends by itself, by its budget, or when its model or tools are silent for `stall_secs`;
+    `turns_per_task` and the timeouts end it in any case, None means no limit.
     `hourly_token_budget`: what all sub-agents of the runtime may take together within an hour; None
-    is no limit. `allow_nesting`: whether a task may be given `delegate_tasks`; `max_depth` is how
-    many levels of sub-agents there may then be. `more_tools`: `cancel_tasks` and `list_tasks`
+    means no limit. `allow_nesting`: whether a task may be given `delegate_tasks`; `max_depth` is
+    how many levels of sub-agents there may then be. `more_tools`: `cancel_tasks` and `list_tasks`
     beside it. `task_fields`: fields of a task beyond the document's."""
 
     max_concurrent_subtasks: int = 5

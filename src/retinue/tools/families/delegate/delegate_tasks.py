@@ -1,4 +1,4 @@
-"""`delegate_tasks`: tasks to helpers, side by side or in the background."""
+"""`delegate_tasks`: tasks to sub-agents, in parallel or in the background."""
 
 from __future__ import annotations
 
@@ -59,22 +59,22 @@ class DelegateTasks(FamilyTool):
             parameters=task_parameters(settings),
         )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
-        helper = helper_name(caller.spec.request.agent, NAME)
-        if caller.reader is None or not caller.reader.defaults(helper):
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned:
+        helper = helper_name(context.spec.request.agent, NAME)
+        if context.reader is None or not context.reader.defaults(helper):
             raise CallComplaint("Orchestrator registry not initialized")
         mode, tasks = read_call(
             args, self._settings.max_subtasks_per_request, self._settings.task_fields
         )
-        access = [self._access(caller, helper, task) for task in tasks]
-        _check_models(caller, tasks)
-        group, tokens = await self._reserve(caller, helper, mode, len(tasks))
-        shared = self._shared(caller, group, tokens, len(tasks))
+        access = [self._access(context, helper, task) for task in tasks]
+        _check_models(context, tasks)
+        group, tokens = await self._reserve(context, helper, mode, len(tasks))
+        shared = self._shared(context, group, tokens, len(tasks))
         spawns = tuple(
-            _order(caller, helper, task, *limits, shared)
+            _order(context, helper, task, *limits, shared)
             for task, limits in zip(tasks, access, strict=True)
         )
-        return self._orders(caller, spawns, group)
+        return self._orders(context, spawns, group)
 
     def format_results(self, outcomes: Sequence[ChildOutcome]) -> Laid:
         return results(outcomes)
@@ -82,7 +82,7 @@ class DelegateTasks(FamilyTool):
     def summarize(self, group: str, outcomes: Sequence[ChildOutcome]) -> Laid:
         return summary(group, outcomes)
 
-    def _orders(self, caller: Context, spawns: tuple[RunRequest, ...], group: str) -> Actions:
+    def _orders(self, context: Context, spawns: tuple[RunRequest, ...], group: str) -> Actions:
         n, s = len(spawns), self._settings
         refusals = {
             "depth": DEPTH,
@@ -91,12 +91,12 @@ class DelegateTasks(FamilyTool):
         }
         if not group:
             # What a sub-agent hands on is part of a task that the channel knows of.
-            posts = () if is_task(caller.spec) else (f"Working on {n} tasks...",)
+            posts = () if is_task(context.spec) else (f"Working on {n} tasks...",)
             return Actions(spawns=spawns, posts=posts, refusals=refusals)
         started = f"Started task group {group} with {n} tasks."
         remark = (
             "The user will be notified on the original channel as tasks complete."
-            if caller.spec.origin.channel
+            if context.spec.origin.channel
             else "No channel is set, so the user is not notified. You will get each result as "
             "a message while you work, or when this conversation continues."
         )
@@ -107,19 +107,21 @@ class DelegateTasks(FamilyTool):
 
     # what each task gets
 
-    def _shared(self, caller: Context, group: str, tokens: int | None, n: int) -> dict[str, Any]:
-        """The fields that all orders of a call have in common."""
+    def _shared(self, context: Context, group: str, tokens: int | None, n: int) -> dict[str, Any]:
+        """The fields that all requests of a call share."""
         s = self._settings
         seconds = s.background_timeout_secs if group else s.parallel_timeout_secs
         fields: dict[str, Any] = {
-            "cwd": caller.cwd,
+            "cwd": context.cwd,
             "max_turns": s.turns_per_task,
             "timeout_ms": None if seconds is None else max(1, round(1000 * seconds)),
             "silence_ms": None if s.stall_secs is None else max(1, round(1000 * s.stall_secs)),
             "timeout_from": "start",
             "lanes": (
                 Lane(
-                    name=f"{NAME}/{caller.child_id()}", size=s.max_concurrent_subtasks, scope="tree"
+                    name=f"{NAME}/{context.child_id()}",
+                    size=s.max_concurrent_subtasks,
+                    scope="tree",
                 ),
             ),
             "limits": SpawnLimits(
@@ -133,8 +135,8 @@ class DelegateTasks(FamilyTool):
             return {**fields, "join": "call", "format_results": True, "result_order": "input"}
         # A sub-agent is not done before those whom it has started: what they spend is part of what
         # it was granted.
-        bond = "wait" if is_task(caller.spec) else "keep"
-        news = not caller.spec.origin.channel
+        bond = "wait" if is_task(context.spec) else "keep"
+        news = not context.spec.origin.channel
         own = {"group": group, "group_kind": NAME, "group_size": n}
         return {
             **fields,
@@ -145,10 +147,10 @@ class DelegateTasks(FamilyTool):
             "tell_parent": news,
         }
 
-    def _access(self, caller: Context, helper: str, task: DelegateTask) -> tuple[Permissions, str]:
+    def _access(self, context: Context, helper: str, task: DelegateTask) -> tuple[Permissions, str]:
         """Only the tools that are listed; those of this family only while there are levels left for
         them. What there is not is left out, and whoever reads the result is told."""
-        permissions = caller.row.permissions or caller.spec.permissions
+        permissions = context.row.permissions or context.spec.permissions
         depth = (
             self._settings.levels
             if permissions.depth is None
@@ -156,7 +158,9 @@ class DelegateTasks(FamilyTool):
         )
         withheld = (DELEGATE, CANCEL, LIST) if depth < 2 else ()
         known = [
-            t for t in looking(caller).tools(helper) if allows(permissions, t) and t not in withheld
+            t
+            for t in looking(context).tools(helper)
+            if allows(permissions, t) and t not in withheld
         ]
         names = sorted({t for t in task.tools if t not in withheld})
         tools = tuple(t for t in names if t in known)
@@ -166,28 +170,30 @@ class DelegateTasks(FamilyTool):
     # what a call may take
 
     async def _reserve(
-        self, caller: Context, helper: str, mode: str, n: int
+        self, context: Context, helper: str, mode: str, n: int
     ) -> tuple[str, int | None]:
-        """The id of a background group and the tokens of each task, claimed at once."""
+        """The id of a background group and the tokens of each task, claimed together."""
         s, background = self._settings, mode == "background"
-        budgeted = s.hourly_token_budget is not None and not is_task(caller.spec)
+        budgeted = s.hourly_token_budget is not None and not is_task(context.spec)
         if not background and not budgeted:
             return "", None
-        children = await caller.children()
-        known = await tally(caller, caller.called_at - s.longest_ms - (HOUR_MS if budgeted else 0))
+        children = await context.children()
+        known = await tally(
+            context, context.called_at - s.longest_ms - (HOUR_MS if budgeted else 0)
+        )
         group = ""
         if background:
             running = known.n_groups(helper)
             if running >= s.max_background_groups:
                 raise CallComplaint(_too_many_groups(running, s))
-            group = _group_id(caller, children, known)
-        tokens = self._grant(caller, children, known, n) if budgeted else None
-        claim(caller, helper, group, (tokens or 0) * n)
+            group = _group_id(context, children, known)
+        tokens = self._grant(context, children, known, n) if budgeted else None
+        claim(context, helper, group, (tokens or 0) * n)
         return group, tokens
 
-    def _grant(self, caller: Context, children: Sequence[RunRecord], known: Tally, n: int) -> int:
+    def _grant(self, context: Context, children: Sequence[RunRecord], known: Tally, n: int) -> int:
         """What one task may use: what it would get if the call were as large as it may be, so that
-        others get theirs. Never more than the caller's own budget can give."""
+        others get theirs. Never more than the calling run's own budget can give."""
         s = self._settings
         most = s.hourly_token_budget or 0
         rest = max(0, most - known.n_tokens())
@@ -198,7 +204,7 @@ class DelegateTasks(FamilyTool):
                 f"for {n} tasks. Do the work yourself, start fewer tasks, or try again "
                 "later."
             )
-        own = _own_rest(caller, children)
+        own = _own_rest(context, children)
         if own is not None and (each := min(each, own // (n + 1))) < MIN_TOKENS:
             raise CallComplaint(
                 f"Your own token budget has {own} tokens left, too few for {n} tasks. Do the work "
@@ -208,14 +214,14 @@ class DelegateTasks(FamilyTool):
 
 
 def _order(
-    caller: Context,
+    context: Context,
     helper: str,
     task: DelegateTask,
     access: Permissions,
     remark: str,
     shared: dict[str, Any],
 ) -> RunRequest:
-    return caller.request(
+    return context.request(
         helper,
         task.prompt,
         label=task.task_id,
@@ -227,10 +233,12 @@ def _order(
     )
 
 
-def _check_models(caller: Context, tasks: Sequence[DelegateTask]) -> None:
-    permissions = caller.row.permissions or caller.spec.permissions
+def _check_models(context: Context, tasks: Sequence[DelegateTask]) -> None:
+    permissions = context.row.permissions or context.spec.permissions
     known = [
-        m for m in looking(caller).models() if permissions.models is None or m in permissions.models
+        m
+        for m in looking(context).models()
+        if permissions.models is None or m in permissions.models
     ]
     for i, task in enumerate(tasks):
         if task.model and task.model not in known:
@@ -239,24 +247,24 @@ def _check_models(caller: Context, tasks: Sequence[DelegateTask]) -> None:
             )
 
 
-def _own_rest(caller: Context, children: Sequence[RunRecord]) -> int | None:
-    """What the caller's own budget has left, or None when it has none."""
-    limit = caller.spec.request.budget.tokens
+def _own_rest(context: Context, children: Sequence[RunRecord]) -> int | None:
+    """What the calling run's own budget has left, or None if it has none."""
+    limit = context.spec.request.budget.tokens
     if limit is None:
         return None
     for spec, run in children:
         granted = spec.request.granted.tokens
         limit -= run.usage.tokens if ending_of(run) is not None or granted is None else granted
-    return max(0, limit - caller.row.usage.tokens)
+    return max(0, limit - context.row.usage.tokens)
 
 
-def _group_id(caller: Context, children: Sequence[RunRecord], known: Tally) -> str:
+def _group_id(context: Context, children: Sequence[RunRecord], known: Tally) -> str:
     """The same for the same call, and no other group of this run has it."""
     ids = {spec.request.group for spec, _ in (*children, *known.rows)} | {
         c.group for c in known.claims
     }
     n = 0
-    while (id := f"bg-{digest(caller.child_id(), n)[:6]}") in ids:
+    while (id := f"bg-{digest(context.child_id(), n)[:6]}") in ids:
         n += 1
     return id
 

@@ -1,5 +1,4 @@
-"""The words of the delegate family: what a sub-agent is told, and how others are told of its
-end."""
+"""The texts of the delegate family: the prompt of a sub-agent, and the reports of its end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The arguments of `delegate_tasks`, checked one by one in the order and words of the document;
-then what it leaves open, in ours."""
+"""The arguments of `delegate_tasks`, checked one by one in the sequence and with the texts of the
+document; then what the document leaves open, with our own texts."""
 
 from __future__ import annotations
 

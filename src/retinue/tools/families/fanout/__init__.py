@@ -1,1 +1,1 @@
-"""The family `fanout`: tasks side by side."""
+"""The family `fanout`: tasks in parallel."""

@@ -1,4 +1,4 @@
-"""`spawn_agents`: several tasks go out at once, and the turn goes on when all of them are back.
+"""`spawn_agents`: several tasks start together, and the turn continues when all of them have ended.
 Every call answers with the outcomes of its own children, as JSON, in the order in which they ended;
 or the last one with those of the turn."""
 

@@ -17,9 +17,9 @@ class FanoutSettings(FamilySettings):
     all of its parent's plain tools. `aggregate`: whether each call answers with the results of its
     own tasks, or the last one of a turn with all of them. `while_waiting`: whether a user's message
     to a parent that waits is kept for its next turn, or refused as busy. `strict`: a result that is
-    handed in beside other calls fails the sub-agent, which is otherwise asked again.
+    submitted next to other calls fails the sub-agent, which is otherwise asked again.
 
-    `explore_tools` are lent to explorers whatever their declared risk; `explore_model` is theirs
+    `explore_tools` are given to explorers whatever their declared risk; `explore_model` is theirs
     instead of the parent's. `read_first_bytes` is the most that is shown of one file. A child
     always has a deadline."""
 

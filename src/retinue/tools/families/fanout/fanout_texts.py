@@ -1,4 +1,4 @@
-"""What a model is told of `spawn_agents`: its parameters, what they are for, when to use it."""
+"""What a model reads about `spawn_agents`: its parameters, what they are for, when to use it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_TURNS = 1_000
 
 
 class ToolTexts(Protocol):
-    """The settings, as far as a model is told of them."""
+    """The settings, as far as a model reads them."""
 
     @property
     def max_tasks(self) -> int: ...

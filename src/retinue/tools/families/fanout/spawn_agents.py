@@ -1,4 +1,4 @@
-"""`spawn_agents`: several tasks at once, each to an agent of its own."""
+"""`spawn_agents`: several tasks in parallel, each to an agent of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from retinue.core import capabilities as policy
+from retinue.core import capabilities
 from retinue.core.answer_layout import Laid, Long, Sheet
 from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Actions, History, Retry, RunRequest
@@ -61,18 +61,18 @@ class SpawnAgents(FamilyTool):
             parameters=parameters(settings),
         )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned:
         tasks = self._tasks(args)
-        _check_writers(caller, tasks)
-        models = [self._model(caller, n, task) for n, task in enumerate(tasks)]
+        _check_writers(context, tasks)
+        models = [self._model(context, n, task) for n, task in enumerate(tasks)]
         explorer = (
-            self._explorer(caller)
+            self._explorer(context)
             if self.settings.has_modes and not all(t.writes for t in tasks)
             else None
         )
-        places = await asyncio.to_thread(self._places, caller, tasks)
+        places = await asyncio.to_thread(self._places, context, tasks)
         spawns = tuple(
-            self._order(caller, n, task, explorer, models[n], *places[n])
+            self._order(context, n, task, explorer, models[n], *places[n])
             for n, task in enumerate(tasks)
         )
         return Actions(spawns=spawns, refusals={"tools": NO_TOOLS})
@@ -125,12 +125,12 @@ class SpawnAgents(FamilyTool):
             return f". Known fields: {known}"
         return f". Known modes: {', '.join(MODES)}" if "enum value" in complaint else ""
 
-    def _model(self, caller: Context, n: int, task: FanoutTask) -> str:
+    def _model(self, context: Context, n: int, task: FanoutTask) -> str:
         """The name of the child's model; "" is the parent's own."""
         explores = self.settings.has_modes and not task.writes
         name = task.model or (self.settings.explore_model if explores else "")
-        allowed = _held(caller).models
-        known = [m for m in looking(caller).models() if allowed is None or m in allowed]
+        allowed = _held(context).models
+        known = [m for m in looking(context).models() if allowed is None or m in allowed]
         if name and name not in known:
             raise CallComplaint(
                 f"tasks[{n}]: unknown model {name!r}. Available models: "
@@ -138,12 +138,14 @@ class SpawnAgents(FamilyTool):
             )
         return name
 
-    def _explorer(self, caller: Context) -> tuple[str, ...]:
+    def _explorer(self, context: Context) -> tuple[str, ...]:
         """The tools of an explorer: those that only look."""
-        permissions = _held(caller)
-        tools = looking(caller).tools(helper_name(caller.spec.request.agent, NAME))
+        permissions = _held(context)
+        tools = looking(context).tools(helper_name(context.spec.request.agent, NAME))
         mine = [
-            name for name in tools if name not in NOT_THE_LEADS and policy.allows(permissions, name)
+            name
+            for name in tools
+            if name not in NOT_THE_LEADS and capabilities.allows(permissions, name)
         ]
         safe = {
             name for name in mine if _only_looks(tools[name]) or name in self.settings.explore_tools
@@ -157,15 +159,15 @@ class SpawnAgents(FamilyTool):
             )
         return tuple(sorted(safe | (NOT_THE_LEADS & set(tools))))
 
-    def _places(self, caller: Context, tasks: Sequence[FanoutTask]) -> list[tuple[str, str]]:
+    def _places(self, context: Context, tasks: Sequence[FanoutTask]) -> list[tuple[str, str]]:
         """For each task its directory and what is read to it first. Touches the disk."""
-        cwds = [directory(caller, task.cwd, f"tasks[{n}].") for n, task in enumerate(tasks)]
+        cwds = [directory(context, task.cwd, f"tasks[{n}].") for n, task in enumerate(tasks)]
         cap = self.settings.read_first_bytes
         return [
             (
                 cwd,
                 contents(
-                    caller, cwd, task.read_first or (), cap, f"tasks[{n}]", f"{caller.key}/{n}"
+                    context, cwd, task.read_first or (), cap, f"tasks[{n}]", f"{context.key}/{n}"
                 ),
             )
             for n, (task, cwd) in enumerate(zip(tasks, cwds, strict=True))
@@ -173,7 +175,7 @@ class SpawnAgents(FamilyTool):
 
     def _order(
         self,
-        caller: Context,
+        context: Context,
         n: int,
         task: FanoutTask,
         explorer: tuple[str, ...] | None,
@@ -187,8 +189,8 @@ class SpawnAgents(FamilyTool):
         access = Permissions(may_spawn=False)
         if explores:
             access = Permissions(tools=explorer, write=(), may_spawn=False)
-        return caller.request(
-            helper_name(caller.spec.request.agent, NAME),
+        return context.request(
+            helper_name(context.spec.request.agent, NAME),
             task.task,
             label=" ".join(task.task.split())[:LABEL],
             join="turn",
@@ -226,17 +228,17 @@ class SpawnAgents(FamilyTool):
         )
 
 
-def _held(caller: Context) -> Permissions:
-    return caller.spec.permissions if caller.row.permissions is None else caller.row.permissions
+def _held(context: Context) -> Permissions:
+    return context.spec.permissions if context.row.permissions is None else context.row.permissions
 
 
 def _only_looks(tool: Tool) -> bool:
     return getattr(tool, "risk", "execute") in SAFE_RISKS
 
 
-def _check_writers(caller: Context, tasks: Sequence[FanoutTask]) -> None:
+def _check_writers(context: Context, tasks: Sequence[FanoutTask]) -> None:
     for n, task in enumerate(tasks):
-        if task.writes and _held(caller).write == ():
+        if task.writes and _held(context).write == ():
             raise CallComplaint(
                 f"tasks[{n}] has mode 'work', but you cannot write yourself. Use mode 'explore'"
             )

@@ -1,6 +1,6 @@
-"""Which files a sub-agent is handed before it starts. A model names them, so they are confined to
-what whoever started its run has set: the run's working directory, the roots that it may read, and
-its rules."""
+"""Which files a sub-agent gets before it starts. A model names them, so they are confined to what
+was set when its run was started: the run's working directory, the roots that it may read, and its
+rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANY_SIZE = 1 << 62
 
 
 def contents(
-    caller: Context, cwd: str, paths: tuple[str, ...], cap: int, where: str, key: str
+    context: Context, cwd: str, paths: tuple[str, ...], cap: int, where: str, key: str
 ) -> str:
     """The files as one text, each between fences that its author could not know; `CallComplaint`
     names the first that is bad.
@@ -31,7 +31,7 @@ def contents(
     out = []
     for n, path in enumerate(paths):
         try:
-            out.append(_fenced(path, _read(caller, cwd, path, cap), f"{key}/{n}"))
+            out.append(_fenced(path, _read(context, cwd, path, cap), f"{key}/{n}"))
         except (OSError, ValueError, Refused, NotFound) as error:
             why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             raise CallComplaint(
@@ -41,20 +41,20 @@ def contents(
     return "\n\n".join(out)
 
 
-def _read(caller: Context, cwd: str, path: str, cap: int) -> str:
+def _read(context: Context, cwd: str, path: str, cap: int) -> str:
     """At most `cap` bytes, never half a character. Only plain files: a pipe or a device could
     block, or never end."""
     if not path:
         raise ValueError("the path is empty")
-    if not cwd or (not caller.cwd and caller.permissions.read is None):
+    if not cwd or (not context.cwd and context.permissions.read is None):
         raise ValueError("you have no working directory, so no file can be given to a sub-agent")
-    with caller.opening() as (mine, holding):
+    with context.opening() as (mine, holding):
         data, size = _opened(mine, holding, cwd, path, cap)
     if b"\0" in data:
         raise ValueError("it is not a text file")
     cut = len(data) > cap
     stream = (
-        caller.redactor.byte_stream()
+        context.redactor.byte_stream()
     )  # where the file is cut off, the beginning of a secret goes too
     data = stream.feed(data[:cap]) + (b"" if cut else stream.close())
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(data, final=not cut)
@@ -62,19 +62,19 @@ def _read(caller: Context, cwd: str, path: str, cap: int) -> str:
 
 
 def _opened(
-    caller: Context, holding: OpenDirectory, cwd: str, path: str, cap: int
+    context: Context, holding: OpenDirectory, cwd: str, path: str, cap: int
 ) -> tuple[bytes, int]:
-    tops = (caller.cwd,) if caller.permissions.read is None else caller.permissions.read
+    tops = (context.cwd,) if context.permissions.read is None else context.permissions.read
     rest = strip(checked_text(path), cwd) if path.startswith("/") else checked_text(path)
     if rest is None:
         raise ValueError(f"it is outside the task's working directory {cwd}")
-    with Root(cwd, None, holding, caller.private) as root:
+    with Root(cwd, None, holding, context.private) as root:
         fd, info = root.open_file(rest, ANY_SIZE)
         with os.fdopen(fd, "rb") as file:
             name = root.named(real_path(fd), path)
             if not inside(name, tops):
                 raise ValueError("it is outside of what you can read")
-            if why := hidden(caller)(name):
+            if why := hidden(context)(name):
                 raise ValueError(f"it cannot be shown to you: {why}")
             return file.read(cap + 1), info.st_size
 

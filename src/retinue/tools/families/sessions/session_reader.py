@@ -1,4 +1,4 @@
-"""Which sessions a caller may see, and their messages as text."""
+"""Which sessions a run may see, and their messages as text."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ class SessionReader(SessionTool):
             if not put_away(kin[0], ending_of(kin[1]), now)
         }
 
-    async def find(self, caller: Context, key: str) -> RunRecord:
+    async def find(self, context: Context, key: str) -> RunRecord:
         own = {
-            self.settings.key_of(caller.spec),
+            self.settings.key_of(context.spec),
             "current",
-            *(() if caller.spec.parent else ("main",)),
+            *(() if context.spec.parent else ("main",)),
         }
         id = run_in(key)
-        if key in own or id == caller.run_id:
-            return RunRecord(caller.spec, caller.row)
+        if key in own or id == context.run_id:
+            return RunRecord(context.spec, context.row)
         if id is None:
             like = self.settings.key("<uuid>", "<agent>")
             raise CallComplaint(f"'{clip(key, 80)}' is not a session key: it looks like {like}")
-        children = await caller.children()
-        spawned = self.spawned(children, caller.called_at)
+        children = await context.children()
+        spawned = self.spawned(children, context.called_at)
         for spec, _ in children:
             name = self.settings.key_of(spec)
             if id in (spec.id, run_in(name)) and name in spawned:
@@ -66,8 +66,8 @@ class SessionReader(SessionTool):
             "sessions_list to see them"
         )
 
-    async def labelled(self, caller: Context, label: str) -> RunRecord:
-        spawned = self.spawned(await caller.children(), caller.called_at)
+    async def labelled(self, context: Context, label: str) -> RunRecord:
+        spawned = self.spawned(await context.children(), context.called_at)
         matches = [kin for kin in spawned.values() if kin[0].request.label == label]
         if len(matches) != 1:
             why = (
@@ -78,8 +78,8 @@ class SessionReader(SessionTool):
             raise CallComplaint(f"label '{clip(label, 80)}' {why}")
         return matches[0]
 
-    async def said(self, caller: Context, kin: RunRecord, *, tools: bool) -> list[dict[str, Any]]:
-        messages = await looking(caller).messages(*kin)
+    async def said(self, context: Context, kin: RunRecord, *, tools: bool) -> list[dict[str, Any]]:
+        messages = await looking(context).messages(*kin)
         return [
             shown
             for message in messages

@@ -1,4 +1,4 @@
-"""What a session's end is told as."""
+"""The text about a session's end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from retinue.tools.families.family_states import SESSIONS
 
 
 def session_result(ending: Ending) -> dict[str, Any]:
-    """How a run ended, for a caller that waited: its own last text, not the announcement. A failure
+    """How a run ended, for a call that waited: its own last text, not the announcement. A failure
     has no result."""
     out: dict[str, Any] = {"status": SESSIONS[ending.state]}
     out |= _missing(ending.helpers)
@@ -34,5 +34,5 @@ def _missing(helpers: Helpers) -> dict[str, str]:
 
 
 def is_announcing(run: Run) -> bool:
-    """Whether a run has done its task and is writing what the chat will be told."""
+    """Whether a run has done its task and is writing its message for the chat."""
     return isinstance(run.state, Thinking) and run.state.purpose == "announce"

@@ -70,18 +70,18 @@ class SessionsListTool(SessionReader):
         ),
     )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
         request = self.read(args, SessionsListArgs)
         since = (
             None
             if request.active_minutes is None
-            else caller.called_at - request.active_minutes * 60_000
+            else context.called_at - request.active_minutes * 60_000
         )
         rows: list[dict[str, Any]] = []
-        spawned = self.spawned(await caller.children(), caller.called_at)
-        for spec, run in [*reversed(spawned.values()), (caller.spec, caller.row)]:
+        spawned = self.spawned(await context.children(), context.called_at)
+        for spec, run in [*reversed(spawned.values()), (context.spec, context.row)]:
             ending = ending_of(run)
-            updated = caller.called_at if ending is None else ending.at
+            updated = context.called_at if ending is None else ending.at
             if (since is not None and updated < since) or len(rows) >= request.limit:
                 continue
             row: dict[str, Any] = {
@@ -98,7 +98,7 @@ class SessionsListTool(SessionReader):
             if spec.request.label:
                 row["label"] = Long(spec.request.label)
             if request.message_limit:
-                row["messages"] = (await self.said(caller, RunRecord(spec, run), tools=False))[
+                row["messages"] = (await self.said(context, RunRecord(spec, run), tools=False))[
                     -request.message_limit :
                 ]
             rows.append(row)
@@ -132,10 +132,10 @@ class HistoryTool(SessionReader):
         ),
     )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
         request = self.read(args, HistoryArgs)
-        kin = await self.find(caller, request.session_key)
-        shown = await self.said(caller, kin, tools=request.include_tools)
+        kin = await self.find(context, request.session_key)
+        shown = await self.said(context, kin, tools=request.include_tools)
         key = self.settings.key_of(kin[0])
         messages = shown[-request.limit :]
         return Sheet(
@@ -169,9 +169,9 @@ class YieldTool(SessionTool):
             ),
         )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
         request = self.read(args, YieldArgs)
-        live = [spec for spec, run in await caller.children() if ending_of(run) is None]
+        live = [spec for spec, run in await context.children() if ending_of(run) is None]
         reply: dict[str, Any] = {"status": "yielded", "activeChildren": len(live)}
         if request.message:
             reply["message"] = request.message

@@ -59,7 +59,7 @@ class SessionsSendTool(SessionReader):
         super().__init__(settings)
         self.notices, self._steered = words_of(settings), steered
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
         request = self.read(args, SendArgs)
         most = LONGEST_STEER if request.steer else LONGEST
         if not request.message.strip() or len(request.message) > most:
@@ -67,22 +67,22 @@ class SessionsSendTool(SessionReader):
         if bool(request.session_key) == bool(request.label):
             raise CallComplaint(f"{self.invalid_prefix}: give either sessionKey or label")
         if request.session_key:
-            kin = await self.find(caller, request.session_key)
+            kin = await self.find(context, request.session_key)
         else:
-            kin = await self.labelled(caller, request.label)
-        return self.deliver(caller, kin, request.message, steer=request.steer)
+            kin = await self.labelled(context, request.label)
+        return self.deliver(context, kin, request.message, steer=request.steer)
 
-    def deliver(self, caller: Context, kin: RunRecord, message: str, *, steer: bool) -> Returned:
+    def deliver(self, context: Context, kin: RunRecord, message: str, *, steer: bool) -> Returned:
         spec, run = kin
-        if spec.id == caller.run_id:
+        if spec.id == context.run_id:
             raise CallComplaint("a session cannot send to itself")
         key = self.settings.key_of(spec)
         if ending_of(run) is not None:
-            return self._go_on(caller, kin, key, message)
+            return self._go_on(context, kin, key, message)
         if is_announcing(run):
             wait = f"{key} is done and is writing its announcement. Send to it when it has ended"
             return ToolResult(text=status("error", wait), error=True)
-        if steer and self._is_too_soon((caller.run_id, key), caller.called_at):
+        if steer and self._is_too_soon((context.run_id, key), context.called_at):
             text = (
                 "it was steered less than 2 s ago. Wait a moment, and put everything in one message"
             )
@@ -103,8 +103,8 @@ class SessionsSendTool(SessionReader):
         self._steered[who] = now
         return False
 
-    def _go_on(self, caller: Context, kin: RunRecord, key: str, message: str) -> Returned:
-        """An ended session is taken up by a new run with the same conversation. One that is to be
+    def _go_on(self, context: Context, kin: RunRecord, key: str, message: str) -> Returned:
+        """An ended session is continued by a new run with the same conversation. One that is to be
         deleted is not: it may be gone before the run starts."""
         spec, run = kin
         old = spec.request
@@ -113,17 +113,17 @@ class SessionsSendTool(SessionReader):
             return ToolResult(text=status("error", f"{key} has ended and {why}"), error=True)
         spawn = SessionsSpawnTool(self.settings)
         base = ForkPoint(conversation=spec.conversation, length=run.length, start=run.start)
-        context = History(kind="run", run=spec.id, base=base, tokens=run.context + run.new_bytes)
-        order = replace(old, task=message, history=context, **spawn.common(caller, key))
+        history = History(kind="run", run=spec.id, base=base, tokens=run.context + run.new_bytes)
+        order = replace(old, task=message, history=history, **spawn.common(context, key))
         if old.origin is not None:
             order = replace(order, announce=True)
         reply = {
             "status": "accepted",
             "sessionKey": key,
-            "runId": caller.child_id(),
+            "runId": context.child_id(),
             "continues": spec.id,
             "note": NOTE,
         }
         return Actions(
-            spawns=(order,), answer=as_json(reply), refusals=spawn.refusals(caller, old.agent)
+            spawns=(order,), answer=as_json(reply), refusals=spawn.refusals(context, old.agent)
         )

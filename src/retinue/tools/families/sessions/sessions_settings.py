@@ -1,5 +1,5 @@
 """The settings of the family `sessions`, how its tools read their arguments, and how sessions are
-named: a session is called after its first run, and the runs that go on in it are a group of that
+named: a session is named after its first run, and the runs that continue it are a group of that
 name."""
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ T = TypeVar("T")
 
 class SessionsSettings(FamilySettings):
     """`agent.subagents`. `timeout_means`: what `timeoutSeconds` limits, the spawner's wait or the
-    child's run. `announce`: who is told, the chat (in a last turn of the child's own) or the
-    session that spawned it. `default_deny` is what no child gets whatever the file says in `tools`;
-    `run_timeout_seconds` 0 is no limit. `control` adds the tool `subagents`. A session without a
-    thread of its own is archived `archive_after_minutes` after its end (0: never): it is not
-    listed, read or taken up any more; what was said stays on record."""
+    child's run. `announce`: where the result goes, to the chat (in a last turn of the child's own)
+    or to the session that spawned it. `default_deny` is what no child gets whatever the file says
+    in `tools`; `run_timeout_seconds` 0 means no limit. `control` adds the tool `subagents`. A
+    session without a thread of its own is archived `archive_after_minutes` after its end (0:
+    never): it is no longer listed, read or continued; its messages stay recorded."""
 
     max_concurrent: int = 1
     tools_allow: tuple[str, ...] | None = None
@@ -82,7 +82,7 @@ class SessionsSettings(FamilySettings):
 
 
 def lead_of(agent: str) -> str:
-    """The agent for which a helper of this family works; any other works for itself."""
+    """The agent for which a sub-agent of this family works; any other works for itself."""
     return agent.removesuffix(".sessions")
 
 
@@ -95,7 +95,7 @@ def run_in(key: str) -> str | None:
 
 
 def status(word: Literal["forbidden", "error", "rate_limited"], error: str) -> str:
-    """A refusal as the caller of a session tool reads it."""
+    """A refusal as the model that called a session tool reads it."""
     return as_json({"status": word, "error": clip(error, 2_000)})
 
 
@@ -103,8 +103,8 @@ class SessionTool(FamilyTool):
     dialect = "sessions"
 
     def read(self, args: dict[str, Any], type_: type[T], *objects: str) -> T:
-        """The arguments as a value. A null is an argument left out; a field that there is not is
-        named, with those that there are."""
+        """The arguments as a value. A null counts as a missing argument; an unknown field is named,
+        with the known ones."""
         known = self.schema.parameters["properties"]
         for name in args:
             if name not in known:

@@ -1,4 +1,4 @@
-"""`sessions_spawn`: start a run in a session of its own, and go on, or wait a while for its
+"""`sessions_spawn`: start a run in a session of its own, and continue, or wait a while for its
 reply."""
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class SessionsSpawnTool(SessionTool):
             parameters=object_schema(spawn_properties(settings), ("task",)),
         )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
-        if caller.is_woken:
-            return await self._after_wait(caller, args)
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
+        if context.is_woken:
+            return await self._after_wait(context, args)
         for name, why in REFUSED.items():
             if name in args:
                 raise CallComplaint(f"{SPAWN} does not accept '{name}': {why}")
@@ -84,26 +84,26 @@ class SessionsSpawnTool(SessionTool):
             raise CallComplaint(f"{self.invalid_prefix}: task cannot be empty")
         if wrong := self._wrong(request):
             return ToolResult(text=status("error", wrong), error=True)
-        if refused := await self._forbidden(caller, request):
+        if refused := await self._forbidden(context, request):
             return ToolResult(text=status("forbidden", refused), error=True)
         model = request.model.strip() or self.settings.model
-        known = looking(caller).models()
+        known = looking(context).models()
         if model and model not in known:
             return ToolResult(
                 text=status("error", f"unknown model '{model}'; known: {', '.join(known)}"),
                 error=True,
             )
-        if request.thread and not caller.spec.origin.channel:
+        if request.thread and not context.spec.origin.channel:
             return ToolResult(text=status("error", NO_CHAT), error=True)
         try:
             cwd = (
-                await asyncio.to_thread(directory, caller, request.cwd)
+                await asyncio.to_thread(directory, context, request.cwd)
                 if request.cwd
-                else caller.cwd
+                else context.cwd
             )
         except CallComplaint as complaint:
             return ToolResult(text=status("error", str(complaint)), error=True)
-        return self._start(caller, replace(request, cwd=cwd), model)
+        return self._start(context, replace(request, cwd=cwd), model)
 
     def _wrong(self, request: SessionsSpawnArgs) -> str:
         if request.agent_id and not AGENT_ID.fullmatch(request.agent_id):
@@ -115,18 +115,18 @@ class SessionsSpawnTool(SessionTool):
             return 'mode "session" requires thread: true'
         return ""
 
-    async def _forbidden(self, caller: Context, request: SessionsSpawnArgs) -> str:
+    async def _forbidden(self, context: Context, request: SessionsSpawnArgs) -> str:
         """In the order of the checks: the depth, the children, the agents allowed."""
-        s, depth = self.settings, level_of(caller, self)
+        s, depth = self.settings, level_of(context, self)
         if depth >= s.max_spawn_depth:
             return TOO_DEEP.format(depth=depth, most=s.max_spawn_depth)
-        active = sum(ending_of(run) is None for _, run in await caller.children())
+        active = sum(ending_of(run) is None for _, run in await context.children())
         if s.max_children_per_agent is not None and active >= s.max_children_per_agent:
             return (
                 f"too many active children ({active}/{s.max_children_per_agent}); wait for one "
                 "to end"
             )
-        allowed = {*s.allow_agents, lead_of(caller.spec.request.agent)}
+        allowed = {*s.allow_agents, lead_of(context.spec.request.agent)}
         if request.agent_id and not {"*", request.agent_id} & allowed:
             return (
                 f"agentId '{request.agent_id}' is not allowed (allowed: "
@@ -134,11 +134,11 @@ class SessionsSpawnTool(SessionTool):
             )
         return ""
 
-    def _start(self, caller: Context, request: SessionsSpawnArgs, model: str) -> Returned:
-        s, id = self.settings, caller.child_id()
-        key = s.key(id, request.agent_id or lead_of(caller.spec.request.agent))
-        order = self._order(caller, request, key, model)
-        refusals = self.refusals(caller, request.agent_id)
+    def _start(self, context: Context, request: SessionsSpawnArgs, model: str) -> Returned:
+        s, id = self.settings, context.child_id()
+        key = s.key(id, request.agent_id or lead_of(context.spec.request.agent))
+        order = self._order(context, request, key, model)
+        refusals = self.refusals(context, request.agent_id)
         reply: dict[str, Any] = {
             "status": "accepted",
             "childSessionKey": key,
@@ -156,11 +156,12 @@ class SessionsSpawnTool(SessionTool):
             return Actions(spawns=(order,), wait=wait, refusals=refusals)
         return Actions(spawns=(order,), answer=as_json({**reply, "note": NOTE}), refusals=refusals)
 
-    async def _after_wait(self, caller: Context, reply: dict[str, Any]) -> Laid:
-        """The wait is over: the reply, or word that it goes on. It is announced all the same."""
+    async def _after_wait(self, context: Context, reply: dict[str, Any]) -> Laid:
+        """The wait is over: the reply, or a note that the session continues. It is announced all
+        the same."""
         id = reply["runId"]
-        runs = {spec.id: run for spec, run in await caller.children()}
-        ended = {o.id: o.ending for o in caller.ended_children}
+        runs = {spec.id: run for spec, run in await context.children()}
+        ended = {o.id: o.ending for o in context.ended_children}
         if id in runs and (ending := ending_of(runs[id])):
             ended[id] = ending
         if id in ended:
@@ -182,11 +183,11 @@ class SessionsSpawnTool(SessionTool):
         return Sheet(reply)
 
     def _order(
-        self, caller: Context, request: SessionsSpawnArgs, key: str, model: str
+        self, context: Context, request: SessionsSpawnArgs, key: str, model: str
     ) -> RunRequest:
-        """A fork is the caller again, with nothing of its agent's own defaults; others start from
+        """A fork is the calling run again, without its agent's own defaults; others start from
         their agent's."""
-        s, mine = self.settings, caller.spec.request
+        s, mine = self.settings, context.spec.request
         own = request.agent_id in ("", lead_of(mine.agent))
         fork = own and request.context == "fork"
         agent = mine.agent if fork else helper_name(mine.agent, "sessions")
@@ -194,12 +195,12 @@ class SessionsSpawnTool(SessionTool):
             agent = request.agent_id
         options: dict[str, Any] = {
             "label": request.label.strip() or request.task_name.strip() or "subagent",
-            "permissions": self._access(caller, agent, request.tools or ToolLists()),
+            "permissions": self._access(context, agent, request.tools or ToolLists()),
             "cwd": request.cwd,
             "retention": "keep" if request.mode == "session" else request.cleanup or s.cleanup,
-            **self.common(caller, key),
+            **self.common(context, key),
             **self._run_limit(request),
-            **(_thread(caller, key) if request.thread else {}),
+            **(_thread(context, key) if request.thread else {}),
         }
         if model:
             options["model"] = model
@@ -207,26 +208,26 @@ class SessionsSpawnTool(SessionTool):
             options["history"] = History(kind="fork")
         if own:
             options["retry"] = mine.retry
-        task = self._first_message(caller, request.task)
+        task = self._first_message(context, request.task)
         if fork:
             return RunRequest(
                 agent=agent,
                 task=task,
                 instructions=mine.instructions,
-                **{"model": caller.spec.model, **options},
+                **{"model": context.spec.model, **options},
             )
-        return caller.request(agent, task, **options)
+        return context.request(agent, task, **options)
 
-    def common(self, caller: Context, key: str) -> dict[str, Any]:
-        """What the orders of all runs in a session have: their lane and limits, and where the
+    def common(self, context: Context, key: str) -> dict[str, Any]:
+        """What the requests of all runs in a session have: their lane and limits, and where the
         result goes.
 
-        The chat of the one who asked is told by an announce turn. A session that asked and has no
-        chat, or was spawned itself, is told instead, and stays for it: so nothing is lost, and
-        nobody is done whose children are not."""
+        The chat of the requester gets the message of an announce turn. A session that asked and has
+        no chat, or was spawned itself, gets the notice instead, and stays open for it: so nothing
+        is lost, and no session ends before its children."""
         s = self.settings
         chat = s.announce == "chat"
-        is_announced = chat and bool(caller.spec.origin.channel) and not caller.spec.parent
+        is_announced = chat and bool(context.spec.origin.channel) and not context.spec.parent
         return {
             "join": "none",
             "result_order": "creation",
@@ -237,7 +238,7 @@ class SessionsSpawnTool(SessionTool):
             "group_kind": SESSION,
             "lanes": (Lane(name=LANE, size=s.max_concurrent),),
             "limits": SpawnLimits(
-                depth=caller.spec.depth - level_of(caller, self) + s.max_spawn_depth,
+                depth=context.spec.depth - level_of(context, self) + s.max_spawn_depth,
                 children=s.max_children_per_agent,
             ),
             "report": "announce" if chat else "text",
@@ -248,10 +249,12 @@ class SessionsSpawnTool(SessionTool):
             "on_parent_end": "keep" if is_announced else "wait",
         }
 
-    def refusals(self, caller: Context, agent: str = "") -> dict[str, str]:
-        """What the machine counts again when it takes the order."""
-        most, depth = self.settings.max_children_per_agent, level_of(caller, self)
-        staff = ", ".join(a for a in caller.spec.permissions.agents or () if "." not in a) or "none"
+    def refusals(self, context: Context, agent: str = "") -> dict[str, str]:
+        """What the machine counts again when it takes the request."""
+        most, depth = self.settings.max_children_per_agent, level_of(context, self)
+        staff = (
+            ", ".join(a for a in context.spec.permissions.agents or () if "." not in a) or "none"
+        )
         full = (
             f"too many active children ({most}/{most}); wait for one to end"
             if most
@@ -278,7 +281,7 @@ class SessionsSpawnTool(SessionTool):
         }
 
     def _run_limit(self, request: SessionsSpawnArgs) -> dict[str, Any]:
-        """0 is no limit; where nobody says anything, the agent's own limit stays."""
+        """0 means no limit; if nothing is set, the agent's own limit stays."""
         seconds = request.run_timeout_seconds
         if seconds is None and self.settings.timeout_means == "run":
             seconds = request.timeout_seconds
@@ -286,14 +289,14 @@ class SessionsSpawnTool(SessionTool):
             seconds = self.settings.run_timeout_seconds or None
         return {} if seconds is None else {"timeout_ms": _ms(seconds) if seconds else None}
 
-    def _access(self, caller: Context, agent: str, lists: ToolLists) -> Permissions:
+    def _access(self, context: Context, agent: str, lists: ToolLists) -> Permissions:
         """All tools but those that start others; one that may spawn itself keeps those for
-        sessions. An allow list has to name them like any other. Deny wins, whoever says it."""
+        sessions. An allow list has to name them like any other. Deny wins, wherever it is set."""
         s = self.settings
-        leaf = level_of(caller, self) + 1 >= s.max_spawn_depth
+        leaf = level_of(context, self) + 1 >= s.max_spawn_depth
         theirs = {
             name
-            for name, tool in looking(caller).tools(agent).items()
+            for name, tool in looking(context).tools(agent).items()
             if isinstance(tool, FamilyTool)
         }
         hidden = {*theirs, *TOOLS} - {*(() if leaf else TOOLS)}
@@ -302,17 +305,17 @@ class SessionsSpawnTool(SessionTool):
         tools = None if not allow else tuple(sorted(set.intersection(*allow)))
         return Permissions(tools=tools, deny=tuple(sorted(deny)), may_spawn=not leaf)
 
-    def _first_message(self, caller: Context, task: str) -> str:
-        depth, most = level_of(caller, self) + 1, self.settings.max_spawn_depth
+    def _first_message(self, context: Context, task: str) -> str:
+        depth, most = level_of(context, self) + 1, self.settings.max_spawn_depth
         role = LEAF if depth >= most else ORCHESTRATOR
         if self.settings.announce == "requester":
             role += f" Reply with exactly {SILENT} if there is nothing worth telling."
         return CONTEXT.format(depth=depth, most=most, role=role, task=task)
 
 
-def _thread(caller: Context, key: str) -> dict[str, Any]:
-    """A session with a thread of its own tells that what comes of it, whoever else is told."""
-    return {"origin": replace(caller.spec.origin, thread=key), "announce": True}
+def _thread(context: Context, key: str) -> dict[str, Any]:
+    """A session with a thread of its own sends its result there, wherever else the result goes."""
+    return {"origin": replace(context.spec.origin, thread=key), "announce": True}
 
 
 def _ms(seconds: float) -> int:

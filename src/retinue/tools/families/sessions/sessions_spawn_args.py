@@ -19,7 +19,7 @@ class ToolLists(Value, forbid_unknown_fields=True):
 
 
 class SessionsSpawnArgs(Value, forbid_unknown_fields=True, rename="camel"):
-    """Optional texts that are blank count as left out."""
+    """Optional texts that are blank count as missing."""
 
     task: str
     label: str = ""

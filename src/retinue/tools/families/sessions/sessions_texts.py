@@ -1,4 +1,4 @@
-"""Texts of the sessions family: refusals, notes, and what a session is told."""
+"""Texts of the sessions family: refusals, notes, and the prompt of a session."""
 
 from __future__ import annotations
 
@@ -61,12 +61,11 @@ WORDS = NoticeTexts(
     announcement={"completed": "{text}", "cancelled": ""},
 )
 """The completion as the requester reads it, and as the chat does. The status is the runtime's,
-never the model's. Whoever stops a session knows it: the chat is not told."""
+never the model's. The run that stops a session knows it: the chat gets no message."""
 
 
 def words_of(settings: SessionsSettings) -> NoticeTexts:
-    """The same, and what a session that may not spawn is told when it calls a session tool all the
-    same."""
+    """The same, and what a session that may not spawn reads if it calls a session tool anyway."""
     most = settings.max_spawn_depth
     refused = {
         name: status(

@@ -48,11 +48,11 @@ def row_of(id: str, run: Run | None, back: ChildOutcome | None) -> dict[str, Any
     return {"runId": id, "status": session_state(run), **asks}
 
 
-async def live_below(caller: Context, run: str) -> list[str]:
-    """Everybody below a run who is at work."""
+async def live_below(context: Context, run: str) -> list[str]:
+    """All open runs below a run."""
     out, todo = [], [run]
     while todo:
-        for spec, child in await looking(caller).children(todo.pop()):
+        for spec, child in await looking(context).children(todo.pop()):
             if ending_of(child) is None:
                 out.append(spec.id)
             if child.n_children:

@@ -41,7 +41,7 @@ class ControlArgs(Value, forbid_unknown_fields=True, rename="camel"):
 
 
 class ControlTool(SessionsSendTool):
-    """Only over sessions of one's own; whoever may not spawn does not have it."""
+    """Only for the run's own sessions; a run that may not spawn does not have it."""
 
     schema = ToolSchema(
         name=CONTROL,
@@ -88,29 +88,29 @@ class ControlTool(SessionsSendTool):
         ),
     )
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned | Laid:
-        if caller.is_woken:
-            return await self._shown(caller, args["runs"])
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
+        if context.is_woken:
+            return await self._shown(context, args["runs"])
         request = self.read(args, ControlArgs, "runIds")
         match request.action:
             case "list":
-                return await self._list(caller, request)
+                return await self._list(context, request)
             case "wait":
-                return await self._wait(caller, request)
+                return await self._wait(context, request)
             case "steer":
-                return await self._steer(caller, request)
+                return await self._steer(context, request)
             case _:
-                return await self._kill(caller, request)
+                return await self._kill(context, request)
 
-    async def _own(self, caller: Context) -> list[RunRecord]:
+    async def _own(self, context: Context) -> list[RunRecord]:
         """The last run of each session that is not archived, newest first: their places are the
         numbers in the list."""
-        return [*reversed(self.spawned(await caller.children(), caller.called_at).values())]
+        return [*reversed(self.spawned(await context.children(), context.called_at).values())]
 
-    async def _list(self, caller: Context, request: ControlArgs) -> Laid:
-        since = caller.called_at - request.recent_minutes * 60_000
+    async def _list(self, context: Context, request: ControlArgs) -> Laid:
+        since = context.called_at - request.recent_minutes * 60_000
         active, recent = [], []
-        for n, (spec, run) in enumerate(await self._own(caller), 1):
+        for n, (spec, run) in enumerate(await self._own(context), 1):
             ending = ending_of(run)
             row = {
                 "index": n,
@@ -119,11 +119,11 @@ class ControlTool(SessionsSendTool):
                 "label": Long(spec.request.label),
                 "task": clip(spec.request.task.rsplit("[Task] ", 1)[-1], 200),
                 "status": session_state(run),
-                "runtimeMs": (caller.called_at if ending is None else ending.at)
+                "runtimeMs": (context.called_at if ending is None else ending.at)
                 - (run.started_at or spec.created_at),
                 "model": run.model_used or spec.model,
                 "totalTokens": run.usage.tokens,
-                "pendingDescendants": len(await live_below(caller, spec.id)),
+                "pendingDescendants": len(await live_below(context, spec.id)),
             }
             if ending is None:
                 active.append(row)
@@ -134,8 +134,8 @@ class ControlTool(SessionsSendTool):
 
     # waiting
 
-    async def _wait(self, caller: Context, request: ControlArgs) -> Returned | Laid:
-        own = await self._own(caller)
+    async def _wait(self, context: Context, request: ControlArgs) -> Returned | Laid:
+        own = await self._own(context)
         ids = list(dict.fromkeys(request.run_ids)) or [
             spec.id for spec, run in own if ending_of(run) is None
         ]
@@ -144,14 +144,14 @@ class ControlTool(SessionsSendTool):
                 f"at most {MOST_IDS} runs can be waited for in one call, not {len(ids)}. "
                 "Name some in runIds"
             )
-        known = {spec.id: run for spec, run in await caller.children()}
+        known = {spec.id: run for spec, run in await context.children()}
         open_ = [id for id in ids if id in known and ending_of(known[id]) is None]
         if (
             not request.timeout_seconds
             or not open_
             or reason_of(ids, known, {}) in ("attention", "unavailable")
         ):
-            return await self._shown(caller, ids)
+            return await self._shown(context, ids)
         wait = WaitForRuns(
             runs=tuple(open_),
             timeout_ms=round(request.timeout_seconds * 1_000),
@@ -159,10 +159,10 @@ class ControlTool(SessionsSendTool):
         )
         return Actions(wait=wait)
 
-    async def _shown(self, caller: Context, ids: Sequence[str]) -> Laid:
+    async def _shown(self, context: Context, ids: Sequence[str]) -> Laid:
         """How they are now. Nothing is taken from what will be brought or announced."""
-        known = {spec.id: run for spec, run in await caller.children()}
-        back = {o.id: o for o in caller.ended_children}
+        known = {spec.id: run for spec, run in await context.children()}
+        back = {o.id: o for o in context.ended_children}
         rows = [row_of(id, known.get(id), back.get(id)) for id in ids]
         reply = {
             "status": "ok",
@@ -174,27 +174,27 @@ class ControlTool(SessionsSendTool):
 
     # steering and killing
 
-    async def _steer(self, caller: Context, request: ControlArgs) -> Returned:
+    async def _steer(self, context: Context, request: ControlArgs) -> Returned:
         if not request.message.strip() or len(request.message) > LONGEST_STEER:
             raise CallComplaint(
                 f"{self.invalid_prefix}: message must have 1 to {LONGEST_STEER} characters"
             )
-        kin = await self._target(caller, request.target)
-        return self.deliver(caller, kin, request.message, steer=True)
+        kin = await self._target(context, request.target)
+        return self.deliver(context, kin, request.message, steer=True)
 
-    async def _kill(self, caller: Context, request: ControlArgs) -> Returned:
-        own = await self._own(caller)
+    async def _kill(self, context: Context, request: ControlArgs) -> Returned:
+        own = await self._own(context)
         if request.target == "all":
             targets = [kin for kin in own if ending_of(kin[1]) is None]
         else:
-            targets = [await self._target(caller, request.target)]
+            targets = [await self._target(context, request.target)]
         live = [spec for spec, run in targets if ending_of(run) is None]
         if not live:
             note = "None of them is active." if request.target == "all" else "It has ended."
             return ToolResult(
                 text=as_json({"status": "done", "action": "kill", "killed": 0, "note": note})
             )
-        below = [id for spec in live for id in await live_below(caller, spec.id)]
+        below = [id for spec in live for id in await live_below(context, spec.id)]
         reply = {
             "status": "ok",
             "action": "kill",
@@ -208,10 +208,10 @@ class ControlTool(SessionsSendTool):
             cancels=tuple(s.id for s in live), answer=as_json(reply), refusals={"cancel": refusal}
         )
 
-    async def _target(self, caller: Context, target: str) -> RunRecord:
+    async def _target(self, context: Context, target: str) -> RunRecord:
         """By its number in the list, its label, its key, its run id or the beginning of that:
         exactly one."""
-        own, target = await self._own(caller), target.strip()
+        own, target = await self._own(context), target.strip()
         if not target:
             raise CallComplaint(
                 f"{self.invalid_prefix}: target is missing: a number of the list, a label, a key "
@@ -223,7 +223,7 @@ class ControlTool(SessionsSendTool):
             return own[int(target) - 1]
         keys = {self.settings.key_of(spec) for spec, _ in own}
         if target in keys or any(target == spec.id for spec, _ in own):
-            return await self.find(caller, target)
+            return await self.find(context, target)
         matches = [kin for kin in own if kin[0].request.label == target]
         matches = matches or [
             kin for kin in own if len(target) >= 4 and kin[0].id.startswith(target)

@@ -1,4 +1,4 @@
-"""What both tools that start helpers check and order."""
+"""What both tools that start sub-agents check and request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 from retinue.tools.families.subagent.subagent_args import MANY, ONE
 
 READER = "artifact"
-"""Reads on where an output was cut; whoever has it can lend it beside any list."""
+"""Reads on where an output was cut; a run that has it can give it in addition to any list."""
 SUMMARY = "Summarize your findings concisely: results first, then open points."
 ROOM = 40_000
 """Bytes for the outputs of one batch: the results of many tasks fit into one answer together."""
@@ -35,47 +35,47 @@ class HelperStarter(FamilyTool):
         self.settings: SubagentSettings = family.settings
         self.notices = _words(family.settings.max_depth)
 
-    async def answer(self, caller: Context, args: dict[str, Any]) -> Returned:
-        if why := self.refuses(caller):
+    async def answer(self, context: Context, args: dict[str, Any]) -> Returned:
+        if why := self.refuses(context):
             raise CallComplaint(why)
-        await self.family.quotas.check(caller, _spent, self.wanted(args))
-        tasks, fields = self.asked(caller, args)
-        refusals = {"depth": self.too_deep(caller)}
+        await self.family.quotas.check(context, _spent, self.wanted(args))
+        tasks, fields = self.asked(context, args)
+        refusals = {"depth": self.too_deep(context)}
         if self.settings.model:
-            refusals["model"] = self._no_model(caller)
-            if self.settings.model not in looking(caller).models():
+            refusals["model"] = self._no_model(context)
+            if self.settings.model not in looking(context).models():
                 raise CallComplaint(refusals["model"])
         try:
-            fields |= await self.family.quotas.take(caller, len(tasks))
+            fields |= await self.family.quotas.take(context, len(tasks))
         except QuotaSpent as spent:
             raise _spent(str(spent)) from None
         return Actions(
-            spawns=tuple(self.order(caller, t, len(tasks), **fields) for t in tasks),
+            spawns=tuple(self.order(context, t, len(tasks), **fields) for t in tasks),
             refusals=refusals,
         )
 
-    def refuses(self, caller: Context) -> str:
+    def refuses(self, context: Context) -> str:
         """The depth is looked at first, before the arguments are read."""
         return (
-            self.too_deep(caller) if level_of(caller, self) + 1 >= self.settings.max_depth else ""
+            self.too_deep(context) if level_of(context, self) + 1 >= self.settings.max_depth else ""
         )
 
-    def too_deep(self, caller: Context) -> str:
+    def too_deep(self, context: Context) -> str:
         raise NotImplementedError
 
     def wanted(self, args: dict[str, Any]) -> int:
-        """How many helpers a call asks for, as far as that can be seen before it is read."""
+        """How many sub-agents a call asks for, as far as that can be seen before it is parsed."""
         tasks = args.get("tasks")
         return max(1, len(tasks)) if isinstance(tasks, list) else 1
 
     def asked(
-        self, caller: Context, args: dict[str, Any]
+        self, context: Context, args: dict[str, Any]
     ) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
-        """The tasks, checked, and what the orders of all of them say."""
+        """The tasks, checked, and the fields that all their requests share."""
         raise NotImplementedError
 
-    def _no_model(self, caller: Context) -> str:
-        known = ", ".join(looking(caller).models())
+    def _no_model(self, context: Context) -> str:
+        known = ", ".join(looking(context).models())
         return (
             f"Subagent initialization failed: model '{self.settings.model}' cannot be "
             f"used (known: {known})"
@@ -95,18 +95,18 @@ class HelperStarter(FamilyTool):
             if name not in known:
                 raise CallComplaint(f"Unknown tool in allowed_tools: {name}")
 
-    def known_tools(self, caller: Context) -> list[str]:
-        """What the caller itself may use: nobody can lend more."""
-        mine = looking(caller).tools(helper_name(caller.spec.request.agent, self.family.name))
-        return [n for n in mine if n not in (ONE, MANY) and allows(_held(caller), n)]
+    def known_tools(self, context: Context) -> list[str]:
+        """What the calling run itself may use: it cannot give more."""
+        mine = looking(context).tools(helper_name(context.spec.request.agent, self.family.name))
+        return [n for n in mine if n not in (ONE, MANY) and allows(_held(context), n)]
 
-    def order(self, caller: Context, task: SubagentTask, n: int, **fields: Any) -> RunRequest:
+    def order(self, context: Context, task: SubagentTask, n: int, **fields: Any) -> RunRequest:
         settings = self.settings
-        level = level_of(caller, self)
+        level = level_of(context, self)
         nests = level + 2 < settings.max_depth
         tools = None
         if task.allowed_tools is not None:
-            beside = [t for t in (READER, ONE, MANY) if allows(_held(caller), t)]
+            beside = [t for t in (READER, ONE, MANY) if allows(_held(context), t)]
             tools = tuple(sorted({*task.allowed_tools, *beside}))
         options: dict[str, Any] = {
             "label": task.label,
@@ -115,7 +115,7 @@ class HelperStarter(FamilyTool):
             "report_prompt": task.summary_prompt.strip() or SUMMARY,
             "permissions": Permissions(tools=tools, may_spawn=nests),
             "on_unknown_tool": "ignore",
-            "limits": SpawnLimits(depth=caller.spec.depth - level + settings.max_depth - 1),
+            "limits": SpawnLimits(depth=context.spec.depth - level + settings.max_depth - 1),
             "max_turns": task.max_turns or settings.default_max_turns,
             "grace_turns": 1,
             "model": settings.model,
@@ -123,8 +123,8 @@ class HelperStarter(FamilyTool):
             "format_results": True,
             **fields,
         }
-        return caller.request(
-            helper_name(caller.spec.request.agent, self.family.name), task.task_prompt, **options
+        return context.request(
+            helper_name(context.spec.request.agent, self.family.name), task.task_prompt, **options
         )
 
     def known(self, args: dict[str, Any], fields: Sequence[str], where: str = "") -> dict[str, Any]:
@@ -140,7 +140,7 @@ class HelperStarter(FamilyTool):
 
 
 def _words(most: int) -> NoticeTexts:
-    """Whoever is too deep is told so, though it holds neither tool."""
+    """A run that is too deep gets an error, though it has neither tool."""
     deep = (
         f"Maximum subagent recursion depth ({most}) exceeded. Current depth: {{depth}}. Cannot "
         "spawn nested subagent."
@@ -155,8 +155,8 @@ def _spent(why: str) -> CallComplaint:
     return CallComplaint(f"Resource quota exceeded: {why}")
 
 
-def _held(caller: Context) -> Permissions:
-    return caller.spec.permissions if caller.row.permissions is None else caller.row.permissions
+def _held(context: Context) -> Permissions:
+    return context.spec.permissions if context.row.permissions is None else context.row.permissions
 
 
 def _room(n: int, size: int) -> int:

@@ -15,8 +15,9 @@ from retinue.tools.families.base import looking
 
 @dataclass(slots=True)
 class QuotaUsage:
-    """What is gone. `charges` are tokens by the path of whoever they were granted to; what a child
-    of a child takes is part of its parent's. `nested`: the caller lives on such a grant itself."""
+    """What is gone. `charges` are tokens by the path of the run they were granted to; what a child
+    of a child takes is part of its parent's. `nested`: the calling run lives on such a grant
+    itself."""
 
     executions: int = 0
     first_at: int | None = None
@@ -32,70 +33,70 @@ class QuotaUsage:
         return sum(tokens for at, tokens in self.charges if at.startswith(f"{path}/"))
 
 
-async def tree_of(caller: Context) -> dict[str, RunRecord]:
-    """Everybody below the caller's root."""
+async def tree_of(context: Context) -> dict[str, RunRecord]:
+    """All runs below the root."""
     out: dict[str, RunRecord] = {}
-    todo = [caller.spec.root]
+    todo = [context.spec.root]
     while todo:
-        for record in await looking(caller).children(todo.pop()):
+        for record in await looking(context).children(todo.pop()):
             out[record.spec.id] = record
             if record.run.n_children:
                 todo.append(record.spec.id)
     return out
 
 
-async def turn_of(caller: Context, of: Context | None = None) -> Sequence[Message]:
-    """The reply that a call stands in, and what has come after it."""
-    of = of or caller
+async def turn_of(context: Context, of: Context | None = None) -> Sequence[Message]:
+    """The reply that a call is in, and what has come after it."""
+    of = of or context
     state = of.row.state
     if not isinstance(state, Working):
         return ()
     calls = state.calls
     span = replace(of.row, start=calls.message, length=of.row.length + calls.count + 1)
-    return await looking(caller).messages(of.spec, span)
+    return await looking(context).messages(of.spec, span)
 
 
-def is_answered(caller: Context, turn: Sequence[Message]) -> bool:
+def is_answered(context: Context, turn: Sequence[Message]) -> bool:
     """Whether a call is closed: it has a result, or its run has gone on without one."""
     if not turn or not isinstance(turn[0], AssistantMessage):
         return False
     results = [m for m in turn[1:] if isinstance(m, ToolMessage)]
     if len(results) < len(turn) - 1:
         return True
-    same = sum(c.id == caller.call_id for c in turn[0].calls)
-    return sum(r.call_id == caller.call_id for r in results) >= same
+    same = sum(c.id == context.call_id for c in turn[0].calls)
+    return sum(r.call_id == context.call_id for r in results) >= same
 
 
-def askers_of(caller: Context, turn: Sequence[Message], tools: tuple[str, ...]) -> set[int]:
-    """The calls of the caller's turn that may want a part: what is left is divided among them."""
-    state = caller.row.state
+def askers_of(context: Context, turn: Sequence[Message], tools: tuple[str, ...]) -> set[int]:
+    """The calls of the context's turn that may want a part: what is left is divided among them."""
+    state = context.row.state
     if not turn or not isinstance(turn[0], AssistantMessage) or not isinstance(state, Working):
-        return {caller.index}
+        return {context.index}
     running = state.calls.tools
     return {i for i, call in enumerate(turn[0].calls) if call.name in tools and running >> i & 1}
 
 
-def share_of(caller: Context, used: QuotaUsage, tokens: int, parts: int) -> int:
-    """An equal part of what is left, also of what the caller's own budget leaves as far as it can
-    be seen from here."""
-    own = caller.spec.request.budget.tokens
+def share_of(context: Context, used: QuotaUsage, tokens: int, parts: int) -> int:
+    """An equal part of what is left, also of what the calling run's own budget leaves, as far as it
+    can be seen from here."""
+    own = context.spec.request.budget.tokens
     if own is not None:
         tokens = min(
-            tokens, max(parts, own - caller.row.usage.tokens - used.below(caller.spec.path))
+            tokens, max(parts, own - context.row.usage.tokens - used.below(context.spec.path))
         )
     return tokens // parts
 
 
-def policy_of(caller: Context) -> str:
-    """`equal` cuts a grant to what the caller has really free, where a plain budget would be
+def policy_of(context: Context) -> str:
+    """`equal` cuts a grant to what the calling run really has free, where a plain budget would be
     refused. It divides every amount that has a limit; amounts other than tokens are better drawn
     from one pool."""
-    budget = caller.spec.request.budget
+    budget = context.spec.request.budget
     return "equal" if (budget.usd, budget.turns, budget.calls) == (None, None, None) else ""
 
 
 def top_of(id: str, tree: dict[str, RunRecord], ours: set[str]) -> str | None:
-    """The highest of ours at or above a run: whoever got the grant that it lives on."""
+    """The highest run of the family at or above a run: the one that got the grant."""
     top = None
     while (kin := tree.get(id)) is not None:
         top = id if id in ours else top

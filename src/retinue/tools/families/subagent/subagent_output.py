@@ -12,8 +12,8 @@ MARK = "\n... (truncated)"
 
 
 def cut(text: str, size: int, whole: Artifact | None) -> tuple[str, bool]:
-    """At most `size` bytes, never half a character; the mark says where the whole is. What was too
-    long even to be handed on has been cut before: then only the artifact is whole."""
+    """At most `size` bytes, never half a character; the mark says where the whole is. A text too
+    long even to be passed on has been cut before: then only the artifact is complete."""
     data = text.encode("utf-8", "replace")
     if len(data) <= size:
         return text, whole is not None and NOTE.search(text[-200:]) is not None

@@ -1,4 +1,4 @@
-"""What a helper's end is told as."""
+"""The text about a sub-agent's end."""
 
 from __future__ import annotations
 

@@ -40,18 +40,18 @@ class SubagentTool(HelperStarter):
         )
 
     def asked(
-        self, caller: Context, args: dict[str, Any]
+        self, context: Context, args: dict[str, Any]
     ) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
         task = self.read(
             self.known(args, SubagentTask.__struct_fields__), SubagentTask, "allowed_tools"
         )
-        self.check(task, self.known_tools(caller))
+        self.check(task, self.known_tools(context))
         return (task,), {}
 
-    def too_deep(self, caller: Context) -> str:
+    def too_deep(self, context: Context) -> str:
         return (
             f"Maximum subagent recursion depth ({self.settings.max_depth}) exceeded. "
-            f"Current depth: {level_of(caller, self)}. Cannot spawn nested subagent."
+            f"Current depth: {level_of(context, self)}. Cannot spawn nested subagent."
         )
 
     def format_results(self, outcomes: Sequence[ChildOutcome]) -> Laid:
@@ -96,21 +96,21 @@ class ParallelTool(HelperStarter):
         )
 
     def asked(
-        self, caller: Context, args: dict[str, Any]
+        self, context: Context, args: dict[str, Any]
     ) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
         batch = self._read(args)
         if not batch.tasks:
             raise CallComplaint("At least one task required")
         if batch.max_concurrent < 1:
             raise CallComplaint("max_concurrent must be at least 1")
-        known = self.known_tools(caller)
+        known = self.known_tools(context)
         for n, task in enumerate(batch.tasks):
             try:
                 self.check(task, known)
             except CallComplaint as complaint:
                 raise CallComplaint(f"tasks[{n}]: {complaint}") from None
         lane = Lane(
-            name=f"{MANY} {caller.key}",
+            name=f"{MANY} {context.key}",
             size=min(batch.max_concurrent, len(batch.tasks)),
             scope="tree",
         )
@@ -132,7 +132,7 @@ class ParallelTool(HelperStarter):
             task["allowed_tools"] = self._unwrap("allowed_tools", task["allowed_tools"])
         return task
 
-    def too_deep(self, caller: Context) -> str:
+    def too_deep(self, context: Context) -> str:
         return f"Maximum subagent depth {self.settings.max_depth} reached"
 
     def format_results(self, outcomes: Sequence[ChildOutcome]) -> Laid:

@@ -9,7 +9,7 @@ Receive = Callable[[Any], bool]
 """Takes one message that came in (an unreadable one as `Unreadable`), and says whether it was of
 any use."""
 Lost = Callable[[str], None]
-"""Told once, why nothing will come in."""
+"""Called once, with the reason why nothing more will arrive."""
 
 
 class Unreadable(Exception):
@@ -21,8 +21,8 @@ class Unreadable(Exception):
 
 
 class Transport(Protocol):
-    """Contract: `open` is called once, then `send` any number of times at once, then `close`, which
-    leaves nothing behind and may be called at any time, also twice. Where `is_inline`, `send`
+    """Contract: `open` is called once, then `send` any number of times in parallel, then `close`,
+    which leaves nothing behind and may be called at any time, also twice. Where `is_inline`, `send`
     returns when the answer to that request has been received; elsewhere it returns when the message
     is out."""
 

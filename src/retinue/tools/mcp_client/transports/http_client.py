@@ -150,7 +150,7 @@ class Http:
             yield chunk
 
     async def events(self, response: aiohttp.ClientResponse) -> AsyncIterator[ServerSentEvent]:
-        """`n_useless` counts the bytes; whoever finds an event of use sets it back."""
+        """`n_useless` counts the bytes; the reader of a useful event resets it."""
         too_large: list[bool] = []
         events = SseParser(self._limits.message_bytes, lambda: too_large.append(True))
         self.n_useless = 0

@@ -30,9 +30,9 @@ FLOOD_SECONDS = 10.0
 
 class StdioTransport:
     """Started by `open`. The server lives in a process group of its own, under `supervisor.py`,
-    which ends it and its descendants when it is told to, or when this process is gone, however that
-    came about. It starts in `cwd`; when that lies `within` the workspace, where commands of a run
-    write, no link may lead out of there."""
+    which ends it and its descendants on request, or when this process is gone for any reason. It
+    starts in `cwd`; when that lies `within` the workspace, where commands of a run write, no link
+    may lead out of there."""
 
     is_inline = False
 
@@ -130,8 +130,8 @@ class StdioTransport:
         return program
 
     def _on_path(self) -> str | None:
-        """A bare name means a program of the machine. PATH may lead into the workspace, where runs
-        can write."""
+        """A name without a path means an installed program. PATH may lead into the workspace, where
+        runs can write."""
         tops = tuple(
             f"{top.rstrip('/')}/"
             for top in (self._within, os.path.realpath(self._within))

@@ -1,4 +1,4 @@
-"""A small program that stands between this process and a server: when we are gone, or say so, it
+"""A small program between this process and a server: when this process is gone, or asks for it, it
 ends the server and everything that the server has started. Run as a script: `supervisor.py FD
 COMMAND ARGS...`; FD is the reading end of a pipe whose other end only we hold.
 
@@ -28,7 +28,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def descendants() -> list[int]:
-    """All processes below this one. Whoever loses its parent becomes our child, so none gets
+    """All processes below this one. A process that loses its parent becomes our child, so none gets
     away."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc") if IS_LINUX else ():
