@@ -1,0 +1,141 @@
+"""`retinue mcp serve`: sub-agents for an MCP client, over stdin and stdout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from retinue.cli import exit_codes as exits
+from retinue.cli.context import CommandContext, common, option, out, pass_door
+
+
+def guest_options(function: Any) -> Any:
+    """What the client's agents may do."""
+    for decorate in (
+        option("--guest", default="", metavar="NAME", help="Name whose agents this client sees."),
+        option("--max-budget-usd", type=float, default=None, help="Spend at most this, in all."),
+        option("--max-tokens", type=int, default=None, help="Use at most this many, in all."),
+        option("--max-agents", type=click.IntRange(1), default=16, help="Open agents at a time."),
+        option(
+            "--root",
+            "roots",
+            multiple=True,
+            metavar="DIR",
+            help="Directory in which agents may work. Repeatable.",
+        ),
+        option("--permission-mode", default="", metavar="MODE", help="How agents ask."),
+        option("--tools", default="", metavar="NAMES", help="Only these tools, by commas."),
+        option("-m", "--model", default="", metavar="MODEL", help="Model of agents without one."),
+        option(
+            "--client-may-approve",
+            is_flag=True,
+            help="Let the client's model allow what its agents ask for.",
+        ),
+    ):
+        function = decorate(function)
+    return function
+
+
+@click.command("serve")
+@guest_options
+@click.option("--print-config", is_flag=True, help="Print a configuration for clients and exit.")
+@common
+@pass_door
+def serve(door: CommandContext, /, print_config: bool, **flags: Any) -> int:
+    """Give an MCP client sub-agents, over stdin and stdout.
+
+    A client starts this itself. `--print-config` prints what to put into its configuration.
+    Agents belong to the project of the current directory and go on when the client ends."""
+    import asyncio
+
+    from retinue.mcp.stdio_guest import stdio_server
+
+    guest = _guest(flags)
+    if print_config:
+        from retinue.mcp.client_configs import server_entry, shown
+
+        out(shown(server_entry(_words(door, flags))))
+        return exits.OK
+
+    def prepare() -> Any:
+        from retinue.host.keys import carried
+
+        return door.prepare(), carried(door.configure())
+
+    async def main() -> None:
+        await stdio_server(prepare, guest).serve()
+
+    asyncio.run(main())
+    return exits.OK
+
+
+def _guest(flags: dict[str, Any]) -> Any:
+    import os
+
+    from retinue.errors import ConfigError
+    from retinue.mcp.guests import Guest, guest_name
+
+    roots = tuple(os.path.realpath(os.path.expanduser(root)) for root in flags["roots"])
+    for given, root in zip(flags["roots"], roots, strict=True):
+        if not os.path.isdir(root):
+            raise ConfigError(f"--root: {given} is not a directory.")
+    for name in ("max_budget_usd", "max_tokens"):
+        if flags[name] is not None and flags[name] <= 0:
+            raise ConfigError(f"--{name.replace('_', '-')} must be more than 0.")
+    name = flags["guest"]
+    if name and guest_name(name) != name:
+        raise ConfigError(f"--guest: {name!r} may have letters, digits, dots, - and _ only.")
+    return Guest(
+        name=name,
+        usd=flags["max_budget_usd"],
+        tokens=flags["max_tokens"],
+        most_open=flags["max_agents"],
+        roots=roots,
+        mode=_mode(flags["permission_mode"]),
+        tools=_tools(flags["tools"]),
+        model=flags["model"],
+        may_approve=flags["client_may_approve"],
+    )
+
+
+def _mode(name: str) -> str:
+    if not name:
+        return ""
+    from retinue.host.run_setup import permission_mode
+
+    return permission_mode(name)
+
+
+def _tools(names: str) -> tuple[str, ...] | None:
+    if not names:
+        return None
+    from retinue.host.run_setup import tool_names
+
+    words = [word.strip() for word in names.split(",") if word.strip()]
+    return tuple(dict.fromkeys(ours for word in words for ours in tool_names(word)))
+
+
+def _words(door: CommandContext, flags: dict[str, Any]) -> list[str]:
+    """The flags that were given, as a client has to give them again."""
+    out = ["--guest", flags["guest"]] if flags["guest"] else []
+    for flag, name in (
+        ("--max-budget-usd", "max_budget_usd"),
+        ("--max-tokens", "max_tokens"),
+        ("--permission-mode", "permission_mode"),
+        ("--tools", "tools"),
+        ("--model", "model"),
+    ):
+        if flags[name]:
+            out += [flag, str(flags[name])]
+    if flags["max_agents"] != 16:
+        out += ["--max-agents", str(flags["max_agents"])]
+    for root in flags["roots"]:
+        out += ["--root", root]
+    if flags["client_may_approve"]:
+        out.append("--client-may-approve")
+    if door.store:
+        out += ["--store", door.store]
+    if door.cwd:
+        out += ["--cwd", door.cwd]
+    return out
