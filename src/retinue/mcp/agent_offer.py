@@ -40,17 +40,18 @@ it with `result`. Check what comes back before you rely on it, and say in your a
 not check."""
 
 TASK_METHODS = ("get", "update", "cancel", "result")
-LinkFor = Callable[[Guest], HostLink]
+LinkFor = Callable[[Guest, Any], HostLink]
+"""The way to the host for a guest, with the rights of whoever the transport has let in."""
 
 
 class AgentOffer:
-    """One server's offer to one guest. `named` gives the guest of a client."""
+    """One server's offer to its guests. `named` gives the guest of a client."""
 
     instructions = INSTRUCTIONS
 
     def __init__(self, named: Callable[[RpcCall], Guest], link_for: LinkFor) -> None:
         self._named, self._link_for = named, link_for
-        self._desks: dict[Guest, GuestDesk] = {}
+        self._desks: dict[tuple[Guest, Any], GuestDesk] = {}
         self.methods: Mapping[str, Method] = {
             "tools/list": _list_tools,
             "tools/call": self._call_tool,
@@ -76,10 +77,10 @@ class AgentOffer:
     def _desk(self, call: RpcCall) -> GuestDesk:
         from retinue.mcp.guest_desk import GuestDesk
 
-        guest = self._named(call)
-        if guest not in self._desks:
-            self._desks[guest] = GuestDesk(self._link_for(guest), guest)
-        return self._desks[guest]
+        guest, owner = self._named(call), call.session.owner
+        if (guest, owner) not in self._desks:
+            self._desks[guest, owner] = GuestDesk(self._link_for(guest, owner), guest)
+        return self._desks[guest, owner]
 
     async def _call_tool(self, call: RpcCall) -> dict[str, Any]:
         name = call.text_param("name")

@@ -46,7 +46,7 @@ class AgentReport:
 
     @property
     def is_bad(self) -> bool:
-        return self.state in BAD_ENDS
+        return self.state in BAD_ENDS or (self.state == "incomplete" and not self.text)
 
     def facts(self, most: int = MOST_TEXT) -> dict[str, Any]:
         """What of it is known, as JSON."""

@@ -76,9 +76,11 @@ class RpcCall:
 
 @dataclass(eq=False)
 class RpcSession:
-    """One client on one connection. `client` is known after a handshake."""
+    """One client on one connection. `client` is known after a handshake; `owner` is whoever the
+    transport has let in."""
 
     client: ClientFacts | None = None
+    owner: Any = None
     calls: dict[rpc.Id, tuple[RpcCall, asyncio.Future[Any]]] = field(default_factory=dict)
     waiting: dict[rpc.Id, asyncio.Future[rpc.RpcResponse]] = field(default_factory=dict)
     _n: int = 0

@@ -20,7 +20,7 @@ def stdio_server(prepare: Prepare, guest: Guest) -> StdioServer:
     def named(call: RpcCall) -> Guest:
         return guest if guest.name else replace(guest, name=guest_name(call.client.name))
 
-    def link_for(guest: Guest) -> HostLink:
+    def link_for(guest: Guest, owner: None) -> HostLink:
         return SocketHost(prepare, guest.user)
 
     return StdioServer(RpcServer(AgentOffer(named, link_for), INFO))
