@@ -90,7 +90,7 @@ class RawClient:
     def post(self, method: str, params: dict[str, Any] | None = None, **more: Any) -> Any:
         """Send a request; its id."""
         self._n += 1
-        id = more.pop("id", self._n)
+        id = more.pop("id", f"own-{self._n}")
         body = {"jsonrpc": "2.0", "id": id, "method": method, **more}
         self.write(json.dumps(body | ({"params": params} if params is not None else {})).encode())
         self.write(b"\n")

@@ -1,4 +1,5 @@
-"""`retinue mcp serve`: sub-agents for an MCP client, over stdin and stdout."""
+"""`retinue mcp serve`: sub-agents for an MCP client, over stdin and stdout; and `retinue mcp
+install`, which tells a client of it."""
 
 from __future__ import annotations
 
@@ -53,9 +54,9 @@ def serve(door: CommandContext, /, print_config: bool, **flags: Any) -> int:
 
     guest = _guest(flags)
     if print_config:
-        from retinue.mcp.client_configs import server_entry, shown
+        from retinue.mcp.client_configs import server_command, shown_config
 
-        out(shown(server_entry(_words(door, flags))))
+        out(shown_config(server_command(_words(door, flags))))
         return exits.OK
 
     def prepare() -> Any:
@@ -67,6 +68,48 @@ def serve(door: CommandContext, /, print_config: bool, **flags: Any) -> int:
         await stdio_server(prepare, guest).serve()
 
     asyncio.run(main())
+    return exits.OK
+
+
+@click.command("install")
+@click.argument("client")
+@guest_options
+@click.option("--undo", is_flag=True, help="Take the entry out again.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@common
+@pass_door
+def install(door: CommandContext, /, client: str, undo: bool, yes: bool, **flags: Any) -> int:
+    """Add Retinue to the configuration of CLIENT: claude, codex, cursor, vscode, gemini or
+    opencode.
+
+    Shows the change and asks first. What was there is kept in a copy beside the file."""
+    import sys
+
+    from retinue.cli.terminal.typed_answer import line_after
+    from retinue.errors import ConfigError
+    from retinue.mcp import config_install as files
+    from retinue.mcp.client_configs import server_command
+
+    _guest(flags)
+    files.config_of(client)
+    flags["guest"] = flags["guest"] or client
+    command = None if undo else server_command(_words(door, flags))
+    change = files.planned_change(client, command, door.environ, door.places.root)
+    if not change.is_needed:
+        door.say(f"Nothing to do: {change.path} is as it should be.")
+        return exits.OK
+    door.say(f"{change.path} will be:\n{change.after or '(removed)'}")
+    if not yes:
+        if not (sys.stdin and sys.stdin.isatty()):
+            raise ConfigError("Nobody can be asked here. Nothing was written. Pass --yes.")
+        answer = line_after("Write it? [y/N] ")
+        if (answer or "").lower() not in ("y", "yes"):
+            door.say("Nothing was written.")
+            return exits.OK
+    files.write_change(change)
+    kept = f" Before: {change.copy}." if change.before is not None else ""
+    way_back = "" if undo else f" Undo: retinue mcp install {client} --undo"
+    door.say(f"Written.{kept}{way_back}")
     return exits.OK
 
 

@@ -9,7 +9,7 @@ import click
 
 from retinue.cli import exit_codes as exits
 from retinue.cli.context import CommandContext, common, out, pass_door
-from retinue.cli.mcp_serving import serve
+from retinue.cli.mcp_serving import install, serve
 from retinue.errors import NotFound
 from retinue.formats.safe_text import one_line, several_lines
 
@@ -20,6 +20,7 @@ def command() -> None:
 
 
 command.add_command(serve)
+command.add_command(install)
 
 
 def _config(function: Any) -> Any:
