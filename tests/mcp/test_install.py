@@ -38,7 +38,9 @@ def test_an_entry_is_added_and_taken_out_again(tmp_path: Path, client: str, is_n
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     home.ok("mcp", "install", client, "--yes", "--max-budget-usd", "2")
-    data = tomllib.loads(path.read_text()) if path.suffix == ".toml" else json.loads(path.read_text())
+    data = (
+        tomllib.loads(path.read_text()) if path.suffix == ".toml" else json.loads(path.read_text())
+    )
     entry = data[table]["retinue"]
     words = entry["command"] if client == "opencode" else [entry["command"], *entry["args"]]
     assert words[-6:] == ["mcp", "serve", "--guest", client, "--max-budget-usd", "2.0"]

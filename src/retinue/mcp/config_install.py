@@ -1,5 +1,4 @@
-"""Writing our entry into a client's configuration: with a copy of what was there, and a way back.
-"""
+"""Our entry in a client's configuration: written with a copy of what was there, and a way back."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ class RpcServer:
 
     def _client(self, request: RpcRequest, session: RpcSession) -> ClientFacts:
         """Who asks. Each request is of the era that it shows: a client may try both."""
-        if request.method == "initialize":
+        if request.method == "initialize" and not versions.has_envelope(request):
             session.client = versions.facts_of_handshake(request.params)
             return session.client
         if versions.has_envelope(request) or request.method == "server/discover":
@@ -221,6 +221,7 @@ class RpcServer:
         return found
 
     async def _initialize(self, call: RpcCall) -> dict[str, Any]:
+        _need_handshake(call)
         return {
             "protocolVersion": call.client.version,
             "capabilities": self._offer.capabilities(call.client),
@@ -237,6 +238,11 @@ class RpcServer:
 
 
 async def _ping(call: RpcCall) -> dict[str, Any]:
-    if call.client.is_stateless:
-        raise RpcError(rpc.METHOD_NOT_FOUND, "There is no method 'ping' in this version.")
+    _need_handshake(call)
     return {}
+
+
+def _need_handshake(call: RpcCall) -> None:
+    if call.client.is_stateless:
+        text = f"There is no method {call.request.method!r} in this version."
+        raise RpcError(rpc.METHOD_NOT_FOUND, text)
