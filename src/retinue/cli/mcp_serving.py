@@ -107,9 +107,9 @@ def install(door: CommandContext, /, client: str, undo: bool, yes: bool, **flags
             door.say("Nothing was written.")
             return exits.OK
     files.write_change(change)
-    kept = f" Before: {change.copy}." if change.before is not None else ""
+    copy_note = f" Before: {change.copy}." if change.before is not None else ""
     way_back = "" if undo else f" Undo: retinue mcp install {client} --undo"
-    door.say(f"Written.{kept}{way_back}")
+    door.say(f"Written.{copy_note}{way_back}")
     return exits.OK
 
 
@@ -120,9 +120,9 @@ def _guest(flags: dict[str, Any]) -> Any:
     from retinue.mcp.guests import Guest, guest_name
 
     roots = tuple(os.path.realpath(os.path.expanduser(root)) for root in flags["roots"])
-    for given, root in zip(flags["roots"], roots, strict=True):
+    for text, root in zip(flags["roots"], roots, strict=True):
         if not os.path.isdir(root):
-            raise ConfigError(f"--root: {given} is not a directory.")
+            raise ConfigError(f"--root: {text} is not a directory.")
     for name in ("max_budget_usd", "max_tokens"):
         if flags[name] is not None and flags[name] <= 0:
             raise ConfigError(f"--{name.replace('_', '-')} must be more than 0.")

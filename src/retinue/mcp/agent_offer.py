@@ -28,15 +28,15 @@ ADVICE = """\
 Decide what of this you give to sub-agents with the tool `delegate`, and what you do yourself.
 
 Delegate work that can be described completely, takes many steps, and whose answer is short: a
-search through many files, a review, a change in one part, several independent things at once. Give
+search through many files, a review, a change in one part, several independent things. Give
 each agent one task, with every fact it needs: it does not see this conversation. Say what the
 answer has to contain. Set budget_usd when a task could grow.
 
 Do it yourself when it takes a few steps, when you would have to explain more than to do, when parts
 depend on each other step by step, or when the user has to be asked on the way.
 
-Start independent tasks in one call. Use background for what you do not need at once, and collect
-it with `result`. Check what comes back before you rely on it, and say in your answer what you did
+Start independent tasks in one call. Use background for what you do not need now, and collect it
+with `result`. Check what comes back before you rely on it, and say in your answer what you did
 not check."""
 
 TASK_METHODS = ("get", "update", "cancel", "result")
@@ -85,7 +85,7 @@ class AgentOffer:
     async def _call_tool(self, call: RpcCall) -> dict[str, Any]:
         name = call.text_param("name")
         if name not in {tool["name"] for tool in TOOLS}:
-            raise RpcError(rpc.INVALID_PARAMS, f"There is no tool {name[:80]!r}.")
+            raise RpcError(rpc.INVALID_PARAMS, f"Tool {name[:80]!r} not found.")
         return await self._desk(call).call_tool(name, call)
 
 
@@ -100,8 +100,8 @@ async def _list_prompts(call: RpcCall) -> dict[str, Any]:
 async def _get_prompt(call: RpcCall) -> dict[str, Any]:
     if call.text_param("name") != PROMPT["name"]:
         raise RpcError(rpc.INVALID_PARAMS, "The only prompt is 'delegate'.")
-    given = call.params.get("arguments") or {}
-    goal = given.get("goal", "") if isinstance(given, dict) else None
+    values = call.params.get("arguments") or {}
+    goal = values.get("goal", "") if isinstance(values, dict) else None
     if not isinstance(goal, str):
         raise RpcError(rpc.INVALID_PARAMS, "The arguments of a prompt are strings.")
     text = f"{ADVICE}\n\nThe goal: {goal}" if goal else ADVICE

@@ -51,7 +51,7 @@ class AgentReport:
     def facts(self, most: int = MOST_TEXT) -> dict[str, Any]:
         """What of it is known, as JSON."""
         text = clip(self.text, most, transcript_uri(self.id)) if self.is_ended else ""
-        asked = [
+        questions = [
             {"question": q["id"], "kind": q["kind"], "text": q.get("shown") or q["text"]}
             for q in self.questions
         ]
@@ -60,7 +60,7 @@ class AgentReport:
             "error": self.error,
             "doing": self.doing,
             "agents": self.n_agents,
-            "questions": asked,
+            "questions": questions,
         }
         return {
             "id": self.id,

@@ -62,17 +62,17 @@ class AgentResources:
     async def read(self, call: RpcCall) -> dict[str, Any]:
         uri = call.text_param("uri")
         try:
-            if found := _RUN.fullmatch(uri):
-                text = await self._transcript(found[1])
+            if match := _RUN.fullmatch(uri):
+                text = await self._transcript(match[1])
                 return {"contents": [{"uri": uri, "mimeType": "text/markdown", "text": text}]}
-            if found := _SHA.fullmatch(uri):
-                data = await self._work.link.ask(requests.ArtifactRequest(sha256=found[1]))
+            if match := _SHA.fullmatch(uri):
+                data = await self._work.link.ask(requests.ArtifactRequest(sha256=match[1]))
                 return {"contents": [{"uri": uri, **_content(data)}]}
         except NotFound:
             pass
         is_new = call.client.is_stateless
         code = rpc.INVALID_PARAMS if is_new else rpc.RESOURCE_NOT_FOUND
-        raise RpcError(code, "There is no such resource.", {"uri": uri})
+        raise RpcError(code, "Resource not found.", {"uri": uri})
 
     async def _transcript(self, run: str) -> str:
         parts: list[str] = []

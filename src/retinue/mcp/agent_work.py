@@ -22,8 +22,8 @@ from retinue.view import format as words
 
 STARTED = "Started in the background. Call result with the ids to collect the answers."
 RUNNING = (
-    "Some agents are still running. They go on by themselves: call result with their ids again, or "
-    "do something else first."
+    "Some agents are still running. They continue by themselves: call result with their ids "
+    "again, or do something else first."
 )
 
 
@@ -38,22 +38,22 @@ class AgentWork:
 
     # starting
 
-    async def delegate(self, wanted: arguments.DelegateArguments) -> tuple[str, ...]:
+    async def delegate(self, args: arguments.DelegateArguments) -> tuple[str, ...]:
         """Start a run for each task; all of them, or none."""
-        guest, n = self.guest, len(wanted.tasks)
-        directory = work_directory(guest, wanted.directory)
+        guest, n = self.guest, len(args.tasks)
+        directory = work_directory(guest, args.directory)
         async with self._starting:  # so that two calls do not share out the same money
             usd, tokens = shares(
-                guest, await self.reader.charges(), n, wanted.budget_usd, wanted.max_tokens
+                guest, await self.reader.charges(), n, args.budget_usd, args.max_tokens
             )
-            terms = terms_of(guest, directory, _tool_names(wanted.tools), usd=usd, tokens=tokens)
+            terms = terms_of(guest, directory, _tool_names(args.tools), usd=usd, tokens=tokens)
             runs: list[str] = []
             try:
-                for task in wanted.tasks:
+                for task in args.tasks:
                     start = requests.StartRequest(
                         task=task,
-                        agent=wanted.agent,
-                        model=wanted.model or guest.model,
+                        agent=args.agent,
+                        model=args.model or guest.model,
                         terms=terms,
                     )
                     reply = await self.link.ask(start, key=uuid.uuid4().hex)
@@ -64,11 +64,11 @@ class AgentWork:
                 raise
         return tuple(runs)
 
-    async def fork(self, wanted: arguments.ForkArguments) -> tuple[str, ...]:
+    async def fork(self, args: arguments.ForkArguments) -> tuple[str, ...]:
         async with self._starting:
             usd, tokens = shares(self.guest, await self.reader.charges(), 1, None, None)
             terms = terms_of(self.guest, "", None, usd=usd, tokens=tokens)
-            request = requests.ForkRequest(run=wanted.id, task=wanted.task, terms=terms)
+            request = requests.ForkRequest(run=args.id, task=args.task, terms=terms)
             return ((await self.link.ask(request))["run"],)
 
     async def started(
@@ -100,16 +100,16 @@ class AgentWork:
         is_over = all(report.is_ended for report in reports)
         return tool_result(reports, "" if is_over else RUNNING)
 
-    async def result(self, call: RpcCall, wanted: arguments.ResultArguments) -> dict[str, Any]:
-        return await self.collected(call, tuple(dict.fromkeys(wanted.ids)), wanted.wait_seconds)
+    async def result(self, call: RpcCall, args: arguments.ResultArguments) -> dict[str, Any]:
+        return await self.collected(call, tuple(dict.fromkeys(args.ids)), args.wait_seconds)
 
-    async def agents(self, wanted: arguments.AgentsArguments) -> dict[str, Any]:
-        if wanted.ids is not None:
-            return tool_result(await self.reader.reports(wanted.ids))
+    async def agents(self, args: arguments.AgentsArguments) -> dict[str, Any]:
+        if args.ids is not None:
+            return tool_result(await self.reader.reports(args.ids))
         lines = await self.reader.listed()
-        if wanted.state == "open":
+        if args.state == "open":
             lines = [line for line in lines if line["state"] not in words.ENDS]
-        return tool_result([await self._listed(line) for line in lines[: wanted.limit]])
+        return tool_result([await self._listed(line) for line in lines[: args.limit]])
 
     async def _listed(self, line: dict[str, Any]) -> AgentReport:
         """An ended one in a list is told without its answer."""
@@ -128,60 +128,60 @@ class AgentWork:
 
     # changing
 
-    async def send(self, wanted: arguments.SendArguments) -> dict[str, Any]:
-        shown = await self.link.ask(requests.ShowRequest(run=wanted.id))
+    async def send(self, args: arguments.SendArguments) -> dict[str, Any]:
+        shown = await self.link.ask(requests.ShowRequest(run=args.id))
         if shown["state"] not in words.ENDS:
             await self.link.ask(
-                requests.SendRequest(run=wanted.id, text=wanted.text, steer=wanted.interrupt)
+                requests.SendRequest(run=args.id, text=args.text, steer=args.interrupt)
             )
-            return tool_result(await self.reader.reports([wanted.id]), "The message was sent.")
+            return tool_result(await self.reader.reports([args.id]), "The message was sent.")
         async with self._starting:
             usd, tokens = shares(self.guest, await self.reader.charges(), 1, None, None)
             terms = terms_of(self.guest, "", None, usd=usd, tokens=tokens)
-            request = requests.ResumeRequest(run=wanted.id, task=wanted.text, terms=terms)
+            request = requests.ResumeRequest(run=args.id, task=args.text, terms=terms)
             run = (await self.link.ask(request))["run"]
-        note = f"{wanted.id} had ended. It continues as {run}: call result with this id."
+        note = f"{args.id} had ended. It continues as {run}: call result with this id."
         return tool_result(await self.reader.reports([run]), note)
 
-    async def cancel(self, wanted: arguments.CancelArguments) -> dict[str, Any]:
-        runs = tuple(dict.fromkeys(wanted.ids))
-        await self.stop(runs, wanted.reason or "cancelled by the client")
+    async def cancel(self, args: arguments.CancelArguments) -> dict[str, Any]:
+        runs = tuple(dict.fromkeys(args.ids))
+        await self.stop(runs, args.reason or "cancelled by the client")
         result = tool_result(await self.reader.reports(runs))
         return {**result, "isError": False}
 
     async def stop(self, runs: tuple[str, ...], reason: str) -> None:
         await self.link.ask(requests.CancelRequest(runs=runs, reason=reason))
 
-    async def answer(self, wanted: arguments.AnswerArguments) -> dict[str, Any]:
-        asked = await self.reader.questions([wanted.id])
-        named = [q for q in asked if wanted.question in ("", q["id"])]
+    async def answer(self, args: arguments.AnswerArguments) -> dict[str, Any]:
+        questions = await self.reader.questions([args.id])
+        named = [q for q in questions if args.question in ("", q["id"])]
         if not named:
-            raise ToolProblem(f"{wanted.id} has no such open question. Call agents to see them.")
+            raise ToolProblem(f"{args.id} has no such open question. Call agents to see them.")
         if len(named) > 1:
             listed = "; ".join(f"{q['id']}: {q['text']}" for q in named)
             raise ToolProblem(f"Several questions are open. Name one with question: {listed}")
         question = named[0]
-        if question["kind"] == "question" and not wanted.text:
+        if question["kind"] == "question" and not args.text:
             raise ToolProblem("This is a question in words. Answer it with text.")
         if question["kind"] != "question":
-            self._check_decision(question, wanted)
+            self._check_decision(question, args)
         await self.link.ask(
             requests.AnswerRequest(
-                run=wanted.id,
+                run=args.id,
                 question=question["id"],
-                text=wanted.text,
-                allow=wanted.allow,
+                text=args.text,
+                allow=args.allow,
                 by=self.guest.user,
             )
         )
-        return tool_result(await self.reader.reports([wanted.id]), "Answered.")
+        return tool_result(await self.reader.reports([args.id]), "Answered.")
 
-    def _check_decision(self, question: dict[str, Any], wanted: arguments.AnswerArguments) -> None:
+    def _check_decision(self, question: dict[str, Any], args: arguments.AnswerArguments) -> None:
         """A model may always deny. That it allows what its own agent wants to do, a person has to
         have permitted."""
-        if wanted.allow is None:
+        if args.allow is None:
             raise ToolProblem("This is a permission request. Answer it with allow: true or false.")
-        if wanted.allow and not self.guest.may_approve:
+        if args.allow and not self.guest.may_approve:
             raise ToolProblem(
                 "Only a person may allow this. Ask the user to run `retinue approve "
                 f"{words.short_id(question['run'])}`, or answer with allow: false."

@@ -97,16 +97,16 @@ def with_entry(config: ClientConfig, text: str, entry: Mapping[str, Any] | None)
 def _in_toml(config: ClientConfig, text: str, entry: Mapping[str, Any] | None) -> str:
     """Whole lines are kept: a table of ours is put at the end, and taken from where it stands."""
     head = f"[{config.table}.{NAME}]"
-    kept: list[str] = []
+    lines: list[str] = []
     is_ours = False
     for line in text.splitlines():
         if line.lstrip().startswith("["):
             is_ours = line.strip() == head or line.strip().startswith(head[:-1] + ".")
         if not is_ours:
-            kept.append(line)
-    while kept and not kept[-1].strip():
-        kept.pop()
+            lines.append(line)
+    while lines and not lines[-1].strip():
+        lines.pop()
     if entry is not None:
-        kept += [*([""] if kept else []), head]
-        kept += [f"{name} = {json.dumps(value)}" for name, value in entry.items()]
-    return "\n".join(kept) + "\n" if kept else ""
+        lines += [*([""] if lines else []), head]
+        lines += [f"{name} = {json.dumps(value)}" for name, value in entry.items()]
+    return "\n".join(lines) + "\n" if lines else ""

@@ -33,10 +33,10 @@ class GuestDesk:
             runs = await self._work.waits.resumed(call)
             if runs:
                 return await self._work.collected(call, runs, MOST_SECONDS)
-            given = call.params.get("arguments")
+            raw = call.params.get("arguments")
             if name in STARTING:
-                return await self._start(name, given, call)
-            return await self._other(name, given, call)
+                return await self._start(name, raw, call)
+            return await self._other(name, raw, call)
         except ToolProblem as error:
             return problem_result(str(error))
         except NotFound as error:
@@ -44,13 +44,13 @@ class GuestDesk:
         except RetinueError as error:
             return problem_result(str(error))
 
-    async def _start(self, name: str, given: Any, call: RpcCall) -> dict[str, Any]:
+    async def _start(self, name: str, raw: Any, call: RpcCall) -> dict[str, Any]:
         begin: Callable[[], Any]
         if name == "delegate":
-            many = read_arguments(name, given, arguments.DelegateArguments)
+            many = read_arguments(name, raw, arguments.DelegateArguments)
             begin, background = lambda: self._work.delegate(many), many.background
         else:
-            one = read_arguments(name, given, arguments.ForkArguments)
+            one = read_arguments(name, raw, arguments.ForkArguments)
             begin, background = lambda: self._work.fork(one), one.background
         is_asked = call.client.has_old_tasks and "task" in call.params
         if is_asked or (call.client.has_tasks and not background):
@@ -58,14 +58,14 @@ class GuestDesk:
             return created_task(await self._tasks.of_runs(runs, call.client), call.client)
         return await self._work.started(call, begin(), background)
 
-    async def _other(self, name: str, given: Any, call: RpcCall) -> dict[str, Any]:
+    async def _other(self, name: str, raw: Any, call: RpcCall) -> dict[str, Any]:
         work = self._work
         table: dict[str, tuple[type[Any], Callable[[Any], Awaitable[dict[str, Any]]]]] = {
             "agents": (arguments.AgentsArguments, work.agents),
-            "result": (arguments.ResultArguments, lambda wanted: work.result(call, wanted)),
+            "result": (arguments.ResultArguments, lambda args: work.result(call, args)),
             "send": (arguments.SendArguments, work.send),
             "cancel": (arguments.CancelArguments, work.cancel),
             "answer": (arguments.AnswerArguments, work.answer),
         }
         kind, function = table[name]
-        return await function(read_arguments(name, given, kind))
+        return await function(read_arguments(name, raw, kind))

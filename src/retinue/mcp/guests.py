@@ -86,36 +86,36 @@ def _taken(is_open: bool, spent: float, limit: float | None) -> float:
     return max(spent, limit or 0) if is_open else spent
 
 
-def _left(limit: float | None, taken: Iterable[float]) -> float | None:
-    return None if limit is None else limit - sum(taken)
+def _left(limit: float | None, amounts: Iterable[float]) -> float | None:
+    return None if limit is None else limit - sum(amounts)
 
 
-def _share(unit: str, left: float | None, n: int, asked: float | None) -> float | None:
-    if left is None:
-        return asked
+def _share(unit: str, rest: float | None, n: int, wish: float | None) -> float | None:
+    if rest is None:
+        return wish
     least = 1 if unit == "tokens" else 0.0001
-    if left / n < least:
+    if rest / n < least:
         raise ToolProblem(
             f"The budget of this client is used up or held by open agents ({unit}). Wait for them "
             "with result, cancel some, or ask the user for a larger budget. Nothing was started."
         )
-    return min(left / n, left if asked is None else asked)
+    return min(rest / n, rest if wish is None else wish)
 
 
-def work_directory(guest: Guest, asked: str) -> str:
+def work_directory(guest: Guest, wish: str) -> str:
     """Where a run works: "" for the project. Raises `ToolProblem` outside of the guest's roots."""
-    if not asked:
+    if not wish:
         return guest.roots[0] if guest.roots else ""
     base = guest.roots[0] if guest.roots else os.getcwd()
-    path = os.path.realpath(os.path.join(base, os.path.expanduser(asked)))
+    path = os.path.realpath(os.path.join(base, os.path.expanduser(wish)))
     allowed = guest.roots or (os.path.realpath(os.getcwd()),)
     if not any(os.path.commonpath([path, root]) == root for root in allowed):
         raise ToolProblem(
-            f"directory: {asked} is outside of where agents may work: {', '.join(allowed)}. "
+            f"directory: {wish} is outside of where agents may work: {', '.join(allowed)}. "
             "Nothing was started."
         )
     if not os.path.isdir(path):
-        raise ToolProblem(f"directory: {asked} is not a directory. Nothing was started.")
+        raise ToolProblem(f"directory: {wish} is not a directory. Nothing was started.")
     return path
 
 
@@ -136,12 +136,12 @@ def terms_of(
     )
 
 
-def _allowed(most: tuple[str, ...] | None, asked: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    if most is None or asked is None:
-        return asked if most is None else most
-    if wrong := [name for name in asked if name not in most]:
+def _allowed(most: tuple[str, ...] | None, wish: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if most is None or wish is None:
+        return wish if most is None else most
+    if wrong := [name for name in wish if name not in most]:
         raise ToolProblem(
             f"tools: {', '.join(wrong)} cannot be used here. You can choose from: "
             f"{', '.join(most)}. Nothing was started."
         )
-    return asked
+    return wish

@@ -19,7 +19,7 @@ from retinue.host.identity import Identity
 from retinue.host.problem_documents import HttpProblem
 from retinue.mcp import protocol_versions as versions
 from retinue.mcp import rpc_messages as rpc
-from retinue.mcp.http_headers import check_headers
+from retinue.mcp.routing_headers import check_headers
 from retinue.mcp.rpc_messages import RpcError, RpcRequest
 from retinue.mcp.rpc_server import RpcServer, RpcSession
 
@@ -68,10 +68,10 @@ class McpEndpoint:
         """The end of a session. There is no stream of its own: what is to be told is told on the
         stream of a request."""
         if request.method != "DELETE":
-            raise HttpProblem(405, "There is no stream here. Send messages with POST.")
+            raise HttpProblem(405, "This path has no stream. Send messages with POST.")
         id = request.headers.get("mcp-session-id", "")
         if self._sessions.pop((owner, id), None) is None:
-            raise HttpProblem(404, "There is no such session.")
+            raise HttpProblem(404, "Session not found.")
         return Response(status_code=204)
 
     async def _post(self, request: Request, owner: Identity) -> Response:
@@ -117,14 +117,14 @@ class McpEndpoint:
         key = (owner, request.headers.get("mcp-session-id", ""))
         if not key[1]:
             raise HttpProblem(400, "Send initialize first, then Mcp-Session-Id with each message.")
-        found = self._sessions.get(key)
-        if found is None:
-            raise HttpProblem(404, "There is no such session. Send initialize.")
+        known = self._sessions.get(key)
+        if known is None:
+            raise HttpProblem(404, "Session not found. Send initialize.")
         self._sessions.move_to_end(key)
         if not isinstance(message, RpcRequest):
-            await self._server.handle(message, found, _nowhere)
+            await self._server.handle(message, known, _nowhere)
             return Response(status_code=202)
-        return await self._exchange(request, message, found, is_stateless=False)
+        return await self._exchange(request, message, known, is_stateless=False)
 
     async def _exchange(
         self, request: Request, message: RpcRequest, session: RpcSession, *, is_stateless: bool

@@ -40,8 +40,8 @@ def answer_request(question: Mapping[str, Any], response: Any, by: str) -> Answe
 
     if not isinstance(response, dict):
         return None
-    given = response.get("content")
-    content = given if isinstance(given, dict) else {}
+    raw = response.get("content")
+    content = raw if isinstance(raw, dict) else {}
     action, is_question = response.get("action"), question["kind"] == "question"
     run, id = question["run"], question["id"]
     if action == "decline":

@@ -26,7 +26,8 @@ class RpcError(Exception):
 
     def __init__(self, code: int, message: str, data: Any = None, id: Id | None = None) -> None:
         super().__init__(message)
-        self.code, self.message, self.data, self.id = code, message, data, id
+        self.code, self.message = code, message
+        self.data, self.id = data, id
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class RpcRequest:
 
     @property
     def meta(self) -> dict[str, Any]:
-        found = self.params.get("_meta")
-        return found if isinstance(found, dict) else {}
+        value = self.params.get("_meta")
+        return value if isinstance(value, dict) else {}
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,10 @@ def result_message(id: Id, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def error_message(error: RpcError, id: Id | None = None) -> dict[str, Any]:
-    told: dict[str, Any] = {"code": error.code, "message": error.message}
+    fields: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
-        told["data"] = error.data
-    return {"jsonrpc": "2.0", "id": error.id if id is None else id, "error": told}
+        fields["data"] = error.data
+    return {"jsonrpc": "2.0", "id": error.id if id is None else id, "error": fields}
 
 
 def request_message(id: Id, method: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -49,12 +49,16 @@ class RpcCall:
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         await self.send(rpc.notification_message(method, params))
 
-    async def progress(self, done: float, total: float | None, message: str) -> None:
+    async def progress(self, amount: float, total: float | None, message: str) -> None:
         """Tell how far it is, if that is wanted and more than was told."""
         token = self.request.meta.get("progressToken")
-        if isinstance(token, str | int) and not isinstance(token, bool) and done > self._progress:
-            self._progress = done
-            params: dict[str, Any] = {"progressToken": token, "progress": done, "message": message}
+        if isinstance(token, str | int) and not isinstance(token, bool) and amount > self._progress:
+            self._progress = amount
+            params: dict[str, Any] = {
+                "progressToken": token,
+                "progress": amount,
+                "message": message,
+            }
             if total is not None:
                 params["total"] = total
             await self.notify("notifications/progress", params)
@@ -180,8 +184,8 @@ class RpcServer:
         request = call.request
         try:
             result = await self._method(request.method)(call)
-            done = versions.finished(result, request.method, call.client, self.info)
-            return rpc.result_message(request.id, done)
+            reply = versions.finished(result, request.method, call.client, self.info)
+            return rpc.result_message(request.id, reply)
         except RpcError as error:
             return rpc.error_message(error, request.id)
         except RetinueError as error:
@@ -215,10 +219,10 @@ class RpcServer:
             "server/discover": self._discover,
             "ping": _ping,
         }
-        found = own.get(name) or self._offer.methods.get(name)
-        if found is None:
-            raise RpcError(rpc.METHOD_NOT_FOUND, f"There is no method {name[:80]!r}.")
-        return found
+        method = own.get(name) or self._offer.methods.get(name)
+        if method is None:
+            raise RpcError(rpc.METHOD_NOT_FOUND, f"Method {name[:80]!r} not found.")
+        return method
 
     async def _initialize(self, call: RpcCall) -> dict[str, Any]:
         _need_handshake(call)
@@ -244,5 +248,5 @@ async def _ping(call: RpcCall) -> dict[str, Any]:
 
 def _need_handshake(call: RpcCall) -> None:
     if call.client.is_stateless:
-        text = f"There is no method {call.request.method!r} in this version."
+        text = f"Method {call.request.method!r} not found in this version."
         raise RpcError(rpc.METHOD_NOT_FOUND, text)

@@ -48,16 +48,16 @@ class RunReader:
 
     async def _open(self, run: str, shown: dict[str, Any]) -> AgentReport:
         start = max(0, shown["messages"] - TAIL)
-        spending, tail, tree, asked = await asyncio.gather(
+        spending, tail, tree = await asyncio.gather(
             self._link.ask(requests.SpendingRequest(run=run)),
             self._link.ask(requests.TranscriptRequest(run=run, start=start, limit=TAIL)),
             self._link.ask(requests.TreeRequest(run=run)),
-            self.questions([run]),
         )
+        questions = await self.questions([run])
         spent = spending["spending"].get("spent", {})
         return AgentReport(
             id=run,
-            state="asking" if asked else shown["state"],
+            state="asking" if questions else shown["state"],
             label=shown["label"],
             doing=doing_words(tail["messages"]),
             turns=spent.get("turns", 0),
@@ -65,7 +65,7 @@ class RunReader:
             usd=spent.get("usd", 0.0),
             n_agents=_below(tree),
             created_at=shown["created_at"],
-            questions=asked,
+            questions=questions,
         )
 
     async def questions(self, runs: Sequence[str]) -> list[dict[str, Any]]:

@@ -33,10 +33,10 @@ class RunWaits:
         input, in the era that has such."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        asked: set[str] = set()
+        asked_ids: set[str] = set()
         while True:
-            left = max(0.0, until - loop.time())
-            wait = requests.WaitRequest(runs=runs, timeout_seconds=min(BEAT_SECONDS, left))
+            rest = max(0.0, until - loop.time())
+            wait = requests.WaitRequest(runs=runs, timeout_seconds=min(BEAT_SECONDS, rest))
             states = (await self._link.ask(wait))["states"]
             if all(states.values()):
                 return None
@@ -45,14 +45,14 @@ class RunWaits:
                 questions = await self._reader.questions(runs)
                 if questions and call.client.is_stateless:
                     return await self._input_required(call, runs, questions)
-                new = [q for q in questions if q["id"] not in asked]
+                new = [q for q in questions if q["id"] not in asked_ids]
                 if new:
                     before = loop.time()
-                    asked.add(new[0]["id"])
+                    asked_ids.add(new[0]["id"])
                     await self._ask_user(call, new[0])
                     until += loop.time() - before  # a person took it
                     continue
-            if left <= 0:
+            if rest <= 0:
                 return None
 
     async def _tell(self, call: RpcCall, runs: tuple[str, ...]) -> None:

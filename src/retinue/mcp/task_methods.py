@@ -96,7 +96,7 @@ class TaskMethods:
         if call.client.is_stateless:
             call.client.need_tasks()
         elif not call.client.has_old_tasks:
-            text = f"There is no method {call.request.method!r} in this version."
+            text = f"Method {call.request.method!r} not found in this version."
             raise RpcError(rpc.METHOD_NOT_FOUND, text)
         id = call.text_param("taskId")
         named = call.headers.get("mcp-name")
@@ -104,7 +104,7 @@ class TaskMethods:
             raise RpcError(rpc.HEADER_MISMATCH, "The header Mcp-Name is not params.taskId.")
         state = await self._source.find(id, call.client)
         if state is None:
-            raise RpcError(rpc.INVALID_PARAMS, "There is no task with this taskId.")
+            raise RpcError(rpc.INVALID_PARAMS, "Task not found.")
         return state
 
     async def _get(self, call: RpcCall) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class TaskMethods:
 
     async def _update(self, call: RpcCall) -> dict[str, Any]:
         if not call.client.is_stateless:
-            raise RpcError(rpc.METHOD_NOT_FOUND, "There is no method 'tasks/update' here.")
+            raise RpcError(rpc.METHOD_NOT_FOUND, "Method 'tasks/update' not found in this version.")
         state = await self._find(call)
         responses = call.params.get("inputResponses")
         if not isinstance(responses, dict):
@@ -137,14 +137,14 @@ class TaskMethods:
     async def _result(self, call: RpcCall) -> dict[str, Any]:
         """Of 2025-11-25: waits for the end; what is asked meanwhile, the client's user is asked."""
         if call.client.is_stateless:
-            raise RpcError(rpc.METHOD_NOT_FOUND, "There is no method 'tasks/result' here.")
-        asked: set[str] = set()
+            raise RpcError(rpc.METHOD_NOT_FOUND, "Method 'tasks/result' not found in this version.")
+        asked_ids: set[str] = set()
         while (state := await self._find(call)).status not in ENDS:
-            new = [key for key in state.requests if key not in asked]
+            new = [key for key in state.requests if key not in asked_ids]
             if not new:
                 await asyncio.sleep(POLL_MS / 1000)
                 continue
-            asked.add(new[0])
+            asked_ids.add(new[0])
             params = {**state.requests[new[0]]["params"], "_meta": {RELATED: {"taskId": state.id}}}
             try:
                 response = await call.ask_client("elicitation/create", params)

@@ -20,11 +20,11 @@ class ToolProblem(Exception):
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-class ToolArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CallArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of the arguments of all tools."""
 
 
-class DelegateArguments(ToolArguments):
+class DelegateArguments(CallArguments):
     tasks: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=MOST_TASKS)]
     agent: str = ""
     model: str = ""
@@ -35,49 +35,49 @@ class DelegateArguments(ToolArguments):
     background: bool = False
 
 
-class AgentsArguments(ToolArguments):
+class AgentsArguments(CallArguments):
     ids: Ids | None = None
     state: Annotated[str, Meta(pattern="^(open|all)$")] = "all"
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
 
 
-class ResultArguments(ToolArguments):
+class ResultArguments(CallArguments):
     ids: Ids
     wait_seconds: Annotated[float, Meta(ge=0, le=MOST_SECONDS)] = float(MOST_SECONDS)
 
 
-class SendArguments(ToolArguments):
+class SendArguments(CallArguments):
     id: Text
     text: Text
     interrupt: bool = False
 
 
-class CancelArguments(ToolArguments):
+class CancelArguments(CallArguments):
     ids: Ids
     reason: str = ""
 
 
-class ForkArguments(ToolArguments):
+class ForkArguments(CallArguments):
     id: Text
     task: Text
     background: bool = False
 
 
-class AnswerArguments(ToolArguments):
+class AnswerArguments(CallArguments):
     id: Text
     question: str = ""
     text: str = ""
     allow: bool | None = None
 
 
-T = TypeVar("T", bound=ToolArguments)
+T = TypeVar("T", bound=CallArguments)
 _FIELDS = {tool["name"]: tool["inputSchema"] for tool in TOOLS}
 _PLACE = re.compile(r" - at `\$\.?([^`]*)`$")
 
 
-def read_arguments(tool: str, given: Any, kind: type[T]) -> T:
+def read_arguments(tool: str, raw: Any, kind: type[T]) -> T:
     """The arguments of a call. Raises `ToolProblem`."""
-    values = {} if given is None else given
+    values = {} if raw is None else raw
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:

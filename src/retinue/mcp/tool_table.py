@@ -45,7 +45,7 @@ _AGENTS = _object(
     },
 )
 _SHORT = _object(("agents",), agents={"type": "array"})
-_BACKGROUND = _said("Return ids at once; collect with result.", "boolean")
+_BACKGROUND = _said("Return ids now; collect with result.", "boolean")
 
 
 def _tool(

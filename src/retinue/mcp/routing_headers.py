@@ -42,10 +42,10 @@ def _same(name: str, headers: Mapping[str, str], value: object) -> None:
 
 def _unwrapped(text: str | None) -> str | None:
     """A header's value; one that is not plain ASCII comes in base64."""
-    found = _WRAPPED.fullmatch(text) if text is not None else None
-    if found is None:
+    match = _WRAPPED.fullmatch(text) if text is not None else None
+    if match is None:
         return text
     try:
-        return base64.b64decode(found[1], validate=True).decode()
+        return base64.b64decode(match[1], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         return None
