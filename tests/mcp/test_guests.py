@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from retinue.mcp.guests import Guest, RunCharge, guest_name, shares
+from retinue.mcp.guests import (
+    Guest,
+    RunCharge,
+    guest_name,
+    shares,
+    terms_of,
+    work_directory,
+)
 from retinue.mcp.task_ids import runs_of, task_id
 from retinue.mcp.tool_arguments import ToolProblem
 from retinue.testing import call
@@ -126,6 +133,28 @@ def test_only_a_person_allows_what_an_agent_asks_for(tmp_path: Path) -> None:
 
 def _agent(result: dict[str, Any]) -> dict[str, Any]:
     return result["structuredContent"]["agents"][0]
+
+
+def test_agents_work_in_the_directories_of_their_guest(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "part").mkdir(parents=True)
+    (root / "link").symlink_to(tmp_path)
+    guest = Guest(roots=(str(root),))
+    assert work_directory(guest, "") == str(root)
+    assert work_directory(guest, "part") == str(root / "part")
+    for wrong in ("..", "link", "/", str(tmp_path)):
+        with pytest.raises(ToolProblem, match="outside of where agents may work"):
+            work_directory(guest, wrong)
+    with pytest.raises(ToolProblem, match="is not a directory"):
+        work_directory(guest, "nowhere")
+    terms = terms_of(guest, str(root / "part"), None)
+    assert terms.read == (str(root), str(root / "part"))
+    assert terms_of(Guest(), "", None).read == ()
+    limited = Guest(tools=("read", "grep"))
+    assert terms_of(limited, "", None).tools == ("read", "grep")
+    assert terms_of(limited, "", ("read",)).tools == ("read",)
+    with pytest.raises(ToolProblem, match="bash cannot be used here"):
+        terms_of(limited, "", ("bash",))
 
 
 def test_a_client_without_a_usable_name_is_a_guest_all_the_same() -> None:

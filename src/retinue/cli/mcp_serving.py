@@ -8,27 +8,35 @@ from typing import Any
 import click
 
 from retinue.cli import exit_codes as exits
-from retinue.cli.context import CommandContext, common, option, out, pass_door
+from retinue.cli.context import CommandContext, common, out, pass_door
 
 
 def guest_options(function: Any) -> Any:
     """What the client's agents may do."""
     for decorate in (
-        option("--guest", default="", metavar="NAME", help="Name whose agents this client sees."),
-        option("--max-budget-usd", type=float, default=None, help="Spend at most this, in all."),
-        option("--max-tokens", type=int, default=None, help="Use at most this many, in all."),
-        option("--max-agents", type=click.IntRange(1), default=16, help="Open agents at a time."),
-        option(
+        click.option(
+            "--guest", default="", metavar="NAME", help="Name whose agents this client sees."
+        ),
+        click.option(
+            "--max-budget-usd", type=float, default=None, help="Spend at most this, in all."
+        ),
+        click.option("--max-tokens", type=int, default=None, help="Use at most this many, in all."),
+        click.option(
+            "--max-agents", type=click.IntRange(1), default=16, help="Open agents at a time."
+        ),
+        click.option(
             "--root",
             "roots",
             multiple=True,
             metavar="DIR",
             help="Directory in which agents may work. Repeatable.",
         ),
-        option("--permission-mode", default="", metavar="MODE", help="How agents ask."),
-        option("--tools", default="", metavar="NAMES", help="Only these tools, by commas."),
-        option("-m", "--model", default="", metavar="MODEL", help="Model of agents without one."),
-        option(
+        click.option("--permission-mode", default="", metavar="MODE", help="How agents ask."),
+        click.option("--tools", default="", metavar="NAMES", help="Only these tools, by commas."),
+        click.option(
+            "-m", "--model", default="", metavar="MODEL", help="Model of agents without one."
+        ),
+        click.option(
             "--client-may-approve",
             is_flag=True,
             help="Let the client's model allow what its agents ask for.",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from starlette.requests import Request
@@ -42,10 +42,11 @@ STATUS = {
 
 class McpEndpoint:
     """One path for all clients. Sessions are of the era that has them, and end with the process:
-    a client then begins a new one and finds its agents there."""
+    a client then begins a new one and finds its agents there. While the process is leaving, a
+    stream that ends says nothing about what its client wants."""
 
-    def __init__(self, server: RpcServer) -> None:
-        self._server = server
+    def __init__(self, server: RpcServer, is_leaving: Callable[[], bool] = lambda: False) -> None:
+        self._server, self._is_leaving = server, is_leaving
         self._sessions: OrderedDict[tuple[Identity, str], RpcSession] = OrderedDict()
 
     @property
@@ -152,7 +153,7 @@ class McpEndpoint:
             return _json(first, STATUS.get(code, 200) if is_stateless else 200)
 
         def leave() -> None:
-            if is_stateless:
+            if is_stateless and not self._is_leaving():
                 session.cancel(message.id)
             else:
                 task.cancel()

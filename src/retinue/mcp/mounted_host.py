@@ -61,4 +61,5 @@ def mcp_endpoint(host: Host) -> McpEndpoint:
     def link_for(guest: Guest, who: Identity) -> HostLink:
         return MountedHost(host, Identity(who.name, who.scopes, who.user or guest.user), secret)
 
-    return McpEndpoint(RpcServer(AgentOffer(named, link_for), INFO))
+    server = RpcServer(AgentOffer(named, link_for), INFO)
+    return McpEndpoint(server, host.leave.is_set)

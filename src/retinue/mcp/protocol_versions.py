@@ -14,7 +14,7 @@ from retinue.mcp.rpc_messages import (
     RpcRequest,
 )
 
-HANDSHAKE_VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25")
+HANDSHAKE_VERSIONS = ("2025-06-18", "2025-11-25")
 STATELESS_VERSIONS = ("2026-07-28",)
 PREFIX = "io.modelcontextprotocol/"
 VERSION_KEY = f"{PREFIX}protocolVersion"

@@ -10,8 +10,8 @@ from retinue.mcp.protocol_versions import ClientFacts
 if TYPE_CHECKING:
     from retinue.host.requests import AnswerRequest
 
-NO_MODE = ("2025-03-26", "2025-06-18")
-"""The versions in which a form has no mode."""
+NO_MODE = "2025-06-18"
+"""The version in which a form has no mode."""
 DECLINED = "The user declined to answer."
 
 
@@ -31,7 +31,7 @@ def form_request(question: Mapping[str, Any], client: ClientFacts) -> dict[str, 
         "message": f"{question['label']} asks: {text}",
         "requestedSchema": {"type": "object", "properties": fields, "required": required},
     }
-    return params if client.version in NO_MODE else {"mode": "form", **params}
+    return params if client.version == NO_MODE else {"mode": "form", **params}
 
 
 def answer_request(question: Mapping[str, Any], response: Any, by: str) -> AnswerRequest | None:

@@ -27,8 +27,10 @@ class RunReader:
 
     async def report(self, run: str) -> AgentReport:
         """One run. Raises `NotFound` for one of somebody else."""
-        end = await self._link.ask(requests.OutcomeRequest(run=run))
         shown = await self._link.ask(requests.ShowRequest(run=run))
+        # In this order: a run that ends in between has its outcome, and none is shown as ended
+        # without.
+        end = await self._link.ask(requests.OutcomeRequest(run=run))
         outcome = end["outcome"]
         if outcome is None:
             return await self._open(run, shown)
