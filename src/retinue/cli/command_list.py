@@ -49,7 +49,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "tools": "List built-in tools; explain what a run may call.",
         "families": "List the tool families that start sub-agents.",
         "models": "List model providers; download a small local model.",
-        "mcp": "List MCP servers; approve their tools.",
+        "mcp": "List MCP servers; serve sub-agents to MCP clients.",
     },
     "Set up": {
         "config": "Show and change settings.",

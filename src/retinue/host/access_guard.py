@@ -4,6 +4,7 @@ origin, who asks, and how much they send. What is inside is never reached withou
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable
 from http.cookies import CookieError, SimpleCookie
 from time import perf_counter
@@ -21,6 +22,10 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE = ("GET", "HEAD", "OPTIONS")
 LONGEST_NUMBER = 19
 """Digits: the time to read a number grows with the square of them."""
+BEHALF = "retinue-user"
+"""A header with the user whose runs a request is about."""
+USER = re.compile(r"[\x21-\x7e]{1,200}")
+ONCE = ("host", "origin", "authorization", "content-length", BEHALF)
 WHO = (
     "The token of this host is missing or wrong, so nothing was done. Send it as `Authorization: "
     "Bearer TOKEN`."
@@ -71,7 +76,7 @@ class AccessGuard:
             if code is not None and scope["method"] == "GET":
                 await self._exchange(scope, code, answer)
                 return
-            who = self._identify(scope, headers)
+            who = on_behalf(self._identify(scope, headers), headers)
             answer.who = who.name
             self._check_rate(scope, who)
             _check_length(headers, self._limits)
@@ -185,12 +190,23 @@ class GuardedAnswer:
         log.info("%s %s %s %d %.0f ms", self.who, self._scope["method"], path, self._status, ms)
 
 
+def on_behalf(who: Identity, headers: dict[str, str]) -> Identity:
+    """Whoever sees all runs may work for one user, and then sees and starts only that user's."""
+    user = headers.get(BEHALF)
+    if user is None:
+        return who
+    who.need("admin", "To work on behalf of a user")
+    if who.user not in ("", user) or not USER.fullmatch(user):
+        raise HttpProblem(403, f"This token cannot work on behalf of {user[:80]!r}.")
+    return Identity(f"{who.name} for {user}", who.scopes, user)
+
+
 def _headers(scope: Any) -> dict[str, str]:
     """By lower-case names. What must be there once is refused when it is there twice."""
     values: dict[str, str] = {}
     for raw_name, value in scope["headers"]:
         name = raw_name.decode("latin-1").lower()
-        if name in ("host", "origin", "authorization", "content-length") and name in values:
+        if name in ONCE and name in values:
             raise HttpProblem(400, f"The header {name} was sent twice.")
         text = value.decode("latin-1")
         values[name] = f"{values[name]}; {text}" if name in values and name == "cookie" else text

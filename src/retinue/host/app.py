@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -22,23 +22,23 @@ from retinue.errors import RetinueError
 from retinue.host.event_response import EventStreamResponse
 from retinue.host.host import Host
 from retinue.host.identity import IDENTITY, Identity
-from retinue.host.operations import OPERATIONS, PREFIX, Operation
+from retinue.host.operations import BY_REQUEST, OPERATIONS, PREFIX, Operation
 from retinue.host.problem_documents import MEDIA, HttpProblem, ProblemDocument, problem_of
-from retinue.host.requests import Position, ShowRequest, WatchRequest
+from retinue.host.requests import HostRequest, Position, ShowRequest, WatchRequest
 from retinue.host.server_events import ServerEvent, encode
 
 log = logging.getLogger("retinue.host")
 KEY_LIMIT = 200
 
 
-def build_app(host: Host) -> Starlette:
-    """The routes, without the guard that must be around them."""
+def build_app(host: Host, more: Sequence[Route] = ()) -> Starlette:
+    """The routes, without the guard that must be around them; `more` are those of one client."""
     by_path: dict[str, dict[str, OperationEndpoint]] = {}
     for op in OPERATIONS:
         by_path.setdefault(PREFIX + op.path, {})[op.method] = OperationEndpoint(host, op)
     routes = [_route(path, endpoints) for path, endpoints in by_path.items()]
     routes.append(Route(f"{PREFIX}/openapi.json", _openapi, methods=["GET"]))
-    return Starlette(routes=routes, exception_handlers={HTTPException: _wrong_route})
+    return Starlette(routes=[*routes, *more], exception_handlers={HTTPException: _wrong_route})
 
 
 def _route(path: str, endpoints: dict[str, OperationEndpoint]) -> Route:
@@ -75,17 +75,12 @@ class OperationEndpoint:
         value = await _read(request, op)
         if isinstance(value, WatchRequest) and "last-event-id" in request.headers:
             value = replace(value, after=_last_event_id(request))
-        named = getattr(value, "runs", None) or [getattr(value, "run", "")]
-        await self._host.check_visible(filter(None, named), who)
-        method = getattr(self._host, op.name)
         if op.is_stream:
-            return await self._stream(request, method(value, who), value, who)
-        if op.name == "start":
-            reply = await method(value, who, _idempotency_key(request))
-        elif op.ends_with_client:
-            reply = await _while_connected(request, method(value, who))
-        else:
-            reply = await method(value, who)
+            await check_runs(self._host, value, who)
+            events = getattr(self._host, op.name)(value, who)
+            return await self._stream(request, events, value, who)
+        work = carry_out(self._host, value, who, _idempotency_key(request))
+        reply = await (_while_connected(request, work) if op.ends_with_client else work)
         body = reply if isinstance(reply, bytes) else None
         if isinstance(reply, str):
             body = reply.encode()
@@ -107,6 +102,20 @@ class OperationEndpoint:
                 if first.name == "end":
                     return Response(status_code=204)
         return EventStreamResponse(events, self._host.left(), first)
+
+
+async def carry_out(host: Host, value: HostRequest, who: Identity, key: str = "") -> Any:
+    """Have the host do what is asked, within what this identity may do and see."""
+    op = BY_REQUEST[type(value)]
+    who.need(op.scope, "This request")
+    await check_runs(host, value, who)
+    method = getattr(host, op.name)
+    return await (method(value, who, key) if op.name == "start" else method(value, who))
+
+
+async def check_runs(host: Host, value: HostRequest, who: Identity) -> None:
+    named = getattr(value, "runs", None) or [getattr(value, "run", "")]
+    await host.check_visible(filter(None, named), who)
 
 
 async def _while_connected(request: Request, work: Any) -> Any:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from starlette.routing import Route
 
 from retinue.agent import Agent
 from retinue.api import Retinue
@@ -51,7 +52,8 @@ log = logging.getLogger("retinue.host")
 @dataclass
 class HostedStore:
     """A store, held by this process, and how it is reached. `keyring` lets clients in; `hosts` are
-    names beside those of loopback; `listeners` are sockets beside the Unix socket at `address`."""
+    names beside those of loopback; `listeners` are sockets beside the Unix socket at `address`;
+    `doors` are routes beside those of the host."""
 
     root: str
     store: str
@@ -62,6 +64,7 @@ class HostedStore:
     hosts: tuple[str, ...] = ()
     listeners: tuple[socket.socket, ...] = ()
     leave: asyncio.Event = field(default_factory=asyncio.Event)
+    doors: Callable[[Host], Sequence[Route]] = lambda host: ()
 
     async def serve(self, idle_seconds: float | None, ready: Callable[[], None]) -> None:
         """Open the store, listen, and keep going until someone asks to stop, or until nothing has
@@ -106,7 +109,7 @@ class HostedStore:
     @contextlib.asynccontextmanager
     async def _listening(self, host: Host) -> AsyncIterator[HostServer]:
         self.keyring.add(new_key(key_of(self.address)), OWNER)
-        app = AccessGuard(build_app(host), self.keyring, hosts=self.hosts)
+        app = AccessGuard(build_app(host, self.doors(host)), self.keyring, hosts=self.hosts)
         server, listener = HostServer(app), unix_listener(self.address)
         try:
             async with server.serving(listener, *self.listeners):

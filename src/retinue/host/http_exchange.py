@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -33,7 +33,9 @@ class HostNews(NamedTuple):
     error: ProblemDocument | None = None
 
 
-def request_bytes(request: HostRequest, token: str) -> bytes:
+def request_bytes(
+    request: HostRequest, token: str, headers: Mapping[str, str] | None = None
+) -> bytes:
     """A request as it is written to a connection."""
     op, fields = BY_REQUEST[type(request)], msgspec.to_builtins(request)
     path = PREFIX + op.path
@@ -49,6 +51,7 @@ def request_bytes(request: HostRequest, token: str) -> bytes:
         f"{op.method} {path} HTTP/1.1",
         "host: localhost",
         f"authorization: Bearer {token}",
+        *(f"{name}: {value}" for name, value in (headers or {}).items()),
     ]
     if op.method == "POST":
         head += ["content-type: application/json", f"content-length: {len(body)}"]

@@ -59,6 +59,9 @@ class ServerSources:
         return tuple(sources), env
 
 
+ITSELF = "it is Retinue itself; agents start sub-agents with their own tools"
+
+
 def find_servers(
     project: Project,
     texts: Sequence[str],
@@ -169,9 +172,26 @@ def _add(
             sources.left_out.append(_told(complaint.server, "failed", str(complaint), name))
     raw_entries = entries(tree, source)[0]
     own = {s.name: raw_entries[s.name] for s in servers if s.name not in sources.names}
+    for same in [n for n, entry in own.items() if is_retinue(entry)]:
+        del own[same]
+        sources.left_out.append(_told(same, "skipped", ITSELF, name))
     sources.names |= own.keys()
     if own:
         sources.sources.append(ServerSource(file=name, dialect=source.dialect, servers=own))
+
+
+def is_retinue(entry: Any) -> bool:
+    """Whether an entry starts `retinue mcp serve`: it is there for other clients."""
+    if not isinstance(entry, dict):
+        return False
+    command, args = entry.get("command"), entry.get("args")
+    words = [
+        str(word)
+        for part in (command, args)
+        for word in (part if isinstance(part, list) else [part or ""])
+    ]
+    is_ours = os.path.basename(words[0]) == "retinue" or words[1:3] == ["-m", "retinue"]
+    return is_ours and ["mcp", "serve"] in (words[1:3], words[3:5])
 
 
 def _list(servers: ServerSources, path: Path) -> None:

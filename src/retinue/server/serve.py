@@ -10,8 +10,11 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from starlette.routing import Route
+
 from retinue.errors import ConfigError
 from retinue.host.daemon import HostedStore
+from retinue.host.host import Host
 from retinue.host.host_log import keep_clean, own_redactor
 from retinue.host.identity import OWNER
 from retinue.host.keyring import Keyring
@@ -67,8 +70,9 @@ def serve(
     address: ServeAddress,
     tokens: Sequence[AccessToken],
     say: Callable[[str], None],
+    doors: Callable[[Host], Sequence[Route]] = lambda host: (),
 ) -> None:
-    """Serve until SIGINT or SIGTERM. Open runs are kept."""
+    """Serve until SIGINT or SIGTERM. Open runs are kept. `doors` are routes beside the API's."""
     check(address, tokens)
     redactor = own_redactor({f"TOKEN_{n}": token.value for n, token in enumerate(tokens)})
     keep_clean(redactor)
@@ -77,6 +81,7 @@ def serve(
             os.environ.pop(name, None)
     keyring = Keyring((token.value, token.identity) for token in tokens)
     hosted = HostedStore(paths.root, paths.store, paths.socket, dict(env), redactor, keyring)
+    hosted.doors = doors
     asyncio.run(_serve(hosted, paths, address, bool(tokens), say))
 
 

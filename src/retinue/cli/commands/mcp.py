@@ -1,4 +1,5 @@
-"""`retinue mcp`: the servers whose tools agents can use, and what of them is approved."""
+"""`retinue mcp`: the servers whose tools agents can use, and what of them is approved; and Retinue
+as a server for other programs."""
 
 from __future__ import annotations
 
@@ -8,18 +9,18 @@ import click
 
 from retinue.cli import exit_codes
 from retinue.cli.context import CommandContext, common, out, pass_context
-from retinue.cli.foreground_run import line_to
+from retinue.cli.mcp_serving import install, serve
 from retinue.errors import NotFound
 from retinue.formats.safe_text import one_line, several_lines
-from retinue.host import project_config, requests
-from retinue.host.mcp_sources import find_servers
-from retinue.host.plan import Plan
-from retinue.view.format import json_line
 
 
 @click.group("mcp")
 def command() -> None:
-    """List MCP servers; approve their tools."""
+    """List MCP servers; serve sub-agents to MCP clients."""
+
+
+command.add_command(serve)
+command.add_command(install)
 
 
 def _config(function: Any) -> Any:
@@ -49,6 +50,8 @@ def list_(
     """Start the servers and show their state, their tools, and which tools are withheld."""
     servers = _ask(context, mcp_config, strict_mcp_config)
     if as_json:
+        from retinue.view.format import json_line
+
         out(json_line(servers))
         return exit_codes.OK
     for server in servers:
@@ -98,6 +101,12 @@ def approve(
 def _ask(
     context: CommandContext, files: tuple[str, ...], strict: bool, approve: str = "", tool: str = ""
 ) -> list[dict[str, Any]]:
+    # Here, because `mcp serve` has to answer before all of this is loaded.
+    from retinue.cli.foreground_run import line_to
+    from retinue.host import project_config, requests
+    from retinue.host.mcp_sources import find_servers
+    from retinue.host.plan import Plan
+
     value = project_config.load(context.project, strict=False).value
     sources = find_servers(
         context.project,

@@ -29,12 +29,13 @@ from retinue.errors import StoreLocked
 def command(
     context: CommandContext, host: str, port: int, token_file: str, allow_host: tuple[str, ...]
 ) -> int:
-    """Serve the HTTP API of this project until Ctrl-C.
+    """Serve the HTTP API of this project, and MCP at /mcp, until Ctrl-C.
 
     Every request needs a token. Without --token-file only this machine is served, and the token
     is in a file that only you can read.
     """
     from retinue.host.keys import carried
+    from retinue.mcp.mounted_host import mcp_endpoint
     from retinue.server.serve import ServeAddress, check, serve
     from retinue.server.token_file import read_tokens
 
@@ -43,7 +44,8 @@ def command(
     check(address, tokens)
     env = carried(context.configure())
     try:
-        serve(context.prepare(), env, address, tokens, note)
+        paths = context.prepare()
+        serve(paths, env, address, tokens, note, lambda host: [mcp_endpoint(host).route])
     except StoreLocked as error:
         raise StoreLocked(
             f"{error} If it is this project's host, run `retinue host stop`."

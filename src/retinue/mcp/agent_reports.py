@@ -1,0 +1,156 @@
+"""How an agent is told to a client: as text for its model, and as the same facts in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from retinue.formats.fair_cut import clip
+from retinue.formats.safe_text import one_line
+from retinue.view import format as words
+
+MOST_TEXT = 60_000
+"""Characters of answers in one result; what is left out can be read as a resource."""
+SCHEME = "retinue://"
+BAD_ENDS = ("failed", "timed_out", "interrupted", "cancelled")
+
+
+def transcript_uri(run: str) -> str:
+    return f"{SCHEME}runs/{run}/transcript"
+
+
+@dataclass(frozen=True)
+class AgentReport:
+    """One agent as it stands. `doing` is what an open one is at; `n_agents` counts those below
+    it."""
+
+    id: str
+    state: str
+    label: str = ""
+    text: str = ""
+    error: str = ""
+    doing: str = ""
+    turns: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    n_agents: int = 0
+    created_at: int = 0
+    ended_at: int | None = None
+    questions: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+
+    @property
+    def is_ended(self) -> bool:
+        return self.state in words.ENDS
+
+    @property
+    def is_bad(self) -> bool:
+        return self.state in BAD_ENDS or (self.state == "incomplete" and not self.text)
+
+    def facts(self, most: int = MOST_TEXT) -> dict[str, Any]:
+        """What of it is known, as JSON."""
+        text = clip(self.text, most, transcript_uri(self.id)) if self.is_ended else ""
+        questions = [
+            {"question": q["id"], "kind": q["kind"], "text": q.get("shown") or q["text"]}
+            for q in self.questions
+        ]
+        known = {
+            "text": text,
+            "error": self.error,
+            "doing": self.doing,
+            "agents": self.n_agents,
+            "questions": questions,
+        }
+        return {
+            "id": self.id,
+            "label": self.label,
+            "state": words.shown_state(self.state),
+            "turns": self.turns,
+            "tokens": self.tokens,
+            "usd": round(self.usd, 6),
+            **{name: value for name, value in known.items() if value},
+        }
+
+    def line(self) -> str:
+        """Its name, state and cost."""
+        state = words.state_text(words.shown_state(self.state))
+        parts = [f"{self.label or 'agent'} {self.id}: {state}", f"turn {self.turns}"]
+        if self.n_agents:
+            parts.append(f"{self.n_agents} sub-agents")
+        parts.append(f"${self.usd:.4f}")
+        if self.doing and not self.is_ended:
+            parts.append(self.doing)
+        return " · ".join(parts)
+
+    def block(self, most: int) -> str:
+        """The line, and under it the answer, the error and what it asks."""
+        lines = [self.line()]
+        if self.error:
+            lines.append(f"Error: {self.error}")
+        if self.is_ended and self.text:
+            lines.append(clip(self.text, most, transcript_uri(self.id)))
+        for q in self.questions:
+            how = "text" if q["kind"] == "question" else "allow"
+            shown = q.get("shown") or q["text"]
+            lines.append(f"It asks ({q['kind']} {q['id']}; answer with {how}): {shown}")
+        return "\n".join(lines)
+
+
+def status_words(reports: Sequence[AgentReport]) -> str:
+    """What they are doing, in one line: for a status message or a progress notification."""
+    n_ended = sum(report.is_ended for report in reports)
+    parts = [f"{n_ended} of {len(reports)} done"] if len(reports) > 1 else []
+    open_ones = [report for report in reports if not report.is_ended]
+    for report in open_ones[:2]:
+        what = report.doing or words.state_text(words.shown_state(report.state))
+        parts.append(f"{report.label}: turn {report.turns}, {what}")
+    if not open_ones:
+        parts.append("all have ended")
+    parts.append(f"${sum(report.usd for report in reports):.4f}")
+    return one_line(" · ".join(parts), 200)
+
+
+def progress_of(reports: Iterable[AgentReport]) -> float:
+    """A number that only grows: the turns of everyone, and more for everyone who has ended."""
+    return float(sum(report.turns + report.is_ended for report in reports))
+
+
+def tool_result(reports: Sequence[AgentReport], note: str = "") -> dict[str, Any]:
+    """The result of a tool about these agents. It is an error when all of them ended badly."""
+    most = MOST_TEXT // max(1, len(reports))
+    texts = [report.block(most) for report in reports] or ["You have no agents here."]
+    text = "\n\n".join([*texts, *([note] if note else [])])
+    return {
+        "content": [{"type": "text", "text": text}],
+        "structuredContent": {"agents": [report.facts(most) for report in reports]},
+        "isError": bool(reports) and all(report.is_bad for report in reports),
+    }
+
+
+def problem_result(text: str) -> dict[str, Any]:
+    """A result that says what went wrong. Structured as well: some clients insist on it."""
+    return {
+        "content": [{"type": "text", "text": text}],
+        "structuredContent": {"agents": []},
+        "isError": True,
+    }
+
+
+def answer_text(outcome: Mapping[str, Any]) -> str:
+    """What an agent came to: its words, or its data."""
+    text: str = outcome.get("text") or ""
+    data = outcome.get("output")
+    return text if text or data is None else json.dumps(data, ensure_ascii=False)
+
+
+def doing_words(messages: Sequence[Mapping[str, Any]]) -> str:
+    """What the end of a conversation shows an agent to be at."""
+    for message in reversed(messages):
+        if message.get("role") == "assistant":
+            calls = [call.get("name", "") for call in message.get("calls", ())]
+            if calls:
+                return one_line(f"calls {', '.join(dict.fromkeys(calls))}", 80)
+            if message.get("text"):
+                return one_line(message["text"], 80)
+    return ""

@@ -1,0 +1,147 @@
+"""A guest: a client that works with a store under a name of its own, with its own budget, number of
+agents, directories and permissions. What it has started is found again by that name."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from retinue.mcp.tool_arguments import ToolProblem
+
+if TYPE_CHECKING:
+    from retinue.host.requests import RunTerms
+
+PREFIX = "mcp:"
+MOST_OPEN = 16
+_ODD = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Guest:
+    """What one client may do. `usd` and `tokens` are for all that it ever starts, None for no
+    limit; `roots` are the directories in which its agents may work, () for the project; `mode` is
+    their permission mode; `tools` are all that they have, None for those of the project. With
+    `may_approve` the client's model decides on permissions; without, only a person does."""
+
+    name: str = ""
+    usd: float | None = None
+    tokens: int | None = None
+    most_open: int = MOST_OPEN
+    roots: tuple[str, ...] = ()
+    mode: str = ""
+    tools: tuple[str, ...] | None = None
+    model: str = ""
+    may_approve: bool = False
+
+    @property
+    def user(self) -> str:
+        """Whose runs they are, for the host."""
+        return f"{PREFIX}{self.name or 'client'}"
+
+
+def guest_name(client: str) -> str:
+    """A name for a client that has given none to its guest."""
+    return _ODD.sub("-", client).strip("-")[:80] or "client"
+
+
+@dataclass(frozen=True)
+class RunCharge:
+    """One run of a guest as its budget sees it: spent, and for an open one its limits as well."""
+
+    is_open: bool
+    usd: float
+    tokens: int
+    usd_limit: float | None = None
+    tokens_limit: int | None = None
+
+
+def shares(
+    guest: Guest,
+    charges: Iterable[RunCharge],
+    n: int,
+    usd: float | None,
+    tokens: int | None,
+) -> tuple[float | None, int | None]:
+    """What each of `n` new runs may spend: what is asked for, within what the guest has left. An
+    open run counts with all that it may still spend, so that together they never spend more. Raises
+    `ToolProblem` when nothing is left."""
+    known = list(charges)
+    n_open = sum(charge.is_open for charge in known)
+    if n_open + n > guest.most_open:
+        raise ToolProblem(
+            f"{n_open} agents are open and you may have {guest.most_open}. Wait for some with "
+            "result, or cancel some. Nothing was started."
+        )
+    left_usd = _left(guest.usd, [_taken(c.is_open, c.usd, c.usd_limit) for c in known])
+    left_tokens = _left(guest.tokens, [_taken(c.is_open, c.tokens, c.tokens_limit) for c in known])
+    share = _share("usd", left_usd, n, usd)
+    count = _share("tokens", left_tokens, n, tokens)
+    return share, None if count is None else int(count)
+
+
+def _taken(is_open: bool, spent: float, limit: float | None) -> float:
+    return max(spent, limit or 0) if is_open else spent
+
+
+def _left(limit: float | None, amounts: Iterable[float]) -> float | None:
+    return None if limit is None else limit - sum(amounts)
+
+
+def _share(unit: str, rest: float | None, n: int, wish: float | None) -> float | None:
+    if rest is None:
+        return wish
+    least = 1 if unit == "tokens" else 0.0001
+    if rest / n < least:
+        raise ToolProblem(
+            f"The budget of this client is used up or held by open agents ({unit}). Wait for them "
+            "with result, cancel some, or ask the user for a larger budget. Nothing was started."
+        )
+    return min(rest / n, rest if wish is None else wish)
+
+
+def work_directory(guest: Guest, wish: str) -> str:
+    """Where a run works: "" for the project. Raises `ToolProblem` outside of the guest's roots."""
+    if not wish:
+        return guest.roots[0] if guest.roots else ""
+    base = guest.roots[0] if guest.roots else os.getcwd()
+    path = os.path.realpath(os.path.join(base, os.path.expanduser(wish)))
+    allowed = guest.roots or (os.path.realpath(os.getcwd()),)
+    if not any(os.path.commonpath([path, root]) == root for root in allowed):
+        raise ToolProblem(
+            f"directory: {wish} is outside of where agents may work: {', '.join(allowed)}. "
+            "Nothing was started."
+        )
+    if not os.path.isdir(path):
+        raise ToolProblem(f"directory: {wish} is not a directory. Nothing was started.")
+    return path
+
+
+def terms_of(
+    guest: Guest, directory: str, tools: tuple[str, ...] | None, **limits: Any
+) -> RunTerms:
+    """What a run of this guest may do."""
+    from retinue.core.values import Budget
+    from retinue.host.requests import RunTerms
+
+    return RunTerms(
+        cwd=directory,
+        budget=Budget(**{name: value for name, value in limits.items() if value is not None}),
+        mode=guest.mode,
+        tools=_allowed(guest.tools, tools),
+        read=tuple(sorted({*guest.roots, directory} - {""})) if guest.roots else (),
+        questions="ask",
+    )
+
+
+def _allowed(most: tuple[str, ...] | None, wish: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if most is None or wish is None:
+        return wish if most is None else most
+    if wrong := [name for name in wish if name not in most]:
+        raise ToolProblem(
+            f"tools: {', '.join(wrong)} cannot be used here. You can choose from: "
+            f"{', '.join(most)}. Nothing was started."
+        )
+    return wish

@@ -1,0 +1,119 @@
+"""The way from an MCP server to a host: a request in, what the host replies out. The thin process
+reaches it over the host's Unix socket and starts it when the first work comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from retinue.errors import HostGone
+
+if TYPE_CHECKING:
+    from retinue.host.project_paths import ProjectPaths
+    from retinue.host.requests import HostRequest
+
+ATTEMPTS = 3
+
+
+class HostLink(Protocol):
+    """Carries out requests of one guest, who sees and starts only runs of its own."""
+
+    async def ask(self, request: HostRequest, key: str = "") -> Any:
+        """The reply as JSON has it, or bytes. With a `key`, the same start begins one run only.
+        Raises what the host raised."""
+
+    async def guest_key(self) -> bytes:
+        """What the secrets of this guest's tasks are made with. The same for ever."""
+
+
+Prepare = Callable[[], "tuple[ProjectPaths, dict[str, str]]"]
+"""The places of the project and the environment for its host; makes the folders. It blocks."""
+
+
+class SocketHost:
+    """A host in a process of its own. `guest` is whose runs are seen. A host that was killed is
+    started again, and what is safe to ask again is asked again."""
+
+    def __init__(self, prepare: Prepare, guest: str) -> None:
+        self._prepare, self.guest = prepare, guest
+        self._paths: ProjectPaths | None = None
+        self._lock = asyncio.Lock()
+
+    async def ask(self, request: HostRequest, key: str = "") -> Any:
+        for attempt in range(ATTEMPTS):
+            if attempt or self._paths is None:
+                await self._reach(attempt)
+            try:
+                return await self._exchange(request, key)
+            except (FileNotFoundError, ConnectionRefusedError):
+                continue  # it was not sent
+            except (ConnectionError, asyncio.IncompleteReadError, ValueError):
+                if not _is_repeatable(request, key):
+                    raise HostGone(
+                        "The host ended before it replied. It is not known whether this was done: "
+                        "look at the agents before you repeat it."
+                    ) from None
+        raise HostGone("The host cannot be reached. Run `retinue doctor` in this directory.")
+
+    async def guest_key(self) -> bytes:
+        from retinue.host.guest_keys import guest_key
+
+        if self._paths is None:
+            await self._reach(0)
+        assert self._paths is not None
+        return await asyncio.to_thread(guest_key, self._paths.store, self.guest)
+
+    async def _reach(self, attempt: int) -> None:
+        """Find the host or start one; those who come at the same time wait for the first."""
+        async with self._lock:
+            if self._paths is None or attempt:
+                self._paths = await asyncio.to_thread(self._start)
+
+    def _start(self) -> ProjectPaths:
+        from retinue.host.launch import reach
+
+        paths, env = self._prepare()
+        reach(paths, env).close()
+        return paths
+
+    async def _exchange(self, request: HostRequest, key: str) -> Any:
+        from retinue.host.http_exchange import Exchange, request_bytes
+        from retinue.host.problem_documents import error_of
+        from retinue.host.socket_peer import is_ours, key_in
+
+        assert self._paths is not None
+        reader, writer = await asyncio.open_unix_connection(self._paths.socket)
+        try:
+            line = writer.get_extra_info("socket")
+            if not is_ours(line):
+                raise HostGone(f"{self._paths.socket} is owned by another user. Remove it.")
+            headers = {"retinue-user": self.guest, **({"idempotency-key": key} if key else {})}
+            writer.write(request_bytes(request, key_in(self._paths.key), headers))
+            exchange = Exchange(1, request, line)
+            while not exchange.reader.is_done:
+                data = await reader.read(1 << 18)
+                if not data:
+                    raise ConnectionResetError
+                for news in exchange.feed(data):
+                    if news.error is not None:
+                        raise error_of(news.error)
+                    if news.is_last:
+                        return news.done
+            raise ConnectionResetError
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+def _is_repeatable(request: HostRequest, key: str) -> bool:
+    """Whether to ask twice does no more than to ask once."""
+    from retinue.host import requests
+    from retinue.host.operations import BY_REQUEST
+
+    is_safe = BY_REQUEST[type(request)].method == "GET"
+    return (
+        bool(key) or is_safe or isinstance(request, requests.WaitRequest | requests.CancelRequest)
+    )

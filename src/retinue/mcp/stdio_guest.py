@@ -1,0 +1,26 @@
+"""The thin process that a client starts: its guest, and the way to the host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from retinue import __version__
+from retinue.mcp.agent_offer import AgentOffer
+from retinue.mcp.guests import Guest, guest_name
+from retinue.mcp.host_link import HostLink, Prepare, SocketHost
+from retinue.mcp.rpc_server import RpcCall, RpcServer
+from retinue.mcp.stdio_server import StdioServer
+
+INFO = {"name": "retinue", "title": "Retinue sub-agents", "version": __version__}
+
+
+def stdio_server(prepare: Prepare, guest: Guest) -> StdioServer:
+    """A server for whoever is at stdin. A guest without a name has the name of its client."""
+
+    def named(call: RpcCall) -> Guest:
+        return guest if guest.name else replace(guest, name=guest_name(call.client.name))
+
+    def link_for(guest: Guest, owner: None) -> HostLink:
+        return SocketHost(prepare, guest.user)
+
+    return StdioServer(RpcServer(AgentOffer(named, link_for), INFO))

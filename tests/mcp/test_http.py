@@ -1,0 +1,139 @@
+"""MCP over HTTP: the same server, behind the host's own checks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitResult
+
+from retinue.testing import call
+from tests.cli.house import Gate, House, house
+from tests.mcp.official_client import ERAS
+from tests.mcp.raw_client import envelope
+
+ALICE, BOB = "alice-0123456789abcdef", "bob-0123456789abcdef"
+
+
+@contextlib.contextmanager
+def served(home: House) -> Iterator[str]:
+    tokens = home.folder / "tokens"
+    tokens.write_text(f"{ALICE} run,approve alice\n{BOB} read bob\n")
+    tokens.chmod(0o600)
+    process = home.start("serve", "--port", "0", "--token-file", str(tokens))
+    assert process.stderr is not None
+    found = None
+    while found is None:
+        line = process.stderr.readline()
+        assert line, "it ended"
+        found = re.search(r"on (http://\S+?)/api", line)
+    try:
+        yield f"{found[1]}/mcp"
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def post(url: str, body: Any, token: str = ALICE, **headers: str) -> tuple[int, bytes]:
+    sent = {
+        "Authorization": f"Bearer {token}",
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        **{name.replace("_", "-"): value for name, value in headers.items()},
+    }
+    request = urllib.request.Request(url, json.dumps(body).encode(), sent)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.status, reply.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+def request(method: str, **params: Any) -> dict[str, Any]:
+    meta = params.pop("meta", envelope())
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta, **params}}
+
+
+def writer(heard: Any) -> Any:
+    results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+    return results[-1].text if results else call("write", path="made.txt", content="hello")
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_the_official_client_works_over_http(tmp_path: Path, mode: str) -> None:
+    async def elicit(context: Any, params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"allow": True})
+
+    async def main(url: str) -> None:
+        headers = {"Authorization": f"Bearer {ALICE}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+            transport = streamable_http_client(url, http_client=http)
+            async with Client(transport, mode=mode, elicitation_callback=elicit) as client:
+                assert len((await client.list_tools()).tools) == 7
+                result = await client.call_tool("delegate", {"tasks": ["write it"]})
+                (done,) = result.structured_content["agents"]
+                assert done["state"] == "completed", done
+
+    with house(tmp_path, writer) as home, served(home) as url:
+        asyncio.run(main(url))
+        assert (home.project / "made.txt").read_text() == "hello"
+
+
+def test_the_checks_of_the_host_come_first(tmp_path: Path) -> None:
+    with house(tmp_path) as home, served(home) as url:
+        listing = request("tools/list")
+        modern = {"Mcp_Protocol_Version": "2026-07-28", "Mcp_Method": "tools/list"}
+        assert post(url, listing, **modern)[0] == 200
+        assert post(url, listing, token="wrong-0123456789abcdef", **modern)[0] == 401
+        assert post(url, listing, token=BOB, **modern)[0] == 403
+        assert post(url, listing, Host="evil.example", **modern)[0] == 421
+        assert post(url, listing, Origin="http://evil.example", **modern)[0] == 403
+        code, body = post(url, listing, **{**modern, "Mcp_Method": "tools/call"})
+        assert code == 400 and json.loads(body)["error"]["code"] == -32020
+        missing = request("tools/list", meta={})
+        code, body = post(url, missing, **modern)
+        assert code == 400 and json.loads(body)["error"]["code"] == -32602
+        code, body = post(url, request("no/such"), **{**modern, "Mcp_Method": "no/such"})
+        assert code == 404 and json.loads(body)["error"]["code"] == -32601
+        old = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        assert post(url, old)[0] == 400
+        assert post(url, old, Mcp_Session_Id="guessed")[0] == 404
+
+
+def test_who_closes_the_stream_of_a_stateless_request_stops_its_agents(tmp_path: Path) -> None:
+    gate = Gate("Done.")
+    with house(tmp_path, gate) as home, served(home) as url:
+        host, port = re.findall(r"//(.*):(\d+)/", url)[0]
+        meta = envelope(progressToken="p")
+        body = json.dumps(
+            request("tools/call", meta=meta, name="delegate", arguments={"tasks": ["think"]})
+        )
+        head = [
+            "POST /mcp HTTP/1.1",
+            f"Host: {host}:{port}",
+            f"Authorization: Bearer {ALICE}",
+            "Content-Type: application/json",
+            "Accept: application/json, text/event-stream",
+            "Mcp-Protocol-Version: 2026-07-28",
+            "Mcp-Method: tools/call",
+            "Mcp-Name: delegate",
+            f"Content-Length: {len(body)}",
+        ]
+        with socket.create_connection((host, int(port))) as line:
+            line.sendall("\r\n".join([*head, "", body]).encode())
+            assert b"text/event-stream" in line.recv(4096)
+            assert gate.reached.wait(60)
+        home.until(lambda: home.runs()[0]["state"] == "cancelled")

@@ -1,0 +1,83 @@
+"""Our entry in the files of clients: added, kept a copy of, taken out again; nothing else moves."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from retinue.errors import ConfigError
+from retinue.mcp.client_configs import CLIENTS, with_entry
+from tests.cli.house import House
+
+FILES = {
+    "claude": ("project/.mcp.json", "mcpServers"),
+    "codex": ("home/.codex/config.toml", "mcp_servers"),
+    "cursor": ("project/.cursor/mcp.json", "mcpServers"),
+    "vscode": ("project/.vscode/mcp.json", "servers"),
+    "gemini": ("home/.gemini/settings.json", "mcpServers"),
+    "opencode": ("project/opencode.json", "mcp"),
+}
+OTHER = {
+    "json": '{\n  "theme": "dark",\n  "TABLE": {\n    "other": {\n      "x": 1\n    }\n  }\n}\n',
+    "toml": '# mine\nmodel = "m"  # a comment\n\n[TABLE.other]\ncommand = "x"\n',
+}
+
+
+@pytest.mark.parametrize("client", FILES)
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_entry_is_added_and_taken_out_again(tmp_path: Path, client: str, is_new: bool) -> None:
+    assert set(FILES) == set(CLIENTS)
+    home = House(tmp_path)
+    name, table = FILES[client]
+    path = tmp_path / name
+    text = OTHER[path.suffix[1:]].replace("TABLE", table)
+    if not is_new:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    home.ok("mcp", "install", client, "--yes", "--max-budget-usd", "2")
+    data = (
+        tomllib.loads(path.read_text()) if path.suffix == ".toml" else json.loads(path.read_text())
+    )
+    entry = data[table]["retinue"]
+    words = entry["command"] if client == "opencode" else [entry["command"], *entry["args"]]
+    assert words[-6:] == ["mcp", "serve", "--guest", client, "--max-budget-usd", "2.0"]
+    assert is_new or data[table]["other"]
+    again = home.run("mcp", "install", client, "--yes", "--max-budget-usd", "2")
+    assert "Nothing to do" in again.stderr
+    home.ok("mcp", "install", client, "--undo", "--yes")
+    if is_new:
+        assert not path.exists()
+    else:
+        assert path.read_text() == text
+        assert path.with_name(path.name + ".before-retinue").read_text() == text
+
+
+def test_nothing_is_written_without_a_yes_or_into_a_file_with_comments(tmp_path: Path) -> None:
+    home = House(tmp_path)
+    done = home.run("mcp", "install", "cursor")
+    assert done.returncode == 2 and "Nothing was written" in done.stderr
+    path = home.project / ".cursor" / "mcp.json"
+    assert not path.exists()
+    path.parent.mkdir()
+    path.write_text("// mine\n{}")
+    done = home.run("mcp", "install", "cursor", "--yes")
+    assert done.returncode == 2 and "may have comments" in done.stderr
+    assert path.read_text() == "// mine\n{}"
+    unknown = home.run("mcp", "install", "emacs", "--yes")
+    assert unknown.returncode and "Known are: claude, codex" in unknown.stderr
+    with pytest.raises(ConfigError):
+        with_entry(CLIENTS["claude"], '{"mcpServers": []}', {})
+
+
+def test_the_configuration_is_printed_with_the_flags_that_were_given(tmp_path: Path) -> None:
+    home = House(tmp_path)
+    text = home.ok("mcp", "serve", "--print-config", "--guest", "x", "--client-may-approve")
+    entry = json.loads(text)["mcpServers"]["retinue"]
+    assert entry["args"][-5:] == ["mcp", "serve", "--guest", "x", "--client-may-approve"]
+    wrong = home.run("mcp", "serve", "--guest", "a b")
+    assert wrong.returncode == 2 and "letters, digits" in wrong.stderr
+    wrong = home.run("mcp", "serve", "--root", "nowhere")
+    assert wrong.returncode == 2 and "nowhere is not a directory" in wrong.stderr
