@@ -81,7 +81,7 @@ if TYPE_CHECKING:
         RetinueOptions,
         RunOptions,
     )
-    from retinue.outcomes import ChildInfo, Outcome, Outcomes, RunTree
+    from retinue.outcomes import ChildInfo, Outcome, RunTree
     from retinue.portal import Portal
     from retinue.pricing import CacheUse, PriceTag
     from retinue.question_types import (
@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from retinue.tools.families.base import Family
     from retinue.tools.families.profiles import family
     from retinue.tools.function import FunctionTool, ToolOptions, tool
+    from retinue.tools.outcome_list import Outcomes
     from retinue.tools.output_type import Output, json_schema, one_of
 
 __version__ = "0.1.0"
@@ -128,7 +129,7 @@ _HOMES = {
     "retinue.models.declared": "Provider",
     "retinue.models.prices": "Price",
     "retinue.option_types": "AgentOptions Retention RetinueOptions RunOptions",
-    "retinue.outcomes": "ChildInfo Outcome Outcomes RunTree",
+    "retinue.outcomes": "ChildInfo Outcome RunTree",
     "retinue.portal": "Portal",
     "retinue.pricing": "CacheUse PriceTag",
     "retinue.question_types": "BudgetQuestion PermissionQuestion Question TextQuestion",
@@ -139,6 +140,7 @@ _HOMES = {
     "retinue.tools.families.base": "Family",
     "retinue.tools.families.profiles": "family",
     "retinue.tools.function": "FunctionTool ToolOptions tool",
+    "retinue.tools.outcome_list": "Outcomes",
     "retinue.tools.output_type": "Output json_schema one_of",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, overload
+from typing import Any, Generic
 
 import msgspec
 
@@ -103,43 +103,6 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
                 self,
             )
         return self.output
-
-
-class Outcomes(Sequence[Outcome[T_co]]):
-    """Outcomes in the order of their tasks."""
-
-    def __init__(self, outcomes: Sequence[Outcome[T_co]]) -> None:
-        self._outcomes = tuple(outcomes)
-
-    @overload
-    def __getitem__(self, index: int) -> Outcome[T_co]: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Outcome[T_co]]: ...
-    def __getitem__(self, index: int | slice) -> Outcome[T_co] | Sequence[Outcome[T_co]]:
-        return self._outcomes[index]
-
-    def __iter__(self) -> Iterator[Outcome[T_co]]:
-        return iter(self._outcomes)
-
-    def __len__(self) -> int:
-        return len(self._outcomes)
-
-    def __repr__(self) -> str:
-        return f"Outcomes({list(self._outcomes)!r})"
-
-    def unwrap(self) -> list[T_co]:
-        """All results; raises `RunFailed` for the first run that did not complete."""
-        return [outcome.unwrap() for outcome in self._outcomes]
-
-    @property
-    def results(self) -> list[T_co]:
-        """The results of those that completed."""
-        return [outcome.unwrap() for outcome in self._outcomes if outcome.ok]
-
-    @property
-    def failed(self) -> list[Outcome[T_co]]:
-        """Those that did not."""
-        return [outcome for outcome in self._outcomes if not outcome.ok]
 
 
 class RunTree(msgspec.Struct, frozen=True, kw_only=True):

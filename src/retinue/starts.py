@@ -18,11 +18,12 @@ from retinue.core.type_parameters import Deps_co, RunId, T
 from retinue.core.values import Permissions
 from retinue.errors import ConfigError, Refused
 from retinue.option_types import Retention, RunOptions, check_options
-from retinue.outcomes import Outcome, Outcomes
+from retinue.outcomes import Outcome
 from retinue.pricing import PriceTag, Pricing
 from retinue.registry import Registry
 from retinue.runtime.engine import Engine
 from retinue.tools.builtin.builtin_tools import BuiltinTools
+from retinue.tools.outcome_list import Outcomes
 
 
 class Starts(Acts, Generic[Deps_co]):

@@ -71,7 +71,7 @@ async def failing(request: ModelRequest) -> str:
 
 @on_virtual_time
 async def test_outcomes_are_typed_values_in_the_order_of_the_tasks() -> None:
-    reviewer = agent("reviewer", submitting, output=Review)
+    reviewer: Agent[Review] = agent("reviewer", submitting, output=Review)
 
     @tool(restart="pure")
     async def review(ctx: Context, files: list[str]) -> str:
@@ -79,7 +79,7 @@ async def test_outcomes_are_typed_values_in_the_order_of_the_tasks() -> None:
         worst = min(reviews.results, key=lambda review: review.score)
         assert isinstance(worst, Review)
         one = await ctx.run(reviewer, "one")
-        return f"{worst.file} of {[r.unwrap().file for r in reviews]}, {one.output.score}"
+        return f"{worst.file} of {[r.unwrap().file for r in reviews]}, {one.unwrap().score}"
 
     lead = lead_with(review, staff=(reviewer,), files=["long.py", "a.py", "mid.py"])
     assert await text_of(lead) == "a.py of ['long.py', 'a.py', 'mid.py'], 3"

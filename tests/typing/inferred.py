@@ -68,6 +68,21 @@ def name_of(ctx: Context[Shop], upper: bool = False) -> str:
     return ctx.deps.name.upper() if upper else ctx.deps.name
 
 
+@tool
+async def staff_work(ctx: Context[Shop], files: list[str]) -> str:
+    """Have files read."""
+    one = await ctx.run(reporter, "Go.", timeout=5)
+    assert_type(one, Outcome[Report])
+    several = await ctx.gather(reporter, *files, at_once=2)
+    assert_type(several, Outcomes[Report])
+    assert_type(several.results, list[Report])
+    run = await ctx.spawn(reporter, "Go.")
+    assert_type(run, RunId[Report])
+    assert_type(await ctx.wait(run), Outcome[Report])
+    assert_type(await ctx.ask("Which?", choices=["a", "b"]), str)
+    return one.unwrap().title
+
+
 counter = Counter()
 keeper = Agent(
     "keeper",
@@ -76,6 +91,7 @@ keeper = Agent(
         tool(counter.count),
         tool(functools.partial(power, exponent=2), name="square", quick=True),
         name_of,
+        staff_work,
         "read",
     ],
     staff=[reporter],

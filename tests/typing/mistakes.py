@@ -10,6 +10,7 @@ from retinue import (
     Budget,
     BudgetQuestion,
     Context,
+    ModelSettings,
     Origin,
     PermissionQuestion,
     Retinue,
@@ -47,6 +48,20 @@ def price(ctx: Context[Shop], item: str) -> float:
     return ctx.deps.price[item]  # MISTAKE: the dependency has `prices`
 
 
+@tool
+async def total(ctx: Context, files: list[str]) -> float:
+    """Add up invoices."""
+    await ctx.gather(reader, files)  # MISTAKE: a list where tasks are wanted (`*files`)
+    await ctx.run(reader, 17)  # MISTAKE: a task is a text
+    await ctx.run(reader, "a.pdf", timeout_s=60)  # MISTAKE: the option is `timeout`
+    ctx.run(reader, "a.pdf")  # MISTAKE: `await` is missing
+    found = await ctx.run(reader, "a.pdf")
+    if found.output.total > 3:  # MISTAKE: there may be no output; ask `unwrap()` or check
+        return found.unwrap().total
+    return found.unwrap().sum  # MISTAKE: the result has `total`
+
+
+warm = Agent("warm", settings=ModelSettings(temperature="hot"))  # MISTAKE: it is a number
 bank = Agent("bank", deps_type=Bank, tools=[price])  # MISTAKE: the tool needs a Shop
 loose = Agent("loose", tool=[one])  # MISTAKE: the option is `tools`
 plain = Agent("plain", tools=[len])  # MISTAKE: a plain function; write tool(len)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Any, Generic, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -110,7 +110,7 @@ class RuntimeReader(Protocol):
         """The conversation of a run."""
 
 
-class Context(Struct, ContextVerbs, Generic[D_co], frozen=True):
+class Context(Struct, ContextVerbs[D_co], frozen=True):
     """Who calls, and what a tool may know of it. `deps` is what the runtime was given for its
     tools: `Retinue(deps=...)`. `key` names this call for ever; `again` says that
     an earlier process may have started it; `is_woken`, that it had asked to wait and the wait is

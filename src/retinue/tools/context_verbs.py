@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack, overload
 
 from msgspec.structs import replace
 
 from retinue.core.spec import Actions, Lane, RunRequest, SendMessage
+from retinue.core.type_parameters import D_co, RunId, T
 from retinue.errors import ConfigError, RetinueError
 from retinue.tools.child_options import ChildOptions, Seconds, name_of, request_fields, seconds
-from retinue.tools.outcome_list import OutcomeList
+from retinue.tools.outcome_list import Outcomes
 
 if TYPE_CHECKING:
+    from retinue.agent import Agent
+    from retinue.outcomes import Outcome
     from retinue.tools.base import Named, RuntimeReader
 
 NOT_RETURNED = (
@@ -69,7 +72,7 @@ class CallSteps(Protocol):
         """Messages and cancels go out, once."""
 
 
-class ContextVerbs:
+class ContextVerbs(Generic[D_co]):
     """The verbs of `Context`."""
 
     __slots__ = ()
@@ -90,35 +93,45 @@ class ContextVerbs:
         """When the call was made; the same in every try."""
         return datetime.fromtimestamp((self.made_at or self.called_at) / 1000, UTC)
 
-    async def run(self, agent: Named, task: str, **options: Unpack[ChildOptions]) -> Any:
-        """Start a child and wait for it; returns its `Outcome`."""
-        return (await self._gather("run", agent, (task,), None, options))[0]
+    async def run(
+        self, agent: Agent[T, D_co], task: str, **options: Unpack[ChildOptions]
+    ) -> Outcome[T]:
+        """Start a child and wait for it."""
+        outcome: Outcome[T] = (await self._gather("run", agent, (task,), None, options))[0]
+        return outcome
 
     async def gather(
         self,
-        agent: Named,
+        agent: Agent[T, D_co],
         *tasks: str,
         at_once: int | None = None,
         **options: Unpack[ChildOptions],
-    ) -> OutcomeList:
+    ) -> Outcomes[T]:
         """Start a child for each task and wait for all of them; outcomes are in the order of the
         tasks. At most `at_once` of them work at a time."""
-        return OutcomeList(await self._gather("gather", agent, tasks, at_once, options))
+        return Outcomes(await self._gather("gather", agent, tasks, at_once, options))
 
-    async def spawn(self, agent: Named, task: str, **options: Unpack[ChildOptions]) -> str:
+    async def spawn(
+        self, agent: Agent[T, D_co], task: str, **options: Unpack[ChildOptions]
+    ) -> RunId[T]:
         """Start a child in the background. Its end reaches the model of this run as a message."""
         requests, names = self._requests("spawn", agent, (task,), None, options, "none")
-        return (await self._steps.children(names[0], requests, names, parks=False))[0]
+        return RunId((await self._steps.children(names[0], requests, names, parks=False))[0])
 
-    async def wait(self, run: str, *, timeout: Seconds | None = None) -> Any:
-        """Wait for a child that `spawn` started; returns its `Outcome`. Raises `TimeoutError`; the
-        child goes on."""
+    @overload
+    async def wait(self, run: RunId[T], *, timeout: Seconds | None = None) -> Outcome[T]: ...
+    @overload
+    async def wait(self, run: str, *, timeout: Seconds | None = None) -> Outcome[Any]: ...
+    async def wait(self, run: str, *, timeout: Seconds | None = None) -> Outcome[Any]:
+        """Wait for a child that `spawn` started. Raises `TimeoutError`; the child continues."""
         step = self._steps.nth(name_of("wait", run))
-        return await self._steps.wait(step, run, None if timeout is None else seconds(timeout))
+        longest = None if timeout is None else seconds(timeout)
+        outcome: Outcome[Any] = await self._steps.wait(step, run, longest)
+        return outcome
 
     def delegate(
         self,
-        agent: Named,
+        agent: Agent[Any, D_co],
         *tasks: str,
         at_once: int | None = None,
         **options: Unpack[ChildOptions],

@@ -3,43 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, overload
+
+from retinue.core.type_parameters import T_co
+
+if TYPE_CHECKING:
+    from retinue.outcomes import Outcome
 
 
-class OutcomeList(Sequence[Any]):
-    """What `gather` returns. A run that failed is in it like any other."""
+class Outcomes(Sequence["Outcome[T_co]"]):
+    """What `gather` returns: outcomes in the order of the tasks. A run that failed is in it like
+    any other."""
 
-    __slots__ = ("_all",)
+    __slots__ = ("_outcomes",)
 
-    def __init__(self, outcomes: Iterable[Any]) -> None:
-        self._all = tuple(outcomes)
+    def __init__(self, outcomes: Iterable[Outcome[T_co]]) -> None:
+        self._outcomes = tuple(outcomes)
 
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: int) -> Outcome[T_co]: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Any]: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        return self._all[index]
+    def __getitem__(self, index: slice) -> Sequence[Outcome[T_co]]: ...
+    def __getitem__(self, index: int | slice) -> Outcome[T_co] | Sequence[Outcome[T_co]]:
+        return self._outcomes[index]
+
+    def __iter__(self) -> Iterator[Outcome[T_co]]:
+        return iter(self._outcomes)
 
     def __len__(self) -> int:
-        return len(self._all)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._all)
+        return len(self._outcomes)
 
     def __repr__(self) -> str:
-        return f"OutcomeList({list(self._all)!r})"
+        return f"Outcomes({list(self._outcomes)!r})"
 
-    def unwrap(self) -> list[Any]:
+    def unwrap(self) -> list[T_co]:
         """All results; raises `RunFailed` for the first run that did not complete."""
-        return [outcome.unwrap() for outcome in self._all]
+        return [outcome.unwrap() for outcome in self._outcomes]
 
     @property
-    def results(self) -> list[Any]:
+    def results(self) -> list[T_co]:
         """The results of those that completed."""
-        return [outcome.unwrap() for outcome in self._all if outcome.ok]
+        return [outcome.unwrap() for outcome in self._outcomes if outcome.ok]
 
     @property
-    def failed(self) -> list[Any]:
+    def failed(self) -> list[Outcome[T_co]]:
         """Those that did not."""
-        return [outcome for outcome in self._all if not outcome.ok]
+        return [outcome for outcome in self._outcomes if not outcome.ok]
