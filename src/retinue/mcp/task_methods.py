@@ -20,7 +20,7 @@ ENDS = ("completed", "failed", "cancelled")
 
 @dataclass(frozen=True)
 class TaskState:
-    """A task as it stands. `requests` are input requests by their keys. Times are milliseconds
+    """A task at this moment. `requests` are input requests by their keys. Times are milliseconds
     since 1970."""
 
     id: str
