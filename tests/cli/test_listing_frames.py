@@ -199,7 +199,9 @@ def entry(seq: int, event: Any, at: int) -> LogEntry:
     return LogEntry(run="r", event=event, at=NOW + at)
 
 
-def log(width: int = 80, *, has_tools: bool = False, returned: bool = False) -> list[str]:
+def log(
+    width: int = 80, *, has_tools: bool = False, returned: bool = False, model: str = "m"
+) -> list[str]:
     priced = ModelInfo(name="m", price_in=4_000, price_out=4_000, price_cache_read=400)
     teller = LogLines(
         "async-client", width, has_tools=has_tools, models={"m": priced}, began=NOW, clock=clock
@@ -216,7 +218,7 @@ def log(width: int = 80, *, has_tools: bool = False, returned: bool = False) -> 
     ]
     entries = [entry(n, event, n * 1_000) for n, event in enumerate(events)]
     entries += [entry(9, event, 1_008 + n) for n, event in enumerate(returns)]
-    teller.hear(entries, "m")
+    teller.hear(entries, model)
     messages = list(MESSAGES)
     if returned:
         messages.append(ToolMessage(call_id="s", name="shell", text="no\nway", error=True))
@@ -234,6 +236,10 @@ def test_a_log_has_times_numbers_and_what_a_turn_took() -> None:
         "    14:12:01  edit          src/compat.py +2 -1                             8ms",
         "    14:12:01  ● working     pytest tests/http -q                            32s",
     ]
+
+
+def test_a_turn_without_a_model_has_no_tokens_and_no_price() -> None:
+    assert " 3  14:12:01  async-client  turn 1 · offline" in log(model="offline/explorer")
 
 
 def test_the_last_result_of_a_turn_has_the_number_at_which_a_fork_can_begin() -> None:

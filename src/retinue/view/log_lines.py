@@ -70,6 +70,8 @@ class LogLines:
 
     def _took(self, event: Replied, model: str) -> str:
         """`10.4k in, 9.0k from cache · $0.04`, as far as the provider has told it."""
+        if model.startswith("offline/"):
+            return "offline"
         usage, info = event.reply.usage, self._models.get(model)
         if not usage.tokens:
             return ""
