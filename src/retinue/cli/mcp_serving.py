@@ -54,8 +54,8 @@ def guest_options(function: Any) -> Any:
 def serve(context: CommandContext, /, print_config: bool, **flags: Any) -> int:
     """Give an MCP client sub-agents, over stdin and stdout.
 
-    A client starts this itself. `--print-config` prints what to put into its configuration.
-    Agents belong to the project of the current directory and go on when the client ends."""
+    A client starts this itself. `--print-config` prints what to put into its configuration. Agents
+    belong to the project of the current directory and continue when the client ends."""
     import asyncio
 
     from retinue.mcp.stdio_guest import stdio_server

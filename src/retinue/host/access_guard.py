@@ -191,7 +191,8 @@ class GuardedAnswer:
 
 
 def on_behalf(who: Identity, headers: dict[str, str]) -> Identity:
-    """Whoever sees all runs may work for one user, and then sees and starts only that user's."""
+    """A client that sees all runs may work for one user, and then sees and starts only that
+    user's."""
     user = headers.get(BEHALF)
     if user is None:
         return who

@@ -20,7 +20,8 @@ def guest_key(store: str, guest: str) -> bytes:
 
 
 def _secret(path: str) -> bytes:
-    """The secret at this place, made if there is none. Whoever links it there first has made it."""
+    """The secret at this place, made if there is none. The process that links it there first has
+    made it."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         if len(secret := file.read()) == SIZE:
             return secret

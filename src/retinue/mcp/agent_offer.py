@@ -1,6 +1,6 @@
 """What Retinue offers to MCP clients: the table of methods, over the tools, tasks and resources of
 one guest. The tools themselves are imported when the first of them is called, so that a list of
-them is answered at once."""
+them is answered immediately."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ not check."""
 
 TASK_METHODS = ("get", "update", "cancel", "result")
 LinkFor = Callable[[Guest, Any], HostLink]
-"""The way to the host for a guest, with the rights of whoever the transport has let in."""
+"""The way to the host for a guest, with the rights of the client that the transport has let in."""
 
 
 class AgentOffer:

@@ -1,4 +1,4 @@
-"""How an agent is told to a client: as text for its model, and as the same facts in JSON."""
+"""How an agent is reported to a client: as text for its model, and as the same facts in JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retinue.formats.safe_text import one_line
 from retinue.view import format as words
 
 MOST_TEXT = 60_000
-"""Characters of answers in one result; what is left out can be read as a resource."""
+"""Characters of answers in one result; the rest can be read as a resource."""
 SCHEME = "retinue://"
 BAD_ENDS = ("failed", "timed_out", "interrupted", "cancelled")
 
@@ -23,8 +23,8 @@ def transcript_uri(run: str) -> str:
 
 @dataclass(frozen=True)
 class AgentReport:
-    """One agent as it stands. `doing` is what an open one is at; `n_agents` counts those below
-    it."""
+    """One agent in its current state. `doing` is what an open one is at; `n_agents` counts those
+    below it."""
 
     id: str
     state: str

@@ -112,7 +112,7 @@ class AgentWork:
         return tool_result([await self._listed(line) for line in lines[: args.limit]])
 
     async def _listed(self, line: dict[str, Any]) -> AgentReport:
-        """An ended one in a list is told without its answer."""
+        """An ended one in a list comes without its answer."""
         if line["state"] not in words.ENDS:
             return await self.reader.report(line["id"])
         return AgentReport(

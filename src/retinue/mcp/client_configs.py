@@ -25,7 +25,7 @@ class ClientConfig:
     table: str
     place: Literal["home", "project"] = "home"
     home_variable: str = ""
-    """A variable that stands for the first folder of the path, when it is set."""
+    """A variable that replaces the first folder of the path, if it is set."""
 
     @property
     def is_toml(self) -> bool:
@@ -95,7 +95,7 @@ def with_entry(config: ClientConfig, text: str, entry: Mapping[str, Any] | None)
 
 
 def _in_toml(config: ClientConfig, text: str, entry: Mapping[str, Any] | None) -> str:
-    """Whole lines are kept: a table of ours is put at the end, and taken from where it stands."""
+    """Whole lines are kept: a table of ours is put at the end, and removed from where it is."""
     head = f"[{config.table}.{NAME}]"
     lines: list[str] = []
     is_ours = False

@@ -25,7 +25,7 @@ class HostLink(Protocol):
         Raises what the host raised."""
 
     async def guest_key(self) -> bytes:
-        """What the secrets of this guest's tasks are made with. The same for ever."""
+        """What the secrets of this guest's tasks are made with. The same without end."""
 
 
 Prepare = Callable[[], "tuple[ProjectPaths, dict[str, str]]"]

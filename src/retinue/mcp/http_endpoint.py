@@ -1,6 +1,6 @@
 """MCP over HTTP (streamable HTTP), in the host's own application and behind its guard: the token,
-the Host and Origin headers were checked before a request comes here. The guest is whoever the token
-is of."""
+the Host and Origin headers were checked before a request comes here. The guest is the owner of the
+token."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class McpEndpoint:
             return _json(rpc.error_message(error), STATUS.get(error.code, 200))
 
     def _other(self, request: Request, owner: Identity) -> Response:
-        """The end of a session. There is no stream of its own: what is to be told is told on the
+        """The end of a session. There is no stream of its own: messages to the client use the
         stream of a request."""
         if request.method != "DELETE":
             raise HttpProblem(405, "This path has no stream. Send messages with POST.")
@@ -130,7 +130,7 @@ class McpEndpoint:
     async def _exchange(
         self, request: Request, message: RpcRequest, session: RpcSession, *, is_stateless: bool
     ) -> Response:
-        """One request: answered as JSON when it is answered at once, and as a stream of events
+        """One request: answered as JSON when it is answered immediately, and as a stream of events
         when something comes before the response. Who closes the stream takes a stateless request
         back."""
         out: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()

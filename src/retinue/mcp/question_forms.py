@@ -35,7 +35,7 @@ def form_request(question: Mapping[str, Any], client: ClientFacts) -> dict[str, 
 
 
 def answer_request(question: Mapping[str, Any], response: Any, by: str) -> AnswerRequest | None:
-    """What the host is told for a form that came back; None for one that decides nothing."""
+    """The request to the host for a form that came back; None for one that decides nothing."""
     from retinue.host.requests import AnswerRequest
 
     if not isinstance(response, dict):

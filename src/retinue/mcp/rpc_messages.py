@@ -22,7 +22,7 @@ Id = str | int
 
 
 class RpcError(Exception):
-    """An error that a client is told as such. `id` is that of the message it answers."""
+    """An error that is reported to the client. `id` is that of the message it answers."""
 
     def __init__(self, code: int, message: str, data: Any = None, id: Id | None = None) -> None:
         super().__init__(message)

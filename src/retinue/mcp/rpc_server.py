@@ -1,5 +1,5 @@
 """The protocol, without a transport and without anything to offer: who speaks, what is under way,
-and which function answers a method. `RpcServer` is told what is offered as a table of methods."""
+and which function answers a method. `RpcServer` gets its methods as a table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RpcCall:
     send: Send
     headers: Mapping[str, str] = field(default_factory=dict)
     is_cancelled: bool = False
-    """The client does not want it any more, which is more than that it has gone."""
+    """The client no longer wants it, which is more than that it has gone."""
     _progress: float = -1.0
 
     @property
@@ -50,7 +50,7 @@ class RpcCall:
         await self.send(rpc.notification_message(method, params))
 
     async def progress(self, amount: float, total: float | None, message: str) -> None:
-        """Tell how far it is, if that is wanted and more than was told."""
+        """Report the progress, if that is wanted and more than was reported."""
         token = self.request.meta.get("progressToken")
         if isinstance(token, str | int) and not isinstance(token, bool) and amount > self._progress:
             self._progress = amount
@@ -80,8 +80,8 @@ class RpcCall:
 
 @dataclass(eq=False)
 class RpcSession:
-    """One client on one connection. `client` is known after a handshake; `owner` is whoever the
-    transport has let in."""
+    """One client on one connection. `client` is known after a handshake; `owner` is the identity
+    that the transport has let in."""
 
     client: ClientFacts | None = None
     owner: Any = None
@@ -96,14 +96,14 @@ class RpcSession:
         return id, future
 
     def cancel(self, id: Any) -> None:
-        """The client does not want this request any more. One that is not known has ended."""
+        """The client no longer wants this request. One that is not known has ended."""
         known = self.calls.get(id) if isinstance(id, str | int) else None
         if known is not None and known[0].request.method != "initialize":
             known[0].is_cancelled = True
             known[1].cancel()
 
     async def leave(self) -> None:
-        """The client has gone. What it has started goes on."""
+        """The client has gone. What it has started continues."""
         tasks = [task for _, task in self.calls.values()]
         for task in tasks:
             task.cancel()
@@ -180,7 +180,7 @@ class RpcServer:
         return RpcCall(request, self._client(request, session), session, send, headers)
 
     async def _answer(self, call: RpcCall) -> dict[str, Any]:
-        """The response. Whatever goes wrong is told as the specification says."""
+        """The response. Errors are reported as the specification says."""
         request = call.request
         try:
             result = await self._method(request.method)(call)

@@ -26,7 +26,7 @@ class RunReader:
         return list(await asyncio.gather(*(self.report(run) for run in runs)))
 
     async def report(self, run: str) -> AgentReport:
-        """One run. Raises `NotFound` for one of somebody else."""
+        """One run. Raises `NotFound` for a run of another user."""
         shown = await self._link.ask(requests.ShowRequest(run=run))
         # In this order: a run that ends in between has its outcome, and none is shown as ended
         # without.

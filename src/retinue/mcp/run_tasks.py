@@ -1,5 +1,5 @@
-"""A task of MCP is a run of ours, or several that one call has started: it is on record before its
-id is told, and is found by that id after every restart."""
+"""A task of MCP is a run of ours, or several that one call has started: it is recorded before its
+id is sent, and is found by that id after every restart."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class RunWaits:
         return runs
 
     async def take_answers(self, runs: tuple[str, ...], responses: Any, by: str) -> None:
-        """Answers by the ids of questions. Those that are not asked any more change nothing."""
+        """Answers by the ids of questions. Questions that are no longer open change nothing."""
         if not isinstance(responses, dict):
             return
         for question in await self._reader.questions(runs):
@@ -104,4 +104,4 @@ class RunWaits:
             try:
                 await self._link.ask(request)
             except (NotFound, Refused):
-                return  # somebody else has answered it
+                return  # another client has answered it

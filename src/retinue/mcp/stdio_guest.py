@@ -15,7 +15,7 @@ INFO = {"name": "retinue", "title": "Retinue sub-agents", "version": __version__
 
 
 def stdio_server(prepare: Prepare, guest: Guest) -> StdioServer:
-    """A server for whoever is at stdin. A guest without a name has the name of its client."""
+    """A server for the client at stdin. A guest without a name has the name of its client."""
 
     def named(call: RpcCall) -> Guest:
         return guest if guest.name else replace(guest, name=guest_name(call.client.name))

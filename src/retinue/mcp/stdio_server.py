@@ -23,13 +23,13 @@ LAST_SECONDS = 1.0
 
 
 class LineReader:
-    """Bytes in, whole lines out. A line that is too long is left out and counted."""
+    """Bytes in, whole lines out. A line that is too long is skipped and counted."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._most, self._buffer, self._is_skipping = most, bytearray(), False
 
     def feed(self, data: bytes) -> list[bytes | None]:
-        """The lines that are whole now; None stands for one that was too long."""
+        """The lines that are whole now; None for one that was too long."""
         out: list[bytes | None] = []
         *whole, rest = data.split(b"\n")
         for piece in whole:
@@ -98,8 +98,8 @@ class StdioServer:
 
 
 def _taken_streams() -> tuple[int, int]:
-    """The client's streams, as descriptors that nobody else knows: what is printed goes to stderr,
-    and what reads stdin finds nothing."""
+    """The client's streams, as descriptors that no other code knows: what is printed goes to
+    stderr, and what reads stdin finds nothing."""
     stdin, stdout = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

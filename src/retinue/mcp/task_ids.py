@@ -1,5 +1,5 @@
-"""The id of a task: the runs that it stands for, and a secret that only the server of the same
-guest can make. Nothing is stored: an id can be checked after every restart."""
+"""The id of a task: its runs, and a secret that only the server of the same guest can make. Nothing
+is stored: an id can be checked after every restart."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ ENDS = ("completed", "failed", "cancelled")
 
 @dataclass(frozen=True)
 class TaskState:
-    """A task as it stands. `requests` are input requests by their keys. Times are milliseconds
-    since 1970."""
+    """A task in its current state. `requests` are input requests by their keys. Times are
+    milliseconds since 1970."""
 
     id: str
     status: str
