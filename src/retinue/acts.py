@@ -52,8 +52,8 @@ class Acts(Reads):
         await self._tell(run, MailReceived(mail=Mail(seq=0, text=text, steer=steer)))
 
     async def retry(self, root: str = "", *, refused: Callable[[str], bool] | None = None) -> None:
-        """Runs that wait for their provider try at once, all or those of a tree: a key was brought,
-        or money. With `refused`, only those whose account was refused and of whose model's name it
+        """Runs that wait for their provider try again now, all or those of a tree: a key or money
+        was added. With `refused`, only those whose account was refused and of whose model's name it
         is true."""
         self._registry.learn_keys()
         self._registry.know_models()

@@ -38,9 +38,10 @@ class Agent(Generic[T_co, D_contra]):
     `output` is the type of its result, `one_of(A, B)` or `json_schema({...})`; a result that does
     not fit is asked for again. Without one, the result is text. `deps_type` is the type of
     `Retinue(deps=...)` that its tools need. A name among the `tools` is that of a built-in one.
-    `staff` are the agents that its runs may start; only their tools can be lent. `families` give it
-    tools to start children that are defined on the spot: they work with its own tools. `settings`
-    say how its model is asked. `options` are defaults for the options of its runs."""
+    `staff` are the agents that its runs may start; only their tools can be given to children.
+    `families` give it tools to start children that are defined on the spot: they work with its own
+    tools. `settings` say how its model is asked. `options` are defaults for the options of its
+    runs."""
 
     name: str
     instructions: str
@@ -137,7 +138,7 @@ class Agent(Generic[T_co, D_contra]):
 
     @property
     def own_tools(self) -> tuple[Tool[Any], ...]:
-        """Its tools, as far as they can be told without a runtime."""
+        """Its tools, as far as they are known without a runtime."""
         return self.equip(_not_here)
 
     def equip(self, builtin: Callable[[str], Tool[Any]]) -> tuple[Tool[Any], ...]:
@@ -151,13 +152,13 @@ class Agent(Generic[T_co, D_contra]):
 
     @cached_property
     def family_list(self) -> tuple[Family, ...]:
-        """Its families; a name stands for one with the settings of that profile."""
+        """Its families; a name means the family with the settings of that profile."""
         return tuple(make_family(f) if isinstance(f, str) else f for f in self.families)
 
     @cached_property
     def helpers(self) -> tuple[Agent[str, D_contra], ...]:
-        """Who works for its families: agents with its other tools, on the model of whoever starts
-        them."""
+        """The sub-agents of its families: agents with its other tools, on the model of the run that
+        starts them."""
         return tuple(
             Agent(
                 helper_name(self.name, f.name),
@@ -168,7 +169,7 @@ class Agent(Generic[T_co, D_contra]):
         )
 
     def _lent(self, dialect: Family) -> list[Tool[D_contra] | str]:
-        """Its own tools as a family's children have them: they ask nobody, unless the setting lends
+        """Its own tools as a family's children have them: without `ask`, unless the setting gives
         that too."""
         if dialect.settings.lend_ask:
             return list(self.tools)
@@ -235,7 +236,7 @@ class Agent(Generic[T_co, D_contra]):
         return msgspec.structs.replace(self.model.info, name=self.model_name)
 
     def reachable_agents(self) -> Iterator[Agent[Any, Any]]:
-        """This agent and everybody below it, each once."""
+        """This agent and all agents below it, each once."""
         agents: dict[str, Agent[Any, Any]] = {}
         todo: list[Agent[Any, Any]] = [self]
         while todo:
@@ -259,7 +260,7 @@ def _comparable(value: Any) -> Any:
 
 
 def check_tool(owner: str, thing: object) -> None:
-    """Refuses what is no tool; a plain function gets the words that make it one."""
+    """Refuses anything but a tool; a plain function gets the words that make it one."""
     if isinstance(thing, str) or (hasattr(thing, "schema") and hasattr(thing, "run")):
         return
     name = getattr(thing, "__name__", "")
@@ -290,7 +291,7 @@ def guard_of(tool: Tool[Any]) -> ToolRisk:
 
 
 def define(agent: Agent[Any, Any], tools: Mapping[str, Sequence[Tool[Any]]]) -> Definition:
-    """What is stored of an agent. `tools` are those of everybody in its reachable, by name."""
+    """What is stored of an agent. `tools` are those of all reachable agents, by name."""
     reachable = sorted(a.name for a in agent.reachable_agents())
     own = tools[agent.name]
     names = {t.schema.name for t in own}

@@ -37,12 +37,12 @@ class Retinue(Starts[Deps_co]):
 
     `store` is a path (SQLite), None (memory), or a `Store`. `deps` is what the tools of its agents
     get as `ctx.deps`. Agents named in `agents` are known from the start, so that open runs of an
-    earlier process go on at once; those of other agents wait until their agent is used. `workspace`
-    is the directory in which runs work that name none; where there is no sandbox,
+    earlier process continue immediately; those of other agents wait until their agent is used.
+    `workspace` is the directory in which runs work that name none; where there is no sandbox,
     `unsafe_no_sandbox` runs commands without. `secrets` are values, by name, that are never written
     down (or the `Redactor` that knows them), beside those of environment, models, channels and
     tools. `providers` and `models` are providers and models of your own, `threads` how many plain
-    functions of tools work at once. `retention`: what is kept of trees that have ended."""
+    functions of tools work in parallel. `retention`: what is kept of trees that have ended."""
 
     @overload
     def __init__(
@@ -86,8 +86,8 @@ class Retinue(Starts[Deps_co]):
             "threads": options.get("threads", 32),
         }
         own["page"], own["cache"] = limits.text_cap - 200, cache_folder()
-        kit = BuiltinTools(opened, folder, private=private, **own)
-        toolbox, known_models = Toolbox(kit), dict[str, Model]()
+        builtin = BuiltinTools(opened, folder, private=private, **own)
+        toolbox, known_models = Toolbox(builtin), dict[str, Model]()
         home = os.path.realpath(options.get("workspace") or os.getcwd())
         secrets, channels = options.get("secrets"), options.get("channels") or {}
         redactor = secrets if isinstance(secrets, Redactor) else Redactor(secrets or {})
@@ -96,8 +96,8 @@ class Retinue(Starts[Deps_co]):
         engine = Engine(*ports, limits, home, redactor, private)
         engine.performer.deps = deps
         own_models = (options.get("models"), home, deps, options.get("providers"))
-        crew = Registry(engine, toolbox, kit, known_models, *own_models)
-        super().__init__(engine, kit, retention, crew)
+        registry = Registry(engine, toolbox, builtin, known_models, *own_models)
+        super().__init__(engine, builtin, retention, registry)
         engine.performer.window.outcome = self.wait
         self._first = tuple(agents)
 

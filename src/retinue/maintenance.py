@@ -167,11 +167,11 @@ class Housekeeping:
         self._engine.performer.outbox.leave(key)
 
     async def settle(self, *runs: str, timeout: Seconds | None = None) -> bool:
-        """Wait until nothing is left to do in the trees of these runs, or in any: everybody in them
-        has ended, in the background too, and what there was to announce has arrived or is given up.
-        What the runs before them in their conversations have left is part of it; who lives only for
-        messages is not waited for. False when the time was not enough, or when somebody's agent is
-        not known to this program."""
+        """Wait until nothing is left to do in the trees of these runs, or in any: all runs in them
+        have ended, in the background too, and every announcement has arrived or is given up. What
+        the runs before them in their conversations have left is part of it; who lives only for
+        messages is not waited for. False when the time was not enough, or when the agent of a run
+        is not registered here."""
         self._check_loop()
         of = [await self._conversation(run) for run in runs]
         with contextlib.suppress(TimeoutError), self._engine.bus.watch() as watcher:

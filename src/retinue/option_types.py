@@ -28,9 +28,9 @@ from retinue.tools.families.base import Family
 class RunOptions(TypedDict, total=False):
     """Options of one run. Each can also be a default of its agent: `Agent(options={...})`.
 
-    `key` starts the run only once, whoever asks and however often. `meta` are words of your own:
-    stored, inherited by children, and a filter in `Retinue.runs`. `questions` says whether somebody
-    is there to answer; without anybody, what needs a permission is denied. `families` turns
+    `key` starts the run only once, however often it is requested. `meta` are words of your own:
+    stored, inherited by children, and a filter in `Retinue.runs`. `questions` says whether a person
+    is there to answer; otherwise a call that needs a permission is denied. `families` turns
     families on or off. `announce` sends the end of the run to the channel of its origin.
     `children_on_end` is what becomes of its children when it ends first, `on_parent_end` what
     becomes of it when its parent does. `settings` say how its model is asked."""

@@ -40,10 +40,10 @@ class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     """How a run ended, as the runtime saw it. `output` is its typed result (its text, when its
-    agent names no type), None unless it completed. `usage` is the run's own, `tree`
-    includes everything below it. `by` is who ended it (`user`, `parent`, `limit`, `system`), ""
-    when it ended by itself. `helpers` says whose work the result rests on: how many were started on
-    all levels below it, and who of them never returned. `price_tag` is what its first prompt was
+    agent names no type), None unless it completed. `usage` is the run's own, `tree` includes
+    everything below it. `by` is who ended it (`user`, `parent`, `limit`, `system`), "" when it
+    ended by itself. `helpers` says on whose work the result rests: how many runs were started on
+    all levels below it, and which of them never returned. `price_tag` is what its first prompt was
     expected to cost when it was started; `cache` and `tree_cache` are what prompt caches were
     expected to give to it, and to it and everything below it, and gave.
 
@@ -174,7 +174,7 @@ def build_outcome(
 
 
 def _typed(agent: Agent[Any, Any] | None, ending: Ending) -> Any:
-    """What was handed in, as the agent's type where this program knows it; else the text."""
+    """The submitted result, as the agent's type where this program knows it; else the text."""
     if ending.data is None:
         return ending.text
     return ending.data if agent is None else convert_output(agent.output, ending.data)

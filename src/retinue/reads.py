@@ -1,4 +1,4 @@
-"""How runs stand and how they ended: the part of the front door that changes nothing."""
+"""The states and outcomes of runs: the part of the public API that changes nothing."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ RunState = Literal[
 ]
 _SAME = ("queued", "thinking", "working", "waiting", "asking", *ENDS)
 PUBLIC_STATES = {name: name for name in _SAME} | {"short": "waiting", "stopping": "working"}
-"""States of the machine, and what programs are told of them."""
+"""States of the machine, and what programs see."""
 
 
 class Reads(Branches):
-    """The part of `Retinue` that tells how runs stand and how they ended."""
+    """The part of `Retinue` that reads the states and outcomes of runs."""
 
     def __init__(
-        self, engine: Engine, kit: BuiltinTools, retention: Retention, crew: Registry
+        self, engine: Engine, builtin: BuiltinTools, retention: Retention, registry: Registry
     ) -> None:
-        super().__init__(engine, kit, retention)
-        self._registry = crew
+        super().__init__(engine, builtin, retention)
+        self._registry = registry
 
     async def find(self, run: str, agent: Agent[T, Any]) -> RunId[T]:
         """A stored id with its type again. Raises `NotFound` if there is no such run, and
@@ -68,8 +68,8 @@ class Reads(Branches):
     @overload
     async def wait(self, run: str, *, timeout: Seconds | None = None) -> Outcome[Any]: ...
     async def wait(self, run: str, *, timeout: Seconds | None = None) -> Outcome[Any]:
-        """Wait for the end of a run. Raises `TimeoutError` when the time is over; the run goes
-        on."""
+        """Wait for the end of a run. Raises `TimeoutError` when the time is over; the run
+        continues."""
         if not await self._has_ended(run):
             end = self._engine.ended(run)
             if timeout is None:
@@ -102,7 +102,7 @@ class Reads(Branches):
     ) -> AsyncIterator[RunInfo]:
         """Runs, newest first; pages are fetched as you go. Those that other runs have started are
         hidden unless asked for. `state` is one or several, or `open` or `ended`; `meta` are words
-        that a run must have been given; `limit` is the most that are told."""
+        that a run must have been given; `limit` is the most that are returned."""
         states = stored_states(state)
         at = 0 if since is None else round(since.timestamp() * 1000)
         n, before = 0, ""
@@ -146,8 +146,7 @@ class Reads(Branches):
         return await self._store.messages(row.spec.conversation, start, row.run.length)
 
     async def tools_left_out(self, run: str) -> str:
-        """What is said of the tools that a run holds and its model cannot be told of; "" when it is
-        told of all."""
+        """The note about tools that a run has and its model cannot get; "" if it gets all."""
         spec = (await self._row(run)).spec
         offered = self._engine.performer.tools_for(spec)
         most = getattr(self._registry.models.get(spec.model), "most_tools", 0)
@@ -159,7 +158,7 @@ class Reads(Branches):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a run can go on here, or an announcement is on its way."""
+        """Whether a run can continue here, or an announcement is on its way."""
         trees, dormant = self._engine.trees, set(self.runs_without_agent)
         return any(
             any(d.state in ("pending", "sent") for d in tree.deliveries.values())
@@ -189,7 +188,7 @@ class Reads(Branches):
 
 
 def stored_states(state: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The states of the machine that a filter stands for."""
+    """The states of the machine that a filter means."""
     if state is None:
         return ()
     wishes = (state,) if isinstance(state, str) else tuple(state)

@@ -67,8 +67,8 @@ class Registry:
         return known is agent or known == agent
 
     def register(self, agent: Agent[Any, Any]) -> None:
-        """Make an agent known with everybody below it. One that is known by the same name and is
-        not the same is replaced: new runs are runs of the new one."""
+        """Register an agent with all agents below it. One that is known by the same name and is not
+        the same is replaced: new runs are runs of the new one."""
         agents = list(agent.reachable_agents())
         for member in agents:
             self._check_deps(member)

@@ -30,9 +30,9 @@ class Starts(Acts, Generic[Deps_co]):
     """The part of `Retinue` that starts runs."""
 
     def __init__(
-        self, engine: Engine, kit: BuiltinTools, retention: Retention, crew: Registry
+        self, engine: Engine, builtin: BuiltinTools, retention: Retention, registry: Registry
     ) -> None:
-        super().__init__(engine, kit, retention, crew)
+        super().__init__(engine, builtin, retention, registry)
         self._asked: dict[str, asyncio.Future[str]] = {}
         self._pricing = Pricing(engine.trees.shared)
 
@@ -45,8 +45,8 @@ class Starts(Acts, Generic[Deps_co]):
         **options: Unpack[RunOptions],
     ) -> Outcome[T]:
         """Start a run and wait for its end. When its provider stays down, it fails after its tries
-        with the reason, unless `retry` says otherwise. `on_cancel` says what becomes of it when
-        the task that waits here is cancelled: it goes on, or ends with its caller."""
+        with the reason, unless `retry` says otherwise. `on_cancel` says what becomes of it when the
+        task that waits here is cancelled: it continues, or ends with that task."""
         run = await self._start("run()", agent, task, {**failing(agent), **options})
         try:
             return await self.wait(run)
@@ -175,8 +175,8 @@ class Starts(Acts, Generic[Deps_co]):
         **options: Any,
     ) -> PriceTag:
         """What the first prompts of `n` runs would cost, with the provider's cache and without it;
-        nothing is started. With `fork` they go on from the conversation of that run, as its own
-        agent unless another is given."""
+        nothing is started. With `fork` they continue the conversation of that run, as its own agent
+        unless another is given."""
         if fork:
             row = await self._row(fork)
             order, base = await self._fork_of(row, task, agent, None, **options)
@@ -197,7 +197,7 @@ class Starts(Acts, Generic[Deps_co]):
         self, run: str, task: str = "Continue.", **options: Unpack[RunOptions]
     ) -> RunId[Any]: ...
     async def resume(self, run: str, task: str = "Continue.", **options: Any) -> RunId[Any]:
-        """Go on in the conversation of a run that has ended: a new run, the same messages."""
+        """Continue the conversation of a run that has ended: a new run, the same messages."""
         check_options("resume()", options)
         row = await self._row(run)
         options = _inherited(row, options)
@@ -248,13 +248,13 @@ class Starts(Acts, Generic[Deps_co]):
         return event.id
 
     def register(self, *agents: Agent[Any, Deps_co]) -> None:
-        """Make agents known. Open runs of an earlier process that waited for them go on at the next
-        start of a run."""
+        """Make agents known. Open runs of an earlier process that waited for them continue at the
+        next start of a run."""
         for agent in agents:
             self._registry.register(agent)
 
     async def take_up(self, agent: Agent[Any, Any]) -> None:
-        """Make an agent known; runs that waited for it go on."""
+        """Register an agent; runs that waited for it continue."""
         if agent not in self._registry:
             self._registry.register(agent)
             self._registry.know_models()
@@ -266,16 +266,17 @@ class Starts(Acts, Generic[Deps_co]):
 
 
 def failing(agent: Agent[Any, Any]) -> dict[str, Any]:
-    """Who waits for a run is told that its provider is down; one in the background waits for it."""
+    """A program that waits for a run gets an error if its provider is down; a run in the background
+    waits for the provider."""
     return {} if "retry" in agent.options else {"retry": Retry(then="fail")}
 
 
 def _inherited(row: RunRecord, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What goes on from another run keeps its words, unless its options say others."""
+    """A run that continues another keeps its metadata, unless its options set other values."""
     return {**options, "meta": {**row.spec.meta, **options.get("meta", {})}}
 
 
 def _held(row: RunRecord, options: Mapping[str, Any]) -> Permissions:
-    """Who goes on from another run holds no more than that did, unless its options say what."""
+    """A run that continues another gets its permissions, unless its options say otherwise."""
     permissions = row.run.permissions or row.spec.permissions
     return Permissions() if "permissions" in options else permissions

@@ -108,14 +108,16 @@ def test_logs_since_a_time_shows_only_newer_messages(tmp_path: Path) -> None:
     with house(tmp_path, Gate(call("think", thought="first"), "The end.", at=9)) as home:
         home.ok("run", "-p", "a long task")
         everything = home.ok("logs")
-        assert "user: a long task" in everything and "calls think" in everything
+        assert "a long task" in everything and "think" in everything
         assert home.ok("logs", "--since", "1h") == everything
         home.ok("host", "stop")
         move_into_the_past(home.store, 7_200_000, until="The end.")
         recent = home.ok("logs", "--since", "1h")
-        assert recent == "4 assistant: The end."
-        assert everything.endswith(f"\n   {recent}"), "messages keep their numbers"
-        assert home.ok("logs", "--since", "3h") == everything
+        assert recent.startswith("4 ") and recent.endswith("The end."), (
+            "messages keep their numbers"
+        )
+        assert "a long task" not in recent and "think" not in recent
+        assert "a long task" in home.ok("logs", "--since", "3h")
         assert home.ok("logs", "--since", "3h", "-n", "1") == recent
         assert (
             0

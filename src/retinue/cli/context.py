@@ -158,10 +158,10 @@ def common(command: F) -> F:
     return command
 
 
-def _keep_theme(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    door = context.find_object(CommandContext)
-    if value and door is not None:
-        door.environ = {**door.environ, "RETINUE_THEME": value}
+def _keep_theme(click_context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    context = click_context.find_object(CommandContext)
+    if value and context is not None:
+        context.environ = {**context.environ, "RETINUE_THEME": value}
     return value
 
 

@@ -71,8 +71,8 @@ class CallTool(Value):
 
 
 class AnswerStep(Value):
-    """Give the answer to the step that asked: the function of that call, which is parked, goes
-    on."""
+    """Give the answer to the step that asked: the function of that call, which is parked,
+    continues."""
 
     run: str
     turn: int

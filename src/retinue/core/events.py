@@ -221,8 +221,8 @@ class StepTaken(Event):
     """The function of a tool has come to a step that it wants to be on record before it takes
     effect: children, each with a name within the call (`children`), messages and cancels (with
     their `reason`), a `question`, a wait for the `run` that it has started; or, with `result`, how
-    a wait ended that nobody else can tell. `parks`: the function does nothing of its own until it
-    is over."""
+    a wait ended that no other record has. `parks`: the function does nothing of its own until it is
+    over."""
 
     turn: int
     index: int
@@ -270,7 +270,7 @@ class Asked(Event):
 
 
 class Answered(Event):
-    """Somebody answered an open question: that of the call, or `question` of those that its steps
+    """An open question was answered: that of the call, or `question` of those that its steps
     ask."""
 
     turn: int

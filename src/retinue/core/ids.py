@@ -29,8 +29,8 @@ def child_id(at: int, parent: str, turn: int, call_id: str, index: int, item: in
 
 
 def step_child_id(at: int, parent: str, turn: int, call_id: str, index: int, name: str) -> str:
-    """The name of a child by what was asked for: whoever asks for the same in the same call means
-    the same child."""
+    """The name of a child by what was asked for: the same request in the same call means the same
+    child."""
     return run_id(at, parent, turn, call_id, index, "step", name)
 
 

@@ -33,7 +33,7 @@ ASKS = "{label} asks: {text}\n(Answer with a message to {id}.)"
 
 
 def ask(run: Run, calls: OpenCalls, event: Asked, ctx: StepContext) -> Run:
-    """A tool cannot finish without an answer: from a person, from the parent, or from nobody."""
+    """A tool cannot finish without an answer: from a person, from the parent, or not at all."""
     try:
         check_asked(run, ctx)
     except Refused:
@@ -45,7 +45,8 @@ def ask(run: Run, calls: OpenCalls, event: Asked, ctx: StepContext) -> Run:
 
 
 def check_asked(run: Run, ctx: StepContext) -> None:
-    """Whether somebody can answer: a person, or a parent that does not wait for this very run."""
+    """Whether an answer is possible: from a person, or from a parent that does not wait for this
+    very run."""
     if not ctx.request.may_ask:
         raise Refused("question", NOBODY)
     if ctx.request.questions == "deny" and (
@@ -55,7 +56,7 @@ def check_asked(run: Run, ctx: StepContext) -> None:
 
 
 def put(run: Run, calls: OpenCalls, event: Asked | StepTaken, ctx: StepContext) -> OpenCalls:
-    """The question is open, and whoever can answer it hears of it."""
+    """The question is open, and is sent to the person or parent that can answer it."""
     text = clip(event.question, TEXT)
     if ctx.request.questions == "deny":
         words = ASKS.format(label=ctx.request.name, text=text, id=run.id)

@@ -61,7 +61,7 @@ def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
 
 
 def speak(run: Run, ctx: StepContext, event: Orders) -> None:
-    """Messages and cancels go out, and what the channel is to be told."""
+    """Messages and cancellations go out, and texts for the channel."""
     sends, cancels = event.actions.sends, event.actions.cancels
     for n, text in enumerate(event.actions.posts):
         ctx.say(text, run.turn, event.index, "post", n)

@@ -112,29 +112,30 @@ STORED_REQUEST = {
 class RunRequest(Value, rename=STORED_REQUEST):
     """Everything that can be asked of one run. Every field has the default of a plain child.
 
-    `orphans` says what becomes of the run's children when it ends first, `bond` what becomes of
-    itself when its parent does ("" leaves that to the parent). `news`: whether a parent that was
-    not waiting is told by mail. A `group` of `group_size` whose members announce also announces a
-    summary, after the last of them. `fail_fast`: the failure of one child of a call ends its
-    siblings. `results` is the order of those of one call; `creation` is also that of news which is
-    read together. `aggregate`: whether the results of children that are joined by turn stand in
-    their own call's answer, or those of all such calls of the turn together in that of the last.
-    `while_waiting`: what becomes of a user's message to a parent that waits for this child.
-    `mixed_submit`: whether a run that hands in its result beside other calls is asked again, or has
-    failed. `skip_token`: words that as a whole last text mean that there is nothing to tell. A
-    reply of more than `keep_whole` bytes is also kept as an artifact. `questions`: whether somebody
-    is there to answer them ("" leaves that to the parent; for a root it means that tools may ask,
-    and that what would need a permission is denied). `isolation`: whether it works in a copy of its
-    own. `copy_of` is the commit that this is a copy of, when it was made for a writer among others:
-    what it changes is merged into its parent's files when all of them are back. `writers`: whether
-    those who change files at the same time get such copies where that is possible, or take turns;
-    of a run that is there, whether it takes turns. `silence_ms`: a model or a tool that is not
-    heard of for so long has stalled, and ends the run. `instruction_files` are those that its
-    instructions were put together from. `remark` is what whoever reads the result is to know about
-    the order. `dialect` is that of the tool that asks for it, and `level` how many runs of it lie
-    between this one and the one that was given the dialect, this one included. `may_ask`: whether
-    its tools may ask others; what needs a permission is asked for all the same. `settings`: how its
-    model is asked. `meta` are words of the program's own, which its children inherit."""
+    `children_on_end` says what happens to the run's children when it ends first, `on_parent_end`
+    what happens to the run when its parent does ("" leaves that to the parent). `tell_parent`:
+    whether a parent that was not waiting gets a notice by mail. A `group` of `group_size` whose
+    members announce also announces a summary, after the last of them. `fail_fast`: the failure of
+    one child of a call ends its siblings. `results` is the order of those of one call; `creation`
+    is also that of news which is read together. `aggregate`: whether the results of children that
+    are joined by turn are in the tool result of their own call, or those of all such calls of the
+    turn together in that of the last. `while_waiting`: what becomes of a user's message to a parent
+    that waits for this child. `mixed_submit`: whether a run that submits its result next to other
+    calls is asked again, or has failed. `skip_token`: words that as a whole last text mean that
+    there is nothing to tell. A reply of more than `keep_whole` bytes is also kept as an artifact.
+    `questions`: whether a person is there to answer them ("" leaves that to the parent; for a root
+    it means that tools may ask, and that what would need a permission is denied). `isolation`:
+    whether it works in a copy of its own. `copy_of` is the commit that this is a copy of, when it
+    was made for a writer among others: what it changes is merged into its parent's files when all
+    of them are back. `writers`: whether those who change files at the same time get such copies
+    where that is possible, or take turns; of a run that is there, whether it takes turns.
+    `silence_ms`: a model or a tool that is silent for so long has stalled, and ends the run.
+    `instruction_files` are those that its instructions were put together from. `remark` is what the
+    reader of the result should know about the request. `dialect` is that of the tool that asks for
+    it, and `level` how many runs of it lie between this one and the one that was given the dialect,
+    this one included. `may_ask`: whether its tools may ask others; what needs a permission is asked
+    for all the same. `settings`: how its model is asked. `meta` are words of the program's own,
+    which its children inherit."""
 
     agent: str
     task: str

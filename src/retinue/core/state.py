@@ -137,7 +137,7 @@ class CallWait(Value):
 
 
 class CallStep(Value):
-    """A step that the function of a call has taken, and that no child stands for: what it has sent,
+    """A step that the function of a call has taken, and that has no child: what it has sent,
     cancelled or asked, and for which `run` it waits. `text` is what it returned, None as long as
     that is open."""
 
@@ -180,8 +180,8 @@ class OpenCalls(Value):
     children's changes are merged, or kept on branches.
 
     `at` is when they were made. `parked` are those whose function awaits a step; `woken` also has
-    those whose function goes on after one. `steps` are on record, `items` counts the children of
-    calls that can order more, and `lost` waits to be taken up after a restart (`tool_steps`)."""
+    those whose function continues after one. `steps` are on record, `items` counts the children of
+    calls that can order more, and `lost` waits to be resumed after a restart (`tool_steps`)."""
 
     message: int
     count: int

@@ -54,8 +54,8 @@ def take_step(run: Run, calls: OpenCalls, event: StepTaken, ctx: StepContext) ->
 
 
 def _returned(event: StepTaken) -> str | None:
-    """What there is to be told of the step when it is asked for again: a question and a wait are
-    open, what was sent is sent."""
+    """The answer for the step when it is asked for again: a question and a wait are open, what was
+    sent is sent."""
     if event.result is not None or event.question or event.run:
         return event.result
     return ""

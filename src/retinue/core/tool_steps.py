@@ -4,8 +4,8 @@ questions, messages. The function is a cache, the record is the truth.
 Theory of operation. A step is on record before it takes effect (`step_taking`). A function that
 awaits one is *parked*: its run holds no slot. What it waits for are children that joined by `step`
 (a `Fan` of its call, which is never made into a result), questions, and runs that one of
-`OpenCalls.steps` names. When nothing of it is out any more, the bit moves from `parked` to `woken`:
-the function goes on, without a slot. It may take more steps; when it returns, children that it has
+`OpenCalls.steps` names. When nothing of it is pending, the bit moves from `parked` to `woken`: the
+function continues, without a slot. It may take more steps; when it returns, children that it has
 not waited for are cancelled.
 
 After a restart the function is gone, and its call is *lost*. What it waited for comes first. Then
@@ -71,8 +71,8 @@ def child_back(run: Run, ctx: StepContext, fan: Fan, child: RunSpec, outcome: Ch
 
 
 def go_on(run: Run, ctx: StepContext) -> Run:
-    """Something has come: functions that have waited for it go on, and calls that were lost are
-    taken up."""
+    """Something has come: functions that have waited for it continue, and calls that were lost are
+    resumed."""
     calls = calls_of(run)
     if calls is None or not (calls.parked or calls.lost):
         return run
@@ -82,7 +82,7 @@ def go_on(run: Run, ctx: StepContext) -> Run:
 
 
 def unpark(run: Run, ctx: StepContext, calls: OpenCalls) -> OpenCalls:
-    """The calls of which nothing is out any more are not parked."""
+    """Calls with nothing pending are no longer parked."""
     ready = sum(
         1 << i
         for i in range(calls.parked.bit_length())
@@ -142,8 +142,8 @@ def lose(calls: OpenCalls, event: Recovered) -> OpenCalls:
 
 
 def close_steps(run: Run, ctx: StepContext, calls: OpenCalls, index: int) -> tuple[Run, OpenCalls]:
-    """The function has returned: whoever it has not waited for is cancelled, and what it still asks
-    is not asked any more."""
+    """The function has returned: children it has not waited for are cancelled, and its open
+    questions are withdrawn."""
     bit = 1 << index
     fan = fan_of_steps(run, ctx, index)
     if fan is not None:

@@ -89,7 +89,7 @@ def think(run: Run, ctx: StepContext, purpose: Purpose, *, progress: Kept = NEW_
     """Hold what the call may cost at most, then ask for it; or wait until others have given back
     enough."""
     bound, ledger, most = prompt_bound(run, ctx), ctx.tree.ledger, ctx.most_output
-    if not ledger.draws(run.id):  # nobody limits it: there is nothing to ask
+    if not ledger.draws(run.id):  # no account limits it: there is nothing to ask
         return _make_call(run, ctx, purpose, amounts(ctx, bound, most), most, progress)
     is_last = purpose not in ("turn", "compact")
     output, verdict = longest_reply(run, ctx, bound, is_last=is_last)
@@ -293,8 +293,9 @@ def longest_reply(run: Run, ctx: StepContext, bound: int, *, is_last: bool) -> t
     """The longest reply that every account would cover if nothing were reserved; or the first that
     is short, with the reply that it would have to cover.
 
-    Whoever owns a limit must be able to pay a last turn after this one: it reads the prompt and the
-    reply again. A limit that asks does so before it cuts replies down to what is hardly of use."""
+    The owner of a limit must be able to pay for a last turn after this one: it reads the prompt and
+    the reply again. A limit that asks does so before it cuts replies down to what is hardly of
+    use."""
     info, limits, ledger = ctx.model, ctx.limits, ctx.tree.ledger
     output = ctx.most_output
     draws = ledger.draws(run.id)

@@ -15,8 +15,7 @@ from retinue.core.json_paths import in_field_names
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Base of all values: immutable and small on the wire. Type checkers hold them to keyword
-    arguments.
+    """Base of all values: immutable and small on the wire. Arguments are keywords.
 
     A value is a tree, so the collector of cycles need not look at it (`gc=False`): with thousands
     of runs that is a good part of the CPU."""
@@ -43,8 +42,7 @@ MODES = ("bypassPermissions", "auto", "acceptEdits", "manual", "dontAsk", "plan"
 """Permission modes, each stricter than the one before it."""
 NANOS_PER_USD = 1_000_000_000
 MOST_TOKENS = 1 << 31
-"""More than any call has: a larger number from a provider is ignored. Sums of prices then fit into
-64 bits."""
+"""More than any call has; a larger number is ignored. Sums of prices then fit into 64 bits."""
 
 
 class Artifact(Value):
@@ -186,7 +184,7 @@ class ModelInfo(Value):
 
 
 class ToolSchema(Value):
-    """A tool as a model is told of it. `strict`: providers that can hold calls to its schema."""
+    """A tool as a model sees it. `strict`: providers that can hold calls to its schema."""
 
     name: str
     description: str

@@ -191,7 +191,7 @@ def _is_found(catalog: KeyedCatalog, name: str) -> bool:
 
 def _has_models(catalog: KeyedCatalog, agent: Agent) -> bool:
     """Whether the models of an agent and of its staff can be called. If not, its runs stay as they
-    are until somebody brings what is missing; the runs of others are not their concern."""
+    are until a client brings what is missing; the runs of others are not their concern."""
     names = {member.model for member in agent.reachable_agents() if isinstance(member.model, str)}
     return all(_is_found(catalog, name) for name in names if name and name != OFFLINE)
 

@@ -85,7 +85,7 @@ class ListedRun(NamedTuple):
 
     @property
     def is_paused(self) -> bool:
-        """Whether it is open, and no host is there to go on with it."""
+        """Whether it is open, and no host is there to continue it."""
         return self.state == "paused"
 
     @property
@@ -101,7 +101,7 @@ class ListedRun(NamedTuple):
 
 class SpentSince(NamedTuple):
     """What was paid since some moment: `usd` for sure, `at_most` at most; with `is_partial` there
-    are calls whose price nobody knows."""
+    are calls with an unknown price."""
 
     usd: float
     at_most: float

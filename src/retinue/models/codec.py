@@ -26,9 +26,9 @@ Effort = Literal["", "minimal", "low", "medium", "high"]
 class Options(Value):
     """What may be asked of a model beside the conversation. `extra` goes into the body as it is;
     `is_adaptive`: the model decides itself how long it thinks, when it may think at all; `cache`
-    asks for prompt caching where a dialect must be asked; `cache_key` groups requests that
-    share a prefix. `tool_choice` and `parallel_tool_calls` stand behind the messages. Without
-    `is_sampled` the model takes neither temperature nor `top_p`."""
+    asks for prompt caching where a dialect must be asked; `cache_key` groups requests that share a
+    prefix. `tool_choice` and `parallel_tool_calls` come after the messages. Without `is_sampled`
+    the model takes neither temperature nor `top_p`."""
 
     stream: bool = True
     temperature: float | None = None

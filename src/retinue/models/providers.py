@@ -16,8 +16,8 @@ from retinue.models.codec import Codec
 @dataclass(frozen=True, slots=True)
 class KnownProvider:
     """`keys` and `urls` are names of environment variables, the first that is set counts; without
-    `keys` none is needed. What stands in one of `tokens` is sent as a bearer's token. `prices` is
-    the provider's name in the price list, `port` the one of an address that names none, `tail` what
+    `keys` none is needed. The value of one of `tokens` is sent as a bearer token. `prices` is the
+    provider's name in the price list, `port` the one of an address that names none, `tail` what
     every address ends with, `sent_headers` what is sent with every call."""
 
     name: str

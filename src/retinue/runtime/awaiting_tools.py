@@ -1,5 +1,5 @@
-"""Functions of tools that await children, answers and messages: their steps are put on record, and
-they go on when what they wait for has come. What may happen is decided by `core.tool_steps`.
+"""Functions of tools that await children, answers and messages: their steps are recorded, and they
+continue when what they wait for has come. What may happen is decided by `core.tool_steps`.
 
 Nothing is made for a call that takes no step but one small object."""
 
@@ -46,7 +46,7 @@ class AwaitingTools:
         return TakenSteps(self, effect, run)
 
     def answer(self, effect: AnswerStep) -> None:
-        """The function that has asked goes on. One that is gone finds the answer on record."""
+        """The function that has asked continues. One that is gone finds the answer on record."""
         where = (effect.run, effect.turn, effect.index, effect.step)
         if (future := self._asking.get(where)) is not None and not future.done():
             future.set_result(effect.text)
@@ -194,7 +194,7 @@ class TakenSteps:
         )
 
     async def _step(self, step: str, actions: Actions, **fields: Any) -> StepTaken:
-        """Orders are checked and cleaned as if the tool had returned them."""
+        """Actions are checked and cleaned as if the tool had returned them."""
         orders = await self._home.events.of(self._effect, actions)
         assert isinstance(orders, ActionsReturned)
         return self._event(

@@ -310,7 +310,7 @@ class Performer:
         return reply if getattr(model, "exact", False) else checked(reply)
 
     def tools_changed(self) -> None:
-        """An agent was replaced: what is offered to its runs is told anew."""
+        """An agent was replaced: what is offered to its runs is sent again."""
         self._offered.clear()
 
     def _declarer(self, spec: RunSpec) -> RunSpec:
@@ -405,17 +405,17 @@ class Performer:
             at_once(report)
 
     async def _call_tool(self, effect: CallTool, spec: RunSpec, run: Run) -> None:
-        caller = None
+        context = None
         try:
             place = await self._tools.place(spec, self._home) if spec.request.isolation else ""
-            caller = self._caller(effect, spec, run, place)
-            returned = await self._tools.run(spec.request.agent, caller, effect.call)
+            context = self._caller(effect, spec, run, place)
+            returned = await self._tools.run(spec.request.agent, context, effect.call)
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and asked_to_stop():
                 raise
             returned = self._tool_events.failure(effect, error)
-        if caller is not None and caller.steps is not None:
-            caller.steps.close()
+        if context is not None and context.steps is not None:
+            context.steps.close()
         await self._report(effect, returned)
 
     async def _report(self, effect: CallTool, returned: Returned) -> None:

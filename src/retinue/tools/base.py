@@ -112,19 +112,19 @@ class RuntimeReader(Protocol):
 
 class Context(Struct, ContextVerbs[D_co], frozen=True):
     """Who calls, and what a tool may know of it. `deps` is what the runtime was given for its
-    tools: `Retinue(deps=...)`. `key` names this call for ever; `again` says that
-    an earlier process may have started it; `is_woken`, that it had asked to wait and the wait is
-    over. `ended_children` are the ends of those it waited for that are not kept, so that `children`
-    does not show them any more. `root` is the directory in which the run works, `permissions` what
-    it may do at this moment, `rules_above` the rules of the run and its ancestors, each with the
-    directory in which they are meant. `rule` says what holds for another call of the same run, for
-    tools that are led on from what was permitted to something else. `redactor` knows the runtime's
-    secrets: a tool that cuts what it shows cleans it first, for half a secret is not found any
-    more. `private` is what no tool may show or touch. `holding` opens the run's directories;
-    outside of a runtime there is none. `room` are the characters that an answer may have; `keep`
-    puts a text away that is cut in it. `made_at` is when the model made the call, the same in every
-    try; `answer` what was answered to `Ask(rerun=True)`; `steps` puts those of its function on
-    record; `threads` is where plain functions work."""
+    tools: `Retinue(deps=...)`. `key` is the permanent name of this call; `again` says that an
+    earlier process may have started it; `is_woken`, that it had asked to wait and the wait is over.
+    `ended_children` are the outcomes of children it waited for that are not kept, so that
+    `children` no longer shows them. `root` is the directory in which the run works, `permissions`
+    what it may do at this moment, `rules_above` the rules of the run and its ancestors, each with
+    the directory in which they are meant. `rule` says what holds for another call of the same run,
+    for tools that are led on from what was permitted to something else. `redactor` knows the
+    runtime's secrets: a tool that cuts what it shows cleans it first, because half a secret is no
+    longer found. `private` is what no tool may show or touch. `holding` opens the run's
+    directories; outside of a runtime there is none. `room` are the characters that an answer may
+    have; `keep` puts a text away that is cut in it. `made_at` is when the model made the call, the
+    same in every try; `answer` what was answered to `Ask(rerun=True)`; `steps` puts those of its
+    function on record; `threads` is where plain functions work."""
 
     spec: RunSpec
     row: Run
@@ -188,7 +188,7 @@ class Context(Struct, ContextVerbs[D_co], frozen=True):
 
     @contextmanager
     def opening(self) -> Iterator[tuple[Context[D_co], OpenDirectory]]:
-        """The caller with real directories, and what opens them: the tree's holding, or one for
+        """The context with real directories, and what opens them: the tree's holding, or one for
         this call alone."""
         if self.holding is not None:
             yield self, self.holding
@@ -245,12 +245,12 @@ class Tool(Protocol[D_contra]):
 
     A tool may also have: `risk`, what it can do to the world (undeclared is `execute`); `subject`,
     the argument that rules about it look at; `summary(args)`, one line on what a call is about;
-    `words`, how the ends of its children are told; `summarize(group, outcomes)`, the summary of a
-    group; `invalid`, how its complaint about malformed arguments begins; `refuses(caller)`, why no
-    call of that run is taken, whatever its arguments, or ""; `approve`, and then
-    `needs_approval(call)`, whether a person is asked before a call; `look_ahead(caller, args)`,
+    `words`, the texts about the ends of its children; `summarize(group, outcomes)`, the summary of
+    a group; `invalid`, how its complaint about malformed arguments begins; `refuses(context)`, why
+    no call of that run is taken, whatever its arguments, or ""; `approve`, and then
+    `needs_approval(call)`, whether a person is asked before a call; `look_ahead(context, args)`,
     what it would do (`call_preview.CallPreview`), without doing it; `never_waits`, and then
-    `run_now(caller, args)`, the same as `run` without a coroutine, which makes its caller only if
+    `run_now(context, args)`, the same as `run` without a coroutine, which makes its context only if
     it needs one."""
 
     schema: ToolSchema
@@ -258,7 +258,7 @@ class Tool(Protocol[D_contra]):
     @property
     def restart(self) -> Restart: ...
 
-    async def run(self, caller: Context[D_contra], args: dict[str, Any]) -> Returned: ...
+    async def run(self, context: Context[D_contra], args: dict[str, Any]) -> Returned: ...
 
     def format_results(self, outcomes: Sequence[ChildOutcome]) -> str | Laid: ...
 

@@ -56,7 +56,7 @@ class ChildOptions(TypedDict, total=False):
 
 
 def request_fields(verb: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a request; whatever is no option is refused, with the nearest one."""
+    """The fields of a request; an unknown option is refused, with the nearest one."""
     known = ChildOptions.__annotations__
     for name in options:
         if name not in known:

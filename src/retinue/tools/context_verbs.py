@@ -66,7 +66,8 @@ class CallSteps(Protocol):
         """The answer."""
 
     def close(self) -> None:
-        """The function has returned: who is not wanted any more is cancelled, and named."""
+        """The function has returned: children that are no longer wanted are cancelled, and
+        named."""
 
     async def act(self, step: str, actions: Actions, reason: str = "") -> None:
         """Messages and cancels go out, once."""
@@ -195,7 +196,7 @@ class ContextVerbs(Generic[D_co]):
                 raise ConfigError(f"{verb}() needs at_once=1 or more, not {at_once}.")
             name = self._steps.nth(name_of("at_once", at_once, *kind))
             narrow = (Lane(name=f"at_once/{name[:16]}", size=at_once, scope="tree"),)
-        # Who is awaited is heard of by its outcome.
+        # The outcome of an awaited child is its report.
         silence = {"tell_parent": False} if join == "step" else {}
         requests, names = [], []
         for n, task in enumerate(tasks):
@@ -215,6 +216,6 @@ class ContextVerbs(Generic[D_co]):
 
 
 def check_delegated(steps: CallSteps | None, tool: str, returned: object) -> None:
-    """A delegation that is not what the function returned would start nobody."""
+    """A delegation that is not what the function returned would start no child."""
     if steps is not None and any(one is not returned for one in steps.delegations):
         raise ConfigError(NOT_RETURNED.format(tool=tool))

@@ -13,7 +13,7 @@ _clock: ContextVar[OwnTime | None] = ContextVar("own_time", default=None)
 
 
 class OwnTime:
-    """The time of one call. It stands still while the function awaits a step."""
+    """The time of one call. It is paused while the function awaits a step."""
 
     def __init__(self, limit: asyncio.Timeout) -> None:
         self._limit, self._n_waiting, self._left = limit, 0, 0.0

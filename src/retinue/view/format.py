@@ -132,8 +132,8 @@ def with_exit(line: str, code: int) -> str:
 
 
 def sum_text(usd: float, at_most: float, is_partial: bool) -> str:
-    """A sum of costs: what is known for sure, what it is at most, and that there are costs which
-    nobody knows."""
+    """A sum of costs: what is known for sure, what it is at most, and whether there are unknown
+    costs."""
     parts = [money(usd)] if usd or at_most or not is_partial else []
     parts += [money(at_most, is_bound=True)] if at_most - usd > 1e-9 else []
     return ", ".join([*parts, *(["more n/a" if parts else "n/a"] if is_partial else [])])

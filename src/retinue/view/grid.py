@@ -19,7 +19,7 @@ LONG_SILENT_MS = 180_000
 STATE, NUMBER, SHORT = 12, 7, 4
 NOTHING_YET = "\N{EN DASH}"
 DEEPEST = 4
-"""From the next level on, `…` stands for the guides."""
+"""From the next level on, `…` replaces the guides."""
 
 
 class Columns(NamedTuple):

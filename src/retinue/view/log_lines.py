@@ -52,7 +52,7 @@ class LogLines:
         self.last_at = 0
 
     def hear(self, entries: Iterable[LogEntry], model: str = "") -> None:
-        """What the record says of messages that are told later."""
+        """What the record says of messages that are shown later."""
         for entry in entries:
             event = entry.event
             self.last_at = max(self.last_at, entry.at)
@@ -69,7 +69,7 @@ class LogLines:
                 self._mail[event.mail.text] = entry.at
 
     def _took(self, event: Replied, model: str) -> str:
-        """`10.4k in, 9.0k from cache · $0.04`, as far as the provider has told it."""
+        """`10.4k in, 9.0k from cache · $0.04`, as far as the provider has reported it."""
         if model.startswith("offline/"):
             return "offline"
         usage, info = event.reply.usage, self._models.get(model)

@@ -1,4 +1,4 @@
-"""What became of the changes of writers that worked side by side, for people."""
+"""What became of the changes of writers that worked in parallel, for people."""
 
 from __future__ import annotations
 

@@ -89,6 +89,6 @@ class RunRow(Value):
 
 
 def as_paused(row: RunRow) -> RunRow:
-    """An open run whose host is gone: nothing of it moves before somebody takes it up."""
+    """An open run whose host is gone: nothing of it moves until it is resumed."""
     now = f"host gone: resume {row.short}"
     return replace(row, state="paused", mark="paused", now=now, silent_ms=0)

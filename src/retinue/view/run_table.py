@@ -43,7 +43,7 @@ def mark_of(line: ListedRun) -> str:
 
 
 def loudest_of(line: ListedRun, open_runs: Iterable[ListedRun]) -> str:
-    """The mark of a run that stands for its tree; `open_runs` are all that there are."""
+    """The mark of a run that represents its tree; `open_runs` are all that there are."""
     return loudest(mark_of(line), (mark_of(one) for one in open_runs if one.root == line.id))
 
 

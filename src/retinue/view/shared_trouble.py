@@ -1,5 +1,5 @@
-"""The one trouble that keeps everybody: when all who are open wait for the same provider, one line
-says so, and rows keep their last words."""
+"""A problem that blocks all runs: when all open runs wait for the same provider, one line says so,
+and rows keep their last words."""
 
 from __future__ import annotations
 

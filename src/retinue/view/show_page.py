@@ -1,5 +1,5 @@
-"""The page of `retinue show`: what a run is, what it may still spend, who needs somebody, its tree,
-what to do next, and its result."""
+"""The page of `retinue show`: what a run is, what it may still spend, which runs need a person, its
+tree, what to do next, and its result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ShownRun(NamedTuple):
 
 
 def show_page(run: ShownRun, width: int, now: int, *, is_wrapped: bool) -> list[Line]:
-    """`is_wrapped`: lines that are longer than the terminal go on below their beginning."""
+    """`is_wrapped`: lines that are longer than the terminal continue below their beginning."""
     lines = [*_head(run, width, now), *_facts(run, width, now)]
     if is_wrapped:
         lines = [part for line in lines for part in wrap_line(line, width - 1, LABEL)]
@@ -84,7 +84,7 @@ def _facts(run: ShownRun, width: int, now: int) -> list[Line]:
             lines += _labelled("needs", f"{row.label}: {row.now}")
     lines += _waits(run.final, now)
     if top.spec.resumes:
-        lines += _labelled("goes on", f"where run {words.short_id(top.spec.resumes)} ended")
+        lines += _labelled("resumes", f"the end of run {words.short_id(top.spec.resumes)}")
     return lines
 
 
@@ -102,7 +102,7 @@ def _waits(final: TreeRecord, now: int) -> list[Line]:
 
 
 def _files(final: TreeRecord) -> list[str]:
-    """The files that are part of somebody's instructions, each once. How many tokens they take is
+    """The files that are part of an agent's instructions, each once. How many tokens they take is
     counted here, not by a provider."""
     files = {f.sha256 + f.path: f for row in final.rows for f in row.spec.request.instruction_files}
     return [
@@ -151,7 +151,7 @@ def _bar(spent: int, reserve: int, limit: int, room: int) -> str:
 
 
 def _amounts(run: ShownRun) -> Line:
-    """What the run has spent itself, and with everybody below it."""
+    """What the run has spent itself, and with all runs below it."""
     top, spent = run.final.rows[0].run.usage, facts.spent(run.final)
     if spent.is_offline:
         return [Cells(" " * LABEL), Cells(facts.OFFLINE, "quiet")]

@@ -1,4 +1,4 @@
-"""What a screen reader reads aloud: sentences that stand alone, without glyphs and short forms."""
+"""What a screen reader reads aloud: complete sentences, without glyphs and short forms."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def _many(n: int, name: str) -> str:
 
 
 def spoken_request(panel: RequestPanel) -> list[str]:
-    """What is wanted. A change is told by its size, and `show` has its lines; everything else is
-    told whole, because nothing may be allowed that was not read."""
+    """What is wanted. A change is described by its size, and `show` has its lines; everything else
+    is read in full, because nothing may be allowed that was not read."""
     who, wants, what = panel.title.partition(" wants to ")
     first = f"{who} needs you. It wants to {what}" if wants else f"{who} needs you."
     signs = re.fullmatch(r"\+(\d+) -(\d+)", panel.signs)

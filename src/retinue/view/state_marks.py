@@ -65,8 +65,8 @@ def mark_name(state: str, *, stop: str = "", trouble: str = "", is_thinking: boo
 
 
 def loudest(own: str, others: Iterable[str]) -> str:
-    """What a run is marked with that stands for its tree: one that only waits tells who in it is at
-    work, is held up, or needs somebody."""
+    """The mark of a run that represents its tree: a run that only waits shows whether a run below
+    it is at work, is blocked, or needs a person."""
     if own not in ("waiting", "queued"):
         return own
     names = set(others)

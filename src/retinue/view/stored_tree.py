@@ -1,4 +1,4 @@
-"""The rows of a tree as it is on record, for whoever looks once and does not watch."""
+"""The rows of a tree as it is on record, for a single look without watching."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from retinue.view.state_marks import MARKS, counted, loudest
 PAGE = 1_000
 
 
-def recall(view: TreeView, book: RecordReader, final: TreeRecord) -> None:
-    """How a tree stands on record. Of what is open also the steps are read: they tell what it
-    does; and of those whose sub-agents wrote side by side: they tell what did not fit."""
+def recall(view: TreeView, record: RecordReader, final: TreeRecord) -> None:
+    """A tree as it is recorded. Of what is open also the steps are read: they tell what it does;
+    and of those whose sub-agents wrote in parallel: they tell what did not fit."""
     with_writers = {row.spec.parent for row in final.rows if row.spec.request.copy_of}
     for row in final.rows:
         view.take(row.spec)
     for row in final.rows:
         if not isinstance(row.run.state, Ended) or row.spec.id in with_writers:
             after = 0
-            while page := book.entries(after, row.spec.id, PAGE):
+            while page := record.entries(after, row.spec.id, PAGE):
                 after = page[-1][0]
                 for _, entry in page:
                     view.take(entry)
@@ -38,7 +38,7 @@ def recall(view: TreeView, book: RecordReader, final: TreeRecord) -> None:
 
 
 def stored_rows(
-    book: RecordReader,
+    record: RecordReader,
     final: TreeRecord,
     now: int,
     *,
@@ -47,7 +47,7 @@ def stored_rows(
 ) -> list[RunRow]:
     """From top to bottom. `waits` are the calls that have not left, by their runs."""
     view = TreeView(describe)
-    recall(view, book, final)
+    recall(view, record, final)
     rows = [_held(row, waits or {}, now) for row in view.rows(now)]
     return [as_paused(row) if is_paused and not row.is_over else row for row in rows]
 
@@ -81,8 +81,8 @@ def with_loudest(rows: list[RunRow]) -> list[RunRow]:
 
 
 def stored_lines(rows: Iterable[RunRow], width: int, *, is_named: bool = False) -> list[Line]:
-    """Rows as they stand in the grid. `is_named`: the first is called by its name too, not by its
-    id and its task."""
+    """Rows as they are in the grid. `is_named`: the first is called by its name too, not by its id
+    and its task."""
     shown = [replace(row, depth=row.depth + 1) for row in rows] if is_named else list(rows)
     base = shown[0].depth if shown else 0
     has_prices = any(row.tree_usd is not None for row in shown if row.tree_tokens) or not any(

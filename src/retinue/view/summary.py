@@ -26,7 +26,7 @@ def end_lines(
     final: TreeRecord, code: int = 0, merges: Sequence[Mapping[str, Any]] = ()
 ) -> list[str]:
     """The end of a run for people, with its exit code where it is not 0. `merges` say what became
-    of the changes of writers that worked side by side."""
+    of the changes of writers that worked in parallel."""
     top = final.rows[0]
     id = view_format.short_id(top.spec.id)
     first = view_format.with_exit(_first(final, top, id), code)
@@ -152,8 +152,8 @@ def _failed_line(final: TreeRecord, id: str) -> list[str]:
 
 
 def _files_line(final: TreeRecord, id: str, known: Collection[str]) -> list[str]:
-    """What is on branches of runs, without the `known` ones: of these it is told what became of
-    their changes."""
+    """What is on branches of runs, without the `known` ones: the result of their merge is already
+    known."""
     works = [
         end.work
         for row in final.rows

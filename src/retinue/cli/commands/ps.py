@@ -97,14 +97,14 @@ class _Look:
 
 
 def _look(context: CommandContext, run: str, tree: bool, everything: bool, limit: int) -> _Look:
-    with RunListing(context.places) as shelf:
+    with RunListing(context.places) as listing:
         recent = None if everything else now_ms() - RECENT_MS
-        one = shelf.resolve(run) if run else None
-        roots = [one] if one is not None else shelf.roots(recent_since=recent, limit=limit)
+        one = listing.resolve(run) if run else None
+        roots = [one] if one is not None else listing.roots(recent_since=recent, limit=limit)
         lines = roots
         if tree:
-            lines = [line for root in roots for line in (root, *_below(shelf, root))]
-        open_runs = with_held(shelf.open_runs(), context.places)
+            lines = [line for root in roots for line in (root, *_below(listing, root))]
+        open_runs = with_held(listing.open_runs(), context.places)
     waiting = {line.root: line for line in reversed(open_runs) if line.waits_for}
     waits = {line.id: line for line in open_runs if line.provider_wait is not None}
     lines = [waits.get(line.id, line)._replace(n_agents=line.n_agents) for line in lines]
@@ -119,10 +119,10 @@ def _look(context: CommandContext, run: str, tree: bool, everything: bool, limit
     return _Look(lines, open_runs, waiting)
 
 
-def _below(shelf: RunListing, top: ListedRun) -> list[ListedRun]:
+def _below(listing: RunListing, top: ListedRun) -> list[ListedRun]:
     """Those below a run, children behind their parents."""
     by_parent: dict[str, list[ListedRun]] = {}
-    for line in shelf.below(top.root):
+    for line in listing.below(top.root):
         by_parent.setdefault(line.parent, []).append(line)
     out: list[ListedRun] = []
     todo = list(reversed(by_parent.get(top.id, [])))

@@ -237,8 +237,8 @@ class Keys:
             keys += self._decoder.take(data)
 
     def ground(self) -> str:
-        """What the terminal says of its ground; "" when it does not answer at once. What was typed
-        meanwhile stays, and an answer that comes later is no key."""
+        """What the terminal says of its ground; "" if it does not answer immediately. What was
+        typed meanwhile stays, and an answer that comes later is not a key."""
         if self._fd is None or self._saved is None or not self.is_foreground():
             return ""
         self._write(ASK_GROUND)

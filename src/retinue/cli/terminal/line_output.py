@@ -11,15 +11,15 @@ from retinue.cli.terminal.terminal_style import detect_style
 from retinue.view.cells import Line, plain
 
 
-def shown(door: CommandContext, lines: Iterable[Line]) -> tuple[str, bool]:
+def shown(context: CommandContext, lines: Iterable[Line]) -> tuple[str, bool]:
     """The text, and whether it has colours or other attributes of ours."""
-    style = detect_style(door.environ, sys.stdout, door.color)
+    style = detect_style(context.environ, sys.stdout, context.color)
     if not style.color:
         return "\n".join(plain(line) for line in lines), False
     palette = Palette(style.theme, style.color)
     return "\n".join(ansi(palette.text(line)).rstrip() for line in lines), True
 
 
-def print_lines(door: CommandContext, lines: Iterable[Line]) -> None:
-    text, is_styled = shown(door, lines)
+def print_lines(context: CommandContext, lines: Iterable[Line]) -> None:
+    text, is_styled = shown(context, lines)
     out(text, styled=is_styled)

@@ -62,7 +62,7 @@ def watch(watching: WatchedRun, context: CommandContext, *, can_answer: bool = F
 
 
 def with_ground(how: TerminalStyle, keys: Keys) -> TerminalStyle:
-    """The same with the ground of the terminal, which is asked where nobody has said it."""
+    """The same with the ground of the terminal, which is asked if the background is not set."""
     if not how.color or how.theme != "unknown":
         return how
     return replace(how, theme=ground_of(keys.ground()))

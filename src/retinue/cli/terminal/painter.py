@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
-"""Terminals that know it show what is between at once; the others ignore it."""
+"""Terminals that know it show the part between in one step; the others ignore it."""
 KEEP_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 

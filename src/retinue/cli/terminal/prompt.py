@@ -121,7 +121,7 @@ class HistoryPrompt:
         return line
 
     def _ask_once(self) -> str | None:
-        """A message; None when somebody wants to see the rows, and has a draft."""
+        """A message; None if the user wants to see the rows, and has a draft."""
         from prompt_toolkit.patch_stdout import patch_stdout
 
         draft, self._draft = self._draft, ""

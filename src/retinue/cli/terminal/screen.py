@@ -120,7 +120,7 @@ class Screen:
         return _within([*self._head(now, width), *rows], width)
 
     def title(self) -> str:
-        """For the window: `(1) Timeouts and retries · Retinue`, with how many need somebody."""
+        """For the window: `(1) Timeouts and retries · Retinue`, with how many need a person."""
         if not self._view.tops:
             return ""
         top = self._view.row(self._view.tops[0].spec.id, 0)
@@ -163,7 +163,7 @@ class Screen:
         return lines
 
     def _before_trouble(self, at: TreeRow) -> TreeRow:
-        """A row with its last words: what keeps everybody is said once, above."""
+        """A row with its last words: what blocks all runs is said once, above."""
         row = at.row
         if row.wait is None:
             return at

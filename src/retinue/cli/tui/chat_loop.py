@@ -248,7 +248,9 @@ class ChatLoop:
                 f"retinue: {view_format.state_text(state)}: {why}. "
                 "The conversation continues from here."
             )
-        is_quiet = all(totals.has_ended(row) for row in final.rows)  # else somebody goes on
+        is_quiet = all(
+            totals.has_ended(row) for row in final.rows
+        )  # otherwise another run continues
         if is_quiet and (lacking := totals.missing(final.rows[0])):
             note(f"retinue: {one_line(lacking)}")
         # A person who cancels a turn does not want the chat to have failed.

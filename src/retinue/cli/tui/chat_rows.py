@@ -1,5 +1,5 @@
-"""What goes on in the background of a chat: rows beside its prompt, a line when something ends, and
-a screen with the keys of `top`."""
+"""The background work of a chat: rows beside its prompt, a line when something ends, and a screen
+with the keys of `top`."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ READ_LATER = "  The agent reads this at its next turn."
 class ChatRows:
     """`roots` are the first runs of the conversation's messages."""
 
-    def __init__(self, door: CommandContext, roots: Callable[[], Collection[str]]) -> None:
-        self._door, self._roots = door, roots
+    def __init__(self, context: CommandContext, roots: Callable[[], Collection[str]]) -> None:
+        self._door, self._roots = context, roots
         self._rows: list[RunRow] = []
 
     def look(self) -> None:
         """Read what is at work; a store that cannot be read now is read the next time."""
         roots = self._roots()
         try:
-            with RunListing(self._door.places) as shelf:
-                lines = [line for line in shelf.open_runs() if line.root in roots]
+            with RunListing(self._door.places) as listing:
+                lines = [line for line in listing.open_runs() if line.root in roots]
             tops = dict.fromkeys(line.root for line in lines)
             self._rows = self._read(list(tops)) if tops else []
         except (RetinueError, OSError):
             return
 
     def _read(self, tops: list[str]) -> list[RunRow]:
-        with RecordReader(self._door.places) as book:
-            trees = [stored_rows(book, book.tree(top), now_ms()) for top in tops]
+        with RecordReader(self._door.places) as record:
+            trees = [stored_rows(record, record.tree(top), now_ms()) for top in tops]
         return [row for rows in trees for row in rows if not row.is_over]
 
     @property
@@ -82,7 +82,7 @@ class ChatRows:
         return "\n".join(ansi(palette.text(line)) for line in self.lines(cost, columns))
 
     def open(self) -> str:
-        """The rows on a full screen until somebody comes back; what is to be said about it."""
+        """The rows on a full screen until the user comes back; returns the text about it."""
         if not self._roots():
             return "No agents yet."
         from retinue.cli.tui.project_runs import ProjectRuns

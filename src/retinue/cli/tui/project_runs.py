@@ -73,10 +73,10 @@ class ProjectRuns:
         self._connect()
         self._look()
         self.listen()
-        with RunListing(self._places) as shelf:
-            lines = shelf.roots(recent_since=now_ms() - RECENT_MS, limit=200)
-            open_roots = {line.root for line in shelf.open_runs()}
-            self.today = shelf.spent_since(midnight())
+        with RunListing(self._places) as listing:
+            lines = listing.roots(recent_since=now_ms() - RECENT_MS, limit=200)
+            open_roots = {line.root for line in listing.open_runs()}
+            self.today = listing.spent_since(midnight())
         self.n_runs = len(open_roots)
         self._paused = {line.id for line in lines if line.state == "paused"}
         for line in reversed(lines):
@@ -145,7 +145,7 @@ class ProjectRuns:
                     then(news.done)
 
     def _follow(self, line: ListedRun, *, has_open: bool) -> None:
-        """`has_open`: somebody of its tree is at work, also when it has ended itself."""
+        """`has_open`: a run of its tree is at work, also when it has ended itself."""
         is_open = line.ended_at is None
         if is_open and self.client is not None and line.id not in self._paused:
             if line.id not in self._watched.values():

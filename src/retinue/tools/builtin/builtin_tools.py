@@ -34,9 +34,9 @@ FINISH_SECONDS = 20.0
 
 
 class BuiltinTools:
-    """Makes each tool once. `folder` is private to the runtime; without one it lasts as long as the
-    kit. `cache` is where facts about source trees are kept, None for nowhere. `threads` is how many
-    plain functions can work at once."""
+    """Makes each tool once. `folder` is private to the runtime; without one it lasts as long as
+    these tools. `cache` is where facts about source trees are kept, None for nowhere. `threads` is
+    how many plain functions can work in parallel."""
 
     def __init__(
         self,

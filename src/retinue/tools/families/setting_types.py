@@ -52,7 +52,7 @@ class DelegateFamilySettings(CommonSettings, total=False):
 
 
 class FanoutFamilySettings(CommonSettings, total=False):
-    """Several explorers or workers; the turn goes on when all are back: `spawn_agents`."""
+    """Several explorers or workers; the turn continues when all have ended: `spawn_agents`."""
 
     max_tasks: int
     timeout_seconds: float

@@ -1,5 +1,5 @@
 """Bounds and descriptions in `Annotated`, read by shape: an attribute `le` is a largest value,
-whoever's class it is on. So pydantic's `Field`, annotated-types and `msgspec.Meta` mean the same,
+whichever class it is on. So pydantic's `Field`, annotated-types and `msgspec.Meta` mean the same,
 and none of them has to be there."""
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Constraints:
 
 
 def _flat(metadata: Sequence[object]) -> Iterator[object]:
-    """The marks with those that stand inside others: a `FieldInfo` keeps a list of them, an
-    `Interval` is iterated."""
+    """The marks with those inside others: a `FieldInfo` keeps a list of them, an `Interval` is
+    iterated."""
     for mark in metadata:
         yield mark
         inner = getattr(mark, "metadata", None)

@@ -86,7 +86,7 @@ def _numpy(lines: list[str], at: int, texts: dict[str, str]) -> int:
 def _continued(
     lines: list[str], at: int, text: str, name: str, texts: dict[str, str], depth: int = 0
 ) -> int:
-    """Put together what stands in lines that are indented more than `depth`."""
+    """Join the lines that are indented more than `depth`."""
     words = [text]
     while at < len(lines) and (_indent(lines[at]) > depth or not lines[at].strip()):
         if not lines[at].strip() and not _goes_on(lines, at, depth):

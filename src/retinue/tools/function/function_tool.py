@@ -104,42 +104,42 @@ class FunctionTool(Generic[P, R_co, D_contra]):
         except Exception:
             return True
 
-    async def run(self, caller: Context[D_contra], args: dict[str, Any]) -> Returned:
+    async def run(self, context: Context[D_contra], args: dict[str, Any]) -> Returned:
         values = self._given(args)
         if isinstance(values, ToolResult):
             return values
         if self._context:
-            values[self._context] = caller
+            values[self._context] = context
         if self._timeout is None:
-            out = await self._work(caller, values)
+            out = await self._work(context, values)
         else:
-            results = await within(self._timeout, self._in_tuple(caller, values))
+            results = await within(self._timeout, self._in_tuple(context, values))
             if results is None:
                 return ToolResult(text=self._late(), error=True)
             (out,) = results
-        check_delegated(caller.steps, self.name, out)
+        check_delegated(context.steps, self.name, out)
         return as_returned(self.name, out)
 
-    async def _in_tuple(self, caller: Context[D_contra], values: dict[str, Any]) -> tuple[Any]:
+    async def _in_tuple(self, context: Context[D_contra], values: dict[str, Any]) -> tuple[Any]:
         """For a tool with a timeout: a function may return None."""
-        return (await self._work(caller, values),)
+        return (await self._work(context, values),)
 
-    async def _work(self, caller: Context[D_contra], values: dict[str, Any]) -> Any:
+    async def _work(self, context: Context[D_contra], values: dict[str, Any]) -> Any:
         if not self._on_loop:
             work = functools.partial(contextvars.copy_context().run, self.function, **values)
-            out: Any = await asyncio.get_running_loop().run_in_executor(caller.threads, work)
+            out: Any = await asyncio.get_running_loop().run_in_executor(context.threads, work)
         else:
             out = self.function(**values)  # type: ignore[call-arg]
         return await out if type(out) is not str and inspect.isawaitable(out) else out
 
-    def run_now(self, caller: Callable[[], Context[D_contra]], args: dict[str, Any]) -> Returned:
-        """For one that never waits: most need no caller, and none is made for them."""
+    def run_now(self, make: Callable[[], Context[D_contra]], args: dict[str, Any]) -> Returned:
+        """For one that never waits: most need no context, and none is made for them."""
         values = self._given(args)
         if isinstance(values, ToolResult):
             return values
         steps = None
         if self._context:
-            values[self._context] = context = caller()
+            values[self._context] = context = make()
             steps = context.steps
         out: Any = self.function(**values)  # type: ignore[call-arg]
         if steps is not None:

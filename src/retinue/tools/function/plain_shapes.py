@@ -11,7 +11,7 @@ from retinue.tools.function.unfit import Unfit, expected
 
 
 class Shape(NamedTuple):
-    """`words` say what is expected, as they stand behind that word."""
+    """`words` say what is expected, as they follow that word."""
 
     read: Callable[[Any], Any]
     schema: dict[str, Any]

@@ -11,7 +11,8 @@ from retinue.tools.function.shapes import REF, Shapes
 
 @lru_cache(maxsize=256)
 def result_shape(output: Any) -> Shape:
-    """What reads a result of this type; its schema carries its definitions and is no reference."""
+    """What reads a result of this type; its schema carries its definitions and is not a
+    reference."""
     shapes = Shapes()
     shape = shapes.of(output)
     schema = shape.schema

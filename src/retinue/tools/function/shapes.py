@@ -1,9 +1,8 @@
 """A type as a tool's parameter has it: a JSON schema for the model, and a function that reads what
 the model wrote or says what is wrong with it.
 
-Records, unions and containers are read here, so that a bound counts wherever it stands and a
-problem is told with the way to it. What is left is msgspec's; a type with a pydantic schema is
-pydantic's."""
+Records, unions and containers are read here, so that a bound counts wherever it is and a problem is
+reported with its path. What is left is msgspec's; a type with a pydantic schema is pydantic's."""
 
 from __future__ import annotations
 
@@ -85,7 +84,7 @@ class Shapes:
         return self._collected(origin or hint, inner) or self._single(hint)
 
     def described(self, shape: Shape, text: str) -> Shape:
-        """The same with a description; a reference takes none, so that what it means stands in its
+        """The same with a description; a reference takes none, so that its target is put in its
         place."""
         schema = shape.schema
         if name := schema.get("$ref", "").removeprefix(REF):

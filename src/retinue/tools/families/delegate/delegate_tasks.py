@@ -149,7 +149,7 @@ class DelegateTasks(FamilyTool):
 
     def _access(self, context: Context, helper: str, task: DelegateTask) -> tuple[Permissions, str]:
         """Only the tools that are listed; those of this family only while there are levels left for
-        them. What there is not is left out, and whoever reads the result is told."""
+        them. Missing ones are omitted, and the result says so."""
         permissions = context.row.permissions or context.spec.permissions
         depth = (
             self._settings.levels
