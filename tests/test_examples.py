@@ -50,13 +50,13 @@ SAYS: dict[str, list[str]] = {
         "  part 1 is done, part 2 is done, part 3 is done",
     ],
     "07_structured_result.py": [
-        "the model reads: The result does not match its schema: Expected `int`, got `str`",
+        "the model reads: The result does not match its schema: total_cents: expected an integer",
         r"Invoice\(number='2024-17', total_cents=1250\) after 2 turns",
     ],
     "08_own_tool.py": [
         "tool       12",
         r"tool       There are no pears\.",
-        "tool       Invalid parameters: Expected `int`, got `str` - at `[$].n`",
+        "tool       Invalid parameters: n: expected an integer",
         r"tool       Order 40 pears\? Yes\.",
         "assistant  Done",
     ],

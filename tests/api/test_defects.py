@@ -37,7 +37,8 @@ async def test_a_defect_in_one_tree_stops_that_tree_alone(
     good, bad = agent("good", ["fine"], seconds=5), agent("bad", ["never"], seconds=5)
     with monkeypatch.context() as patch:
         plant(
-            patch, lambda run, event, desk: isinstance(event, Replied) and desk.order.agent == "bad"
+            patch,
+            lambda run, event, desk: isinstance(event, Replied) and desk.request.agent == "bad",
         )
         async with home.open() as retinue:
             lead = await retinue.spawn(lead_of(bad, 2, name="lead of bad"), "Go.")

@@ -164,6 +164,7 @@ ALLOWED = {
     "tools/families/delegate/task_arguments.py": "refuses an id",
     "server/mounting.py": "refuses a token that no header can carry",
     "cli/terminal/keyboard.py": "reads the keys of a terminal",
+    "cli/terminal/terminal_style.py": "reads what a terminal says of its background",
     "cli/terminal/painter.py": "draws with sequences of ours",
     "cli/commands/diff.py": "colours the lines of a diff",
     "cli/commands/ps.py": "clears the screen",

@@ -314,8 +314,10 @@ async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
     order = script.root_order(seed)
     options = {
         f: getattr(order, f)
-        for f in ("budget", "timeout_ms", "children_on_end", "max_turns", "grace_turns", "report")
+        for f in ("budget", "children_on_end", "max_turns", "grace_turns", "report")
     }
+    if order.timeout_ms is not None:
+        options["timeout"] = order.timeout_ms / 1000
     origin = Origin(channel="hook")
     root = await retinue.spawn(
         retinue._registry.agents["lead"],

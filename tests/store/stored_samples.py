@@ -137,4 +137,5 @@ if __name__ == "__main__":
         for line in file.read_text("utf-8").splitlines()
     }
     new = [line for line in dict.fromkeys(lines()) if line not in known]
-    (FOLDER / f"stored_{n}.jsonl").write_text("\n".join(new) + "\n", encoding="utf-8")
+    if new:
+        (FOLDER / f"stored_{n}.jsonl").write_text("\n".join(new) + "\n", encoding="utf-8")
