@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Artifact,
         Budget,
         Delivery,
+        EndState,
         Helpers,
         Limits,
         Lost,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         SpawnLimits,
         ToolSchema,
         Usage,
+        WaitingFor,
     )
     from retinue.errors import (
         ConfigError,
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
         ToolError,
         WrongThread,
     )
+    from retinue.events import Event
     from retinue.groups import Group
     from retinue.models.base import Model, ModelRequest
     from retinue.models.declared import Provider
@@ -90,7 +93,6 @@ if TYPE_CHECKING:
         Question,
         TextQuestion,
     )
-    from retinue.runtime.bus import Step, TextDelta
     from retinue.store.base import RunInfo, Store
     from retinue.tools.base import Ask, Context, Delegation, Submission, Tool, ToolResult
     from retinue.tools.child_options import ChildOptions
@@ -116,14 +118,15 @@ _HOMES = {
     "retinue.core.spec": "Actions History Lane Retry RunRequest SendMessage WaitForRuns",
     "retinue.core.type_parameters": "RunId",
     "retinue.core.values": (
-        "Artifact Budget Delivery Helpers Limits Lost ModelInfo Origin Permissions SpawnLimits "
-        "ToolSchema Usage"
+        "Artifact Budget Delivery EndState Helpers Limits Lost ModelInfo Origin Permissions "
+        "SpawnLimits ToolSchema Usage WaitingFor"
     ),
     "retinue.errors": (
         "ConfigError Defect InvalidTransition ModelError ModelRejected ModelUnavailable "
         "NotFound Refused RetinueError RunFailed SandboxMissing StoreCorrupt StoreError "
         "StoreFull StoreLocked StoreTooNew ToolError WrongThread"
     ),
+    "retinue.events": "Event",
     "retinue.groups": "Group",
     "retinue.models.base": "Model ModelRequest",
     "retinue.models.declared": "Provider",
@@ -133,7 +136,6 @@ _HOMES = {
     "retinue.portal": "Portal",
     "retinue.pricing": "CacheUse PriceTag",
     "retinue.question_types": "BudgetQuestion PermissionQuestion Question TextQuestion",
-    "retinue.runtime.bus": "Step TextDelta",
     "retinue.store.base": "RunInfo Store",
     "retinue.tools.base": "Ask Context Delegation Submission Tool ToolResult",
     "retinue.tools.child_options": "ChildOptions",
@@ -165,6 +167,8 @@ __all__ = [
     "Defect",
     "Delegation",
     "Delivery",
+    "EndState",
+    "Event",
     "Family",
     "FunctionTool",
     "Group",
@@ -213,7 +217,6 @@ __all__ = [
     "SpawnLimits",
     "Spending",
     "Spent",
-    "Step",
     "Store",
     "StoreCorrupt",
     "StoreError",
@@ -221,7 +224,6 @@ __all__ = [
     "StoreLocked",
     "StoreTooNew",
     "Submission",
-    "TextDelta",
     "TextQuestion",
     "Tool",
     "ToolCall",
@@ -233,6 +235,7 @@ __all__ = [
     "Usage",
     "UserMessage",
     "WaitForRuns",
+    "WaitingFor",
     "WrongThread",
     "family",
     "json_schema",
