@@ -20,8 +20,7 @@ def start_build(ctx: Context, branch: str) -> Actions:
 
 
 def reply(text: str) -> str:
-    second = [*text.splitlines(), ""][1]
-    return "I continue meanwhile." if text == BEGUN else f"I got the result: {second}"
+    return "I continue meanwhile." if text == BEGUN else f"I got the result: {text.splitlines()[1]}"
 
 
 builder = Agent("builder", model=Scripted([BUILT], name="b", seconds=0.5))

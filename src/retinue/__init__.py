@@ -51,7 +51,6 @@ if TYPE_CHECKING:
         SpawnLimits,
         ToolSchema,
         Usage,
-        WaitingFor,
     )
     from retinue.errors import (
         ConfigError,
@@ -73,7 +72,7 @@ if TYPE_CHECKING:
         ToolError,
         WrongThread,
     )
-    from retinue.events import Event
+    from retinue.events import Event, WaitingFor
     from retinue.groups import Group
     from retinue.models.base import Model, ModelRequest
     from retinue.models.declared import Provider
@@ -119,14 +118,14 @@ _HOMES = {
     "retinue.core.type_parameters": "RunId",
     "retinue.core.values": (
         "Artifact Budget Delivery EndState Helpers Limits Lost ModelInfo Origin Permissions "
-        "SpawnLimits ToolSchema Usage WaitingFor"
+        "SpawnLimits ToolSchema Usage"
     ),
     "retinue.errors": (
         "ConfigError Defect InvalidTransition ModelError ModelRejected ModelUnavailable "
         "NotFound Refused RetinueError RunFailed SandboxMissing StoreCorrupt StoreError "
         "StoreFull StoreLocked StoreTooNew ToolError WrongThread"
     ),
-    "retinue.events": "Event",
+    "retinue.events": "Event WaitingFor",
     "retinue.groups": "Group",
     "retinue.models.base": "Model ModelRequest",
     "retinue.models.declared": "Provider",

@@ -1,9 +1,9 @@
 """The steps of the log as public events.
 
 A step says what was decided, and what follows from it is in no row of the log: that a run has
-ended, that a tool runs, that somebody is asked. So the rows of a tree are folded once more, exactly
-as the machine has taken them, and each step is told by what it has changed. The same rows give the
-same events with the same numbers, in any process."""
+ended, that a tool runs, that a user is asked. So the rows of a tree are folded once more, exactly
+as the machine has taken them, and what a step has changed becomes its events. The same rows
+give the same events with the same numbers, in any process."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from retinue.core.state import (
 )
 from retinue.core.trees import Trees
 from retinue.core.type_parameters import RunId
-from retinue.core.values import Delivery, Ending, Usage, WaitingFor
+from retinue.core.values import Delivery, Ending, Usage
 from retinue.open_questions import OpenQuestion, about_calls, about_limits
 from retinue.question_types import typed_question
 from retinue.runtime.bus import Step, TextDelta
 
 PER_STEP = 4096
 """Positions that each step of the log has for its events: more than one step can cause."""
-Told = tuple[type[public.Event], str, dict[str, Any]]
+Draft = tuple[type[public.Event], str, dict[str, Any]]
 """An event without what all events have: its type, its run, its own fields."""
 NOT_KEPT = Ending(state="completed", stop="done", text="[This run is not kept.]")
 FACTS = (log.Opened, log.AgentRegistered, log.ModelRegistered)
@@ -105,13 +105,13 @@ class Translator:
         if isinstance(entry.event, log.ChildEnded) and not entry.stale:
             self._end_unkept(entry.event.child)
         self._trees.fold(entry)
-        told = list(self._tell(family, entry, self._trees.take_changes()))
+        drafts = list(self._tell(family, entry, self._trees.take_changes()))
         if entry.tree not in self._trees.by_root:
             del self._families[entry.tree]
         return [
-            _event(family, what, step.seq * PER_STEP + min(n, PER_STEP - 1), entry.at)
-            for n, what in enumerate(told)
-            if what[1] in family.specs
+            _event(family, draft, step.seq * PER_STEP + min(n, PER_STEP - 1), entry.at)
+            for n, draft in enumerate(drafts)
+            if draft[1] in family.specs
         ]
 
     def preview(self, delta: TextDelta, seq: int, at: int) -> list[public.Event]:
@@ -130,7 +130,7 @@ class Translator:
         if tree is not None and run is not None and not isinstance(run.state, Ended):
             tree.runs[child] = replace(run, state=Ended(ending=NOT_KEPT))
 
-    def _tell(self, family: _Family, entry: log.LogEntry, changes: Changes) -> Iterator[Told]:
+    def _tell(self, family: _Family, entry: log.LogEntry, changes: Changes) -> Iterator[Draft]:
         family.specs |= {spec.id: spec for spec in changes.specs}
         before = {id: family.runs[id] for id in changes.runs if id in family.runs}
         family.runs |= changes.runs
@@ -151,7 +151,7 @@ class Translator:
 
     def _questions(
         self, family: _Family, entry: log.LogEntry, before: dict[str, Run], changes: Changes
-    ) -> Iterator[Told]:
+    ) -> Iterator[Draft]:
         for id, run in changes.runs.items():
             known = {q.id for q in questions_of(before.get(id))}
             if not any(q.id not in known for q in questions_of(run)):
@@ -164,8 +164,8 @@ class Translator:
 
     def _about_limits(
         self, family: _Family, entry: log.LogEntry, changes: Changes
-    ) -> Iterator[Told]:
-        """A raised limit gives its question another id before those who wait there go on: only a
+    ) -> Iterator[Draft]:
+        """A raised limit gives its question another id before those who wait there continue: only a
         run that has come to a limit asks."""
         open_ones = {q.id: q for q in about_limits(self._trees) if q.root == entry.tree}
         event = entry.event
@@ -183,7 +183,7 @@ class Translator:
                     family.limits[id] = q.run
                     yield self._limit_question(family, q, entry.at)
 
-    def _limit_question(self, family: _Family, q: OpenQuestion, at: int) -> Told:
+    def _limit_question(self, family: _Family, q: OpenQuestion, at: int) -> Draft:
         tree = self._trees.of(q.run)
         live = tree.ledger.accounts.get(q.run) if tree is not None else None
         row = RunRecord(family.specs[q.run], family.runs[q.run])
@@ -191,8 +191,8 @@ class Translator:
         return public.QuestionAsked, q.run, {"question": typed_question(q, spending)}
 
 
-def _event(family: _Family, told: Told, seq: int, at: int) -> public.Event:
-    kind, id, own = told
+def _event(family: _Family, draft: Draft, seq: int, at: int) -> public.Event:
+    kind, id, own = draft
     spec = family.specs[id]
     return kind(
         seq=seq,
@@ -207,7 +207,7 @@ def _event(family: _Family, told: Told, seq: int, at: int) -> public.Event:
 
 def _direct(
     family: _Family, entry: log.LogEntry, before: Run | None, after: Run | None
-) -> Iterator[Told]:
+) -> Iterator[Draft]:
     """What the step itself says."""
     own: dict[str, Any]
     id, spec = entry.run, family.specs.get(entry.run)
@@ -217,9 +217,9 @@ def _direct(
             own |= {"agent": spec.request.agent, "task": spec.request.task}
             yield public.RunStarted, id, own
         case log.Replied(reply=reply) if after is not None:
-            said = reply.message
+            answer = reply.message
             usage = _minus(after.usage, before.usage if before is not None else Usage())
-            own = {"turn": after.turn, "text": said.text, "calls": said.calls, "usage": usage}
+            own = {"turn": after.turn, "text": answer.text, "calls": answer.calls, "usage": usage}
             yield public.ModelReplied, id, own | {"model": reply.model or after.model_used}
         case log.ModelFailed(attempt=attempt, message=error) if after is not None:
             retry_at = getattr(after.state, "retry_at", None)
@@ -228,8 +228,8 @@ def _direct(
                 own = {"attempt": attempt, "error": error, "next_try_in": seconds}
                 yield public.ModelRetried, id, own
         case log.Answered(index=index, text=text, by=by) as event:
-            asked = (q.id for q in questions_of(before) if q.index == index)
-            own = {"question_id": event.question or next(asked, ""), "allowed": None}
+            ids = (q.id for q in questions_of(before) if q.index == index)
+            own = {"question_id": event.question or next(ids, ""), "allowed": None}
             yield public.QuestionAnswered, id, own | {"text": text, "by": by}
         case log.Decided(question=question, allow=allow, reason=reason, by=by):
             own = {"question_id": question, "allowed": allow, "text": reason, "by": by}
@@ -246,7 +246,7 @@ def _direct(
             pass
 
 
-def _results(family: _Family, at: int, changes: Changes) -> Iterator[Told]:
+def _results(family: _Family, at: int, changes: Changes) -> Iterator[Draft]:
     """The messages that the step has added: what a model said last, and results of its calls."""
     runs = {family.specs[id].conversation: id for id in changes.runs if id in family.specs}
     for conversation, _, message in changes.messages:
@@ -255,16 +255,16 @@ def _results(family: _Family, at: int, changes: Changes) -> Iterator[Told]:
             family.said[id] = message
         if not isinstance(message, ToolMessage) or not id:
             continue
-        said = family.said.get(id, AssistantMessage())
-        made = (call for call in said.calls if call.id == message.call_id)
+        source = family.said.get(id, AssistantMessage())
+        matches = (call for call in source.calls if call.id == message.call_id)
         own: dict[str, Any] = {"turn": family.runs[id].turn, "text": message.text}
-        own["call"] = next(made, ToolCall(id=message.call_id, name=message.name))
+        own["call"] = next(matches, ToolCall(id=message.call_id, name=message.name))
         own |= {"is_error": message.error, "is_denied": message.denied}
         began = family.begun.pop((id, message.call_id), at)
         yield public.ToolReturned, id, own | {"seconds": (at - began) / 1000}
 
 
-def _waits(family: _Family, entry: log.LogEntry, before: Run | None, run: Run) -> Iterator[Told]:
+def _waits(family: _Family, entry: log.LogEntry, before: Run | None, run: Run) -> Iterator[Draft]:
     if before is None:
         return
     was = None if isinstance(entry.event, log.RunCreated) else _waiting_for(before)
@@ -277,7 +277,7 @@ def _waits(family: _Family, entry: log.LogEntry, before: Run | None, run: Run) -
         yield public.RunWaiting, run.id, {"waiting_for": now[0], "detail": detail}
 
 
-def _waiting_for(run: Run) -> tuple[WaitingFor, str] | None:
+def _waiting_for(run: Run) -> tuple[public.WaitingFor, str] | None:
     """What a run waits for, and in words what that is; None when it is at work, or has ended."""
     match run.state:
         case Queued():
@@ -298,7 +298,7 @@ def _waiting_for(run: Run) -> tuple[WaitingFor, str] | None:
             return None
 
 
-def _end(family: _Family, run: Run, state: Ended) -> Told:
+def _end(family: _Family, run: Run, state: Ended) -> Draft:
     ending, spec = state.ending, family.specs[run.id]
     usage = family.below.pop(run.id, Usage()).plus(run.usage)
     if spec.parent:

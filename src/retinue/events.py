@@ -12,7 +12,7 @@ import msgspec
 
 from retinue.core.messages import ToolCall
 from retinue.core.type_parameters import RunId
-from retinue.core.values import EndState, Usage, Value, WaitingFor
+from retinue.core.values import EndState, Usage, Value
 from retinue.question_types import Question
 
 __all__ = [
@@ -29,9 +29,13 @@ __all__ = [
     "TextDelta",
     "ToolReturned",
     "ToolStarted",
+    "WaitingFor",
     "to_json",
     "to_sse",
 ]
+
+WaitingFor = Literal["children", "message", "question", "budget", "provider", "lane", "agent"]
+"""What a run waits for that has nothing of its own under way."""
 
 
 class _Event(Value, tag_field="type"):
@@ -79,7 +83,7 @@ class RunEnded(_Event, tag="run_ended"):
 
 
 class TextDelta(_Event, tag="text_delta"):
-    """Text as it comes from a model: a preview, which is not on record. If the call is tried again,
+    """Text as it comes from a model: a preview, which is not recorded. If the call is tried again,
     `attempt` rises and the text starts anew."""
 
     type: ClassVar[Literal["text_delta"]] = "text_delta"
@@ -179,8 +183,8 @@ Event = (
 
 
 def to_json(event: Event) -> str:
-    """One line of JSON with the type in the field `type`. Inside of values such as `usage`, fields
-    that have their default are left out."""
+    """One line of JSON with the type in the field `type`. Values inside of it, such as
+    `usage`, omit fields that have their default."""
     return msgspec.json.encode(event).decode()
 
 

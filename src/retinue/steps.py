@@ -49,12 +49,12 @@ class Steps(Groups):
         translator = Translator(await self._facts(at))
         async for item in self._log(start, run):
             if isinstance(item, Step) and item.entry.tree in ("", root):
-                told = translator.take(item)
+                events = translator.take(item)
             elif isinstance(item, TextDelta) and text:
-                told = translator.preview(item, after, self._clock.now())
+                events = translator.preview(item, after, self._clock.now())
             else:
                 continue
-            for event in told:
+            for event in events:
                 if tree and isinstance(event, RunStarted) and event.parent in inside:
                     inside.add(event.run)
                 is_new = event.seq > after or isinstance(item, TextDelta)
@@ -73,12 +73,12 @@ class Steps(Groups):
         translator = Translator(await self._facts(at))
         async for item in self._log(start):
             if isinstance(item, TextDelta):
-                told = translator.preview(item, after, self._clock.now()) if text else []
+                events = translator.preview(item, after, self._clock.now()) if text else []
             else:
                 if translator.lacks(item):
                     await self._take_earlier(translator, item)
-                told = translator.take(item)
-            for event in told:
+                events = translator.take(item)
+            for event in events:
                 if event.seq > after or isinstance(item, TextDelta):
                     after = event.seq
                     yield event
@@ -102,7 +102,7 @@ class Steps(Groups):
 
     async def _log(self, after: int, run: str = "") -> AsyncIterator[Step | TextDelta]:
         """All steps behind position `after`: those of the log first, then as they come, with text
-        as models write it; until `run` has ended, without one for as long as somebody listens."""
+        as models write it; until `run` has ended, without one for as long as a program listens."""
         engine, store = self._engine, self._store
         with engine.bus.watch() as watcher:
             await engine.caught_up()
@@ -158,7 +158,7 @@ class Steps(Groups):
         return facts
 
     async def _take_earlier(self, translator: Translator, step: Step) -> None:
-        """The steps of its tree before this one, which nobody is told of."""
+        """The steps of its tree before this one, for their effect only."""
         root = step.entry.tree
         first = await self._store.entries(0, root, limit=1)
         after = first[0][0] - 1 if first else step.seq

@@ -34,8 +34,6 @@ class ProviderTrouble(Value):
 JoinMode = Literal["call", "turn", "step", "none"]
 ReportMode = Literal["text", "submit", "summary", "announce"]
 EndState = Literal["completed", "incomplete", "failed", "timed_out", "cancelled", "interrupted"]
-WaitingFor = Literal["children", "message", "question", "budget", "provider", "lane", "agent"]
-"""What a run waits for that has nothing of its own under way."""
 Who = Literal["", "user", "parent", "limit", "system"]
 """What ended a run: a user or program, the run that started it, a limit, or the runtime."""
 OnLimit = Literal["land", "ask", "stop"]
