@@ -2,7 +2,8 @@
 
 import asyncio
 
-from retinue import Actions, Agent, Context, Delivery, Origin, Retinue, TextDelta, tool
+from retinue import Actions, Agent, Context, Delivery, Origin, Retinue, tool
+from retinue.events import TextDelta
 from retinue.testing import Scripted, call
 
 BEGUN, BUILT = "The build has started.", "Built main: 312 files, no errors."
@@ -19,8 +20,7 @@ def start_build(ctx: Context, branch: str) -> Actions:
 
 
 def reply(text: str) -> str:
-    second = [*text.splitlines(), ""][1]
-    return "I continue meanwhile." if text == BEGUN else f"I got the result: {second}"
+    return "I continue meanwhile." if text == BEGUN else f"I got the result: {text.splitlines()[1]}"
 
 
 builder = Agent("builder", model=Scripted([BUILT], name="b", seconds=0.5))
@@ -32,9 +32,9 @@ lead = Agent("lead", model=model, tools=[start_build], staff=[builder], options=
 async def main() -> None:
     async with Retinue(channels={"console": Console()}) as retinue:
         run = await retinue.spawn(lead, "Release it.", origin=Origin(channel="console", user="ada"))
-        async for item in retinue.stream(run):
-            if isinstance(item, TextDelta):
-                print(f"[lead] {item.text}")
+        async for event in retinue.stream(run):
+            if isinstance(event, TextDelta):
+                print(f"[lead] {event.text}")
 
 
 asyncio.run(main())

@@ -5,8 +5,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from retinue import Agent, Retinue, RunTree, Step
-from retinue.core.events import ChildEnded
+from retinue import Agent, Retinue, RunTree
+from retinue.events import RunEnded
 
 COLOURS = {"completed": 32, "incomplete": 33} if sys.stdout.isatty() else {}
 
@@ -15,10 +15,9 @@ async def show(agent: Agent, task: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with Retinue(Path(folder) / "retinue.db") as retinue:
             run = await retinue.spawn(agent, task)
-            async for step in retinue.stream(run):
-                if isinstance(step, Step) and isinstance(step.entry.event, ChildEnded):
-                    child = await retinue.tree(step.entry.event.child)
-                    print(f"  {paint(child.state)} {child.label}", flush=True)
+            async for event in retinue.stream(run, tree=True):
+                if isinstance(event, RunEnded) and event.depth == 1:
+                    print(f"  {paint(event.state)} {event.label}", flush=True)
             text = outcome.text if (outcome := await retinue.outcome(run)) else ""
             print(f"\n{text}\n\n{'run':<36}{'state':<11}{'tokens':>9}{'seconds':>9}")
             await draw(retinue, await retinue.tree(run), "", "")

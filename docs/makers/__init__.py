@@ -14,6 +14,7 @@ from docs.makers import (
     family_settings,
     modules,
     names,
+    public_events,
     states,
 )
 from retinue.host import openapi
@@ -34,6 +35,7 @@ def pages() -> dict[Path, str]:
         reference / "modules.md": modules.page(),
         reference / "openapi.json": openapi.document(),
         reference / "states.md": states.page(),
+        reference / "watching.md": public_events.page(),
         DOCS / "decisions" / "README.md": decisions.page(),
         DOCS.parent / "examples" / "README.md": examples.page(),
         **{DOCS / "guides" / "families" / f"{name}.md": families.page(name) for name in FAMILIES},

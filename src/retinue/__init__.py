@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Artifact,
         Budget,
         Delivery,
+        EndState,
         Helpers,
         Limits,
         Lost,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         ToolError,
         WrongThread,
     )
+    from retinue.events import Event, WaitingFor
     from retinue.groups import Group
     from retinue.models.base import Model, ModelRequest
     from retinue.models.declared import Provider
@@ -90,7 +92,6 @@ if TYPE_CHECKING:
         Question,
         TextQuestion,
     )
-    from retinue.runtime.bus import Step, TextDelta
     from retinue.store.base import RunInfo, Store
     from retinue.tools.base import Ask, Context, Delegation, Submission, Tool, ToolResult
     from retinue.tools.child_options import ChildOptions
@@ -116,14 +117,15 @@ _HOMES = {
     "retinue.core.spec": "Actions History Lane Retry RunRequest SendMessage WaitForRuns",
     "retinue.core.type_parameters": "RunId",
     "retinue.core.values": (
-        "Artifact Budget Delivery Helpers Limits Lost ModelInfo Origin Permissions SpawnLimits "
-        "ToolSchema Usage"
+        "Artifact Budget Delivery EndState Helpers Limits Lost ModelInfo Origin Permissions "
+        "SpawnLimits ToolSchema Usage"
     ),
     "retinue.errors": (
         "ConfigError Defect InvalidTransition ModelError ModelRejected ModelUnavailable "
         "NotFound Refused RetinueError RunFailed SandboxMissing StoreCorrupt StoreError "
         "StoreFull StoreLocked StoreTooNew ToolError WrongThread"
     ),
+    "retinue.events": "Event WaitingFor",
     "retinue.groups": "Group",
     "retinue.models.base": "Model ModelRequest",
     "retinue.models.declared": "Provider",
@@ -133,7 +135,6 @@ _HOMES = {
     "retinue.portal": "Portal",
     "retinue.pricing": "CacheUse PriceTag",
     "retinue.question_types": "BudgetQuestion PermissionQuestion Question TextQuestion",
-    "retinue.runtime.bus": "Step TextDelta",
     "retinue.store.base": "RunInfo Store",
     "retinue.tools.base": "Ask Context Delegation Submission Tool ToolResult",
     "retinue.tools.child_options": "ChildOptions",
@@ -165,6 +166,8 @@ __all__ = [
     "Defect",
     "Delegation",
     "Delivery",
+    "EndState",
+    "Event",
     "Family",
     "FunctionTool",
     "Group",
@@ -213,7 +216,6 @@ __all__ = [
     "SpawnLimits",
     "Spending",
     "Spent",
-    "Step",
     "Store",
     "StoreCorrupt",
     "StoreError",
@@ -221,7 +223,6 @@ __all__ = [
     "StoreLocked",
     "StoreTooNew",
     "Submission",
-    "TextDelta",
     "TextQuestion",
     "Tool",
     "ToolCall",
@@ -233,6 +234,7 @@ __all__ = [
     "Usage",
     "UserMessage",
     "WaitForRuns",
+    "WaitingFor",
     "WrongThread",
     "family",
     "json_schema",

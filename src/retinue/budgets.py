@@ -7,7 +7,7 @@ import math
 from retinue.core.account import Account, Counts
 from retinue.core.events import LimitChanged
 from retinue.core.limit_questions import budget_of, cannot_change, open_questions
-from retinue.core.state import ByDimension
+from retinue.core.state import ByDimension, RunRecord
 from retinue.core.values import NANOS_PER_USD, Budget, OnLimit, Value
 from retinue.errors import ConfigError, Refused
 from retinue.maintenance import Housekeeping
@@ -48,19 +48,7 @@ class Budgets(Housekeeping):
         questions = (
             (q.id for q in open_questions(tree) if q.account == run) if tree is not None else ()
         )
-        seconds = (
-            None
-            if row.run.deadline is None
-            else max(0, row.run.deadline - self._clock.now()) / 1000
-        )
-        return Spending(
-            run=run,
-            limit=budget_of(row.spec, account),
-            spent=as_spent(account.spent),
-            held=as_spent(account.held),
-            seconds_left=seconds,
-            questions=tuple(questions),
-        )
+        return spending_of(row, account, self._clock.now(), tuple(questions))
 
     async def add_budget(
         self,
@@ -106,6 +94,19 @@ class Budgets(Housekeeping):
             raise Refused("budget", why)
         await self._tell(run, event)
         return await self.budget(run)
+
+
+def spending_of(row: RunRecord, account: Account, now: int, questions: tuple[str, ...]) -> Spending:
+    """The budget of a run at this moment."""
+    deadline = row.run.deadline
+    return Spending(
+        run=row.spec.id,
+        limit=budget_of(row.spec, account),
+        spent=as_spent(account.spent),
+        held=as_spent(account.held),
+        seconds_left=None if deadline is None else max(0, deadline - now) / 1000,
+        questions=questions,
+    )
 
 
 def as_spent(amounts: Counts) -> Spent:

@@ -87,7 +87,7 @@ async def open_questions(
         questions = [_priced(trees, q, preview, now) for q in questions]
     if look_ahead is not None:
         questions = [await _looked_at(trees, q, look_ahead, now) for q in questions]
-    questions += [q for q in _about_limits(trees) if root in ("", q.root, q.run)]
+    questions += [q for q in about_limits(trees) if root in ("", q.root, q.run)]
     return sorted(questions, key=lambda q: q.run)
 
 
@@ -124,7 +124,8 @@ def _held_up(trees: Trees, spec: RunSpec) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _about_limits(trees: Trees) -> Iterator[OpenQuestion]:
+def about_limits(trees: Trees) -> Iterator[OpenQuestion]:
+    """What all trees ask about their limits."""
     for tree in trees.index.asking.values():
         for question in limit_questions.open_questions(tree):
             request = tree.specs[question.account].request
@@ -147,15 +148,23 @@ def _about_limits(trees: Trees) -> Iterator[OpenQuestion]:
 
 
 async def _asked_by(trees: Trees, read: Read, id: str, root: str = "") -> list[OpenQuestion]:
-    spec, run = trees.spec(id), trees.run(id)
-    calls = calls_of(run)
-    if spec is None or run is None or calls is None or root not in ("", spec.root, id):
+    spec, calls = trees.spec(id), calls_of(trees.run(id))
+    if spec is None or calls is None or root not in ("", spec.root, id):
         return []
     messages = await read(spec.conversation, calls.message, calls.message + 1)
     if not messages:  # its message is not recorded yet, so no question is open yet
         return []
     message = messages[0]
     assert isinstance(message, AssistantMessage)
+    return about_calls(trees, id, message)
+
+
+def about_calls(trees: Trees, id: str, message: AssistantMessage) -> list[OpenQuestion]:
+    """What a run asks about the calls of its last message."""
+    spec, run = trees.spec(id), trees.run(id)
+    calls = calls_of(run)
+    if spec is None or run is None or calls is None:
+        return []
     definition = trees.shared.definitions.get(spec.request.agent)
     guards = definition.tool_risks if definition is not None else {}
     return [
@@ -189,7 +198,7 @@ async def find_question(trees: Trees, read: Read, name: str) -> OpenQuestion:
     if id in trees.index.questions:
         questions = await _asked_by(trees, read, trees.index.questions[id])
     else:
-        questions = list(_about_limits(trees))
+        questions = list(about_limits(trees))
     for question in questions if id else ():
         if question.id == id:
             return question

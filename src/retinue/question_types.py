@@ -12,7 +12,7 @@ from retinue.core.values import Budget, Value
 from retinue.open_questions import OpenQuestion
 
 
-class TextQuestion(Value):
+class TextQuestion(Value, tag="question", tag_field="kind"):
     """A tool wants an answer in words: `Retinue.answer`."""
 
     id: str
@@ -23,7 +23,7 @@ class TextQuestion(Value):
     tool: str = ""
 
 
-class PermissionQuestion(Value):
+class PermissionQuestion(Value, tag="permission", tag_field="kind"):
     """A call wants a yes or a no to exactly these arguments: `Retinue.decide`. `shown` is the call
     as a person should see it, `why` what the agent said with it."""
 
@@ -38,7 +38,7 @@ class PermissionQuestion(Value):
     why: str = ""
 
 
-class BudgetQuestion(Value):
+class BudgetQuestion(Value, tag="budget", tag_field="kind"):
     """A tree has reached its limit and waits: `Retinue.add_budget`, or `Retinue.decide`.
     `suggested` is what a plain yes adds."""
 

@@ -1,15 +1,18 @@
-"""What happens in runs, as it is recorded: a whole tree or one run of it, and the state of each
-run."""
+"""What happens in runs: as public events, as it is recorded, and the state of each run."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 from retinue.core.account import Account
-from retinue.core.events import LogEntry, Requested
+from retinue.core.events import AgentRegistered, LogEntry, ModelRegistered, Opened, Requested
+from retinue.core.shared import Shared
 from retinue.core.state import Ended, RunRecord
 from retinue.core.values import Value
 from retinue.errors import NotFound
+from retinue.event_translation import Translator, last_of, step_of
+from retinue.events import Event, RunStarted
 from retinue.groups import Groups
 from retinue.runtime.bus import Step, TextDelta
 from retinue.runtime.held_calls import HeldCall
@@ -34,23 +37,76 @@ class TreeRecord(Value):
 class Steps(Groups):
     """The part of `Retinue` that tells what happens in runs."""
 
-    async def watch(
-        self, root: str, after: int = 0, *, deltas: bool = False
+    async def stream(
+        self, run: str, *, tree: bool = False, text: bool = True, after: int = 0
+    ) -> AsyncIterator[Event]:
+        """Events of a run, or with `tree` also of all runs below it: those on record behind
+        position `after` (the `seq` of the last event that you have), then as they come, until the
+        run has ended. `text`: also text as models write it."""
+        inside, root = {run}, (await self._row(run)).spec.root
+        first = await self._store.entries(0, root, limit=1)
+        start, at = (first[0][0] - 1, first[0][1].at) if first else (0, 0)
+        translator = Translator(await self._facts(at))
+        async for item in self._log(start, run):
+            if isinstance(item, Step) and item.entry.tree in ("", root):
+                events = translator.take(item)
+            elif isinstance(item, TextDelta) and text:
+                events = translator.preview(item, after, self._clock.now())
+            else:
+                continue
+            for event in events:
+                if tree and isinstance(event, RunStarted) and event.parent in inside:
+                    inside.add(event.run)
+                is_new = event.seq > after or isinstance(item, TextDelta)
+                if is_new and event.run in inside:
+                    after = event.seq
+                    yield event
+
+    async def watch(self, *, text: bool = False, after: int | None = None) -> AsyncIterator[Event]:
+        """Events of all runs, for as long as you listen: from now on, or those on record behind
+        position `after` first. `text`: also text as models write it."""
+        await self._engine.caught_up()
+        after = last_of(self._engine.position) if after is None else after
+        start = max(0, step_of(after) - 1)
+        next_one = await self._store.entries(start, limit=1)
+        at = next_one[0][1].at if next_one else self._clock.now()
+        translator = Translator(await self._facts(at))
+        async for item in self._log(start):
+            if isinstance(item, TextDelta):
+                events = translator.preview(item, after, self._clock.now()) if text else []
+            else:
+                if translator.lacks(item):
+                    await self._take_earlier(translator, item)
+                events = translator.take(item)
+            for event in events:
+                if event.seq > after or isinstance(item, TextDelta):
+                    after = event.seq
+                    yield event
+
+    async def steps(
+        self, run: str, after: int = 0, *, tree: bool = True, deltas: bool = False
     ) -> AsyncIterator[Step | TextDelta]:
-        """The steps of a run and of everything below it, from position `after` of the log on: those
-        of the log first, then as they come, until it has ended. With `deltas`, also text as models
-        write it."""
-        engine, store, family = self._engine, self._store, _Family(self, root)
+        """The steps of a run and, with `tree`, of everything below it, from position `after` of the
+        log on: those of the log first, then as they come, until it has ended. With `deltas`, also
+        text as models write it."""
+        family = _Family(self, run)
+        await self._row(run)
+        if not after and (first := await self._store.entries(0, run, limit=1)):
+            after = first[0][0] - 1
+        async for item in self._log(after, run):
+            if isinstance(item, TextDelta):
+                if deltas and (item.run == run or (tree and family.is_known(item.run))):
+                    yield item
+            elif (id := run_of(item)) == run or (tree and await family.has(id)):
+                yield item
+
+    async def _log(self, after: int, run: str = "") -> AsyncIterator[Step | TextDelta]:
+        """All steps behind position `after`: those of the log first, then as they come, with text
+        as models write it; until `run` has ended, without one for as long as a program listens."""
+        engine, store = self._engine, self._store
         with engine.bus.watch() as watcher:
             await engine.caught_up()
-            row = await self._row(root)
-            ended = (
-                None
-                if isinstance(row.run.state, Ended) and await store.row(root)
-                else engine.ended(root)
-            )
-            if not after and (first := await store.entries(0, root, limit=1)):
-                after = first[0][0] - 1
+            ended = await self._end_of(run)
             try:
                 while True:
                     while page := await store.entries(after, limit=PAGE):
@@ -58,29 +114,60 @@ class Steps(Groups):
                             if after > engine.position:
                                 # Written, and not yet in what `record` shows of its run.
                                 await engine.caught_up()
-                            step = Step(after, entry)
-                            if await family.has(run_of(step)):
-                                yield step
+                            yield Step(after, entry)
                     if ended is None or (ended.done() and watcher.is_empty):
                         return
                     while (item := await watcher.next(ended)) is not None:
                         if isinstance(item, TextDelta):
-                            if deltas and family.is_known(item.run):
-                                yield item
+                            yield item
                         elif item.seq > after:
                             after = item.seq
-                            if await family.has(run_of(item)):
-                                yield item
+                            yield item
                     watcher.catch_up()
             finally:
                 if ended is not None and not ended.done():
                     ended.cancel()
 
-    async def stream(self, run: str, after: int = 0) -> AsyncIterator[Step | TextDelta]:
-        """What `watch` tells of this one run, with the text that its model writes."""
-        async for item in self.watch(run, after, deltas=True):
-            if (item.run if isinstance(item, TextDelta) else run_of(item)) == run:
-                yield item
+    async def _end_of(self, run: str) -> asyncio.Future[None] | None:
+        """Done when a run has ended, None if it has; without a run, it is never done."""
+        if not run:
+            return asyncio.get_running_loop().create_future()
+        row = await self._row(run)
+        if isinstance(row.run.state, Ended) and await self._store.row(run):
+            return None
+        return self._engine.ended(run)
+
+    async def _facts(self, at: int) -> Shared:
+        """What trees shared at a time: agents, models and limits as the log has them; those whose
+        row is gone as they are now."""
+        now = self._engine.trees.shared
+        facts = Shared(now.limits, now.epoch, dict(now.definitions), dict(now.models))
+        page = await self._store.entries(limit=PAGE, tree="")
+        while page:
+            for _, entry in page:
+                if entry.at > at:
+                    return facts
+                match entry.event:
+                    case Opened(epoch=epoch, limits=limits):
+                        facts.epoch, facts.limits = epoch, limits
+                    case AgentRegistered(definition=agent):
+                        facts.definitions[agent.name] = agent
+                    case ModelRegistered(model=model):
+                        facts.models[model.name] = model
+            page = await self._store.entries(page[-1][0], limit=PAGE, tree="")
+        return facts
+
+    async def _take_earlier(self, translator: Translator, step: Step) -> None:
+        """The steps of its tree before this one, for their effect only."""
+        root = step.entry.tree
+        first = await self._store.entries(0, root, limit=1)
+        after = first[0][0] - 1 if first else step.seq
+        while page := await self._store.entries(after, limit=PAGE):
+            for after, entry in page:
+                if after >= step.seq:
+                    return
+                if entry.tree == root:
+                    translator.take(Step(after, entry))
 
     async def record(self, run: str) -> RunRecord:
         """A run: its request, and its state."""

@@ -82,7 +82,7 @@ def test_what_an_open_run_has_done_is_shown_and_not_merged(
     async def main() -> None:
         async with Retinue(tmp_path / "r.db", workspace=repository) as retinue:
             run = await retinue.spawn(agent, "Go.")
-            async for step in retinue.watch(run):
+            async for step in retinue.steps(run):
                 if "put into" in repr(step):
                     break
             (found,) = await retinue.branches(run)

@@ -73,7 +73,7 @@ async def test_questions_come_one_by_one_as_their_types_until_the_run_has_ended(
         assert [type(q) for q in seen] == [TextQuestion, BudgetQuestion, PermissionQuestion]
         assert (await retinue.wait(run)).text == "bought"
         assert [q async for q in retinue.questions()] == [], "without `live` it ends"
-        steps = [s.entry.event async for s in retinue.stream(run) if isinstance(s, Step)]
+        steps = [s.entry.event async for s in retinue.steps(run, tree=False) if isinstance(s, Step)]
         assert [e.by for e in steps if isinstance(e, Answered)] == ["ada"]
         await retinue.cancel(other)
 

@@ -19,12 +19,12 @@ from retinue import (
     Retinue,
     RetinueError,
     Retry,
-    Step,
     StoreLocked,
     tool,
 )
 from retinue.core.events import ChildEnded, Woke
 from retinue.models.base import ModelRequest
+from retinue.runtime.bus import Step
 from retinue.testing import call
 from tests.api.house import STORES, Home, agent, all_taken_up, ended, last, lead_of, on_virtual_time
 
@@ -61,7 +61,7 @@ async def test_a_tree_goes_on_after_a_restart_and_each_result_arrives_once(
 
 
 async def _children_ended(retinue: Retinue, run: str) -> Any:
-    async for step in retinue.stream(run):
+    async for step in retinue.steps(run, tree=False, deltas=True):
         if (
             isinstance(step, Step)
             and isinstance(step.entry.event, ChildEnded)
@@ -135,7 +135,7 @@ async def test_a_deadline_that_passed_while_nothing_ran_is_kept_at_the_next_star
         outcome = await ended(retinue, run)
         assert (outcome.state, outcome.stop) == ("timed_out", "deadline")
         await asyncio.sleep(1_000)
-        steps = [s async for s in retinue.stream(run) if isinstance(s, Step)]
+        steps = [s async for s in retinue.steps(run, tree=False) if isinstance(s, Step)]
         fired = [s for s in steps if isinstance(s.entry.event, Woke) and not s.entry.stale]
         assert len(fired) == 1
     async with home.open(agents=[one]) as retinue:

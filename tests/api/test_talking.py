@@ -16,13 +16,12 @@ from retinue import (
     Permissions,
     Refused,
     Retinue,
-    Step,
-    TextDelta,
     tool,
 )
 from retinue.core.events import Asked, Replied, Requested
 from retinue.core.messages import ToolMessage
 from retinue.models.base import ModelRequest
+from retinue.runtime.bus import Step, TextDelta
 from retinue.testing import MemoryStore, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, last, lead_of, on_virtual_time, texts
 
@@ -228,7 +227,7 @@ async def test_a_question_waits_for_its_answer() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(agent("one", script, tools=[ask]), "Go.")
         questions = []
-        async for step in retinue.stream(run):
+        async for step in retinue.steps(run, tree=False, deltas=True):
             if isinstance(step, Step) and isinstance(step.entry.event, Asked):
                 questions.append(step.entry.event.question)
                 if len(questions) == 2:
@@ -308,19 +307,21 @@ async def test_a_stream_replays_the_log_then_follows_and_ends_with_the_run(
     async with home.open() as retinue:
         run = await retinue.spawn(agent("one", script, tools=[rest]), "Go.")
         await asyncio.sleep(5)
-        items = [item async for item in retinue.stream(run)]
+        items = [item async for item in retinue.steps(run, tree=False, deltas=True)]
         steps = [i for i in items if isinstance(i, Step)]
         names = [type(s.entry.event).__name__ for s in steps]
         assert names == ["Requested", "RunCreated", "Replied", "ToolReturned", "Replied"]
         assert [s.seq for s in steps] == sorted({s.seq for s in steps})
         assert [i.text for i in items if isinstance(i, TextDelta)] == ["done"]
     async with home.open() as retinue:
-        again = [item async for item in retinue.stream(run)]
+        again = [item async for item in retinue.steps(run, tree=False, deltas=True)]
         assert again == steps, "of an ended run the log is the whole stream"
-        after = [item async for item in retinue.stream(run, after=steps[2].seq)]
+        after = [
+            item async for item in retinue.steps(run, after=steps[2].seq, tree=False, deltas=True)
+        ]
         assert after == steps[3:]
         with pytest.raises(NotFound):
-            _ = [item async for item in retinue.stream("nobody")]
+            _ = [item async for item in retinue.steps("nobody", tree=False, deltas=True)]
 
 
 @on_virtual_time
@@ -329,7 +330,7 @@ async def test_two_watchers_see_the_same_steps() -> None:
         run = await retinue.spawn(agent("one", ["x"], seconds=5), "Go.")
 
         async def watch() -> list[object]:
-            return [item async for item in retinue.stream(run)]
+            return [item async for item in retinue.steps(run, tree=False, deltas=True)]
 
         early = asyncio.create_task(watch())
         await asyncio.sleep(2)
@@ -347,7 +348,9 @@ async def test_a_long_log_is_streamed_whole_and_in_order() -> None:
 
     async with Retinue(MemoryStore(), clock=VirtualClock()) as retinue:
         outcome = await retinue.run(agent("one", script, tools=[rest]), "Go.")
-        steps = [item async for item in retinue.stream(outcome.id) if isinstance(item, Step)]
+        steps = [
+            item async for item in retinue.steps(outcome.id, tree=False) if isinstance(item, Step)
+        ]
     assert len(steps) == 2 + turns * (1 + calls) + 1
     assert [s.seq for s in steps] == sorted({s.seq for s in steps})
     assert isinstance(steps[0].entry.event, Requested) and isinstance(
@@ -366,7 +369,7 @@ async def test_a_watcher_that_falls_far_behind_still_sees_every_step() -> None:
     async with Retinue(clock=VirtualClock(), limits=Limits(calls_per_turn=n)) as retinue:
         run = await retinue.spawn(agent("one", script, tools=[rest], seconds=5), "Go.")
         steps = []
-        async for item in retinue.stream(run):
+        async for item in retinue.steps(run, tree=False, deltas=True):
             if isinstance(item, Step):
                 steps.append(item.seq)
                 if len(steps) == 3:  # the log is read, from here on it follows
@@ -380,7 +383,7 @@ async def test_whoever_stops_watching_leaves_nothing_behind() -> None:
         run = await retinue.spawn(agent("one", ["x"], seconds=1_000), "Go.")
 
         async def watch() -> None:
-            async for _ in retinue.stream(run):
+            async for _ in retinue.steps(run, tree=False, deltas=True):
                 pass
 
         before = len(asyncio.all_tasks())

@@ -15,13 +15,12 @@ from retinue import (
     Origin,
     Refused,
     Retinue,
-    Step,
     StoreError,
     StoreFull,
-    TextDelta,
     tool,
 )
 from retinue.core.events import Replied
+from retinue.runtime.bus import Step, TextDelta
 from retinue.testing import MemoryStore, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
 
@@ -164,7 +163,7 @@ async def test_a_stream_does_not_end_before_the_end_is_written() -> None:
         store.commit_seconds = 10
         run = await retinue.spawn(agent("one", ["hello"]), "Go.")
         items = []
-        async for item in retinue.stream(run):
+        async for item in retinue.steps(run, tree=False, deltas=True):
             items.append(item)
             await asyncio.sleep(3)
     assert any(isinstance(i, TextDelta) for i in items)
@@ -178,7 +177,7 @@ async def test_a_stream_ends_when_the_runtime_closes() -> None:
         run = await retinue.spawn(agent("one", ["x"], seconds=1_000), "Go.")
 
         async def watch() -> None:
-            async for _ in retinue.stream(run):
+            async for _ in retinue.steps(run, tree=False, deltas=True):
                 pass
 
         watching = asyncio.create_task(watch())

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Retinue, Step, tool
+from retinue import Agent, Retinue, tool
 from retinue.core.events import Replied
 from retinue.core.state import Ended, Working
+from retinue.runtime.bus import Step
 from retinue.runtime.engine import Engine
 from retinue.testing import Scripted, call
 
@@ -57,7 +58,7 @@ async def _watch_while_the_engine_is_late(tmp_path: Path, monkeypatch: Any) -> l
 
         monkeypatch.setattr(retinue._store, "entries", entries_with_the_reply)
         states: list[type] = []
-        async for step in retinue.watch(run):
+        async for step in retinue.steps(run):
             if isinstance(step, Step) and isinstance(step.entry.event, Replied):
                 states.append(type((await retinue.record(run)).run.state))
                 is_seen.set()

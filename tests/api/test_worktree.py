@@ -152,11 +152,11 @@ def test_a_cancelled_run_leaves_its_work_on_the_branch(repository: Path, tmp_pat
     async def main() -> None:
         async with Retinue(store, workspace=repository) as retinue:
             run = await retinue.spawn(agent, "Go.")
-            async for step in retinue.stream(run):
+            async for step in retinue.steps(run, tree=False, deltas=True):
                 if "ActionsReturned" in repr(step):
                     break
             (child,) = await retinue._store.children(run)
-            async for step in retinue.stream(child.spec.id):
+            async for step in retinue.steps(child.spec.id, tree=False, deltas=True):
                 if "put into" in repr(step):
                     break
             await retinue.cancel(run)
@@ -190,7 +190,7 @@ DIES = """
             while True:
                 await asyncio.sleep(0.01)
                 for row in await retinue._store.children(run):
-                    async for step in retinue.stream(row.spec.id):
+                    async for step in retinue.steps(row.spec.id, tree=False, deltas=True):
                         if "put into" in repr(step):
                             os.kill(os.getpid(), signal.SIGKILL)
 

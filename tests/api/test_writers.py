@@ -119,7 +119,7 @@ def test_outside_of_git_or_if_asked_writers_take_turns(
     async def main() -> Outcome | None:
         async with Retinue(tmp_path / "r.db", workspace=where, limits=FREE) as retinue:
             id = await retinue.spawn(agent, "Go.")
-            async for step in retinue.watch(id):
+            async for step in retinue.steps(id):
                 kind = type(step.entry.event).__name__
                 if kind in ("ToolReturned", "ChildEnded"):
                     order.append(f"{kind} {step.entry.run[-4:]}")

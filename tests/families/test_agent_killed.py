@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from retinue import Agent, ModelError, Retinue, Step, tool
+from retinue import Agent, ModelError, Retinue, tool
 from retinue.core.events import ChildEnded
 from retinue.models.base import ModelRequest
+from retinue.runtime.bus import Step
 from retinue.testing import Scripted
 from tests.contracts.world import run_async
 from tests.families.agent_world import call, fork, news, prompt_of, spawn
@@ -61,7 +62,7 @@ async def main(store: str, gate: str) -> None:
     async with Retinue(Path(store), agents=[lead]) as retinue:
         run = await retinue.spawn(lead, "Go.", key="one")
         n_ended = 0
-        async for item in retinue.stream(run):
+        async for item in retinue.steps(run, tree=False, deltas=True):
             if isinstance(item, Step) and isinstance(item.entry.event, ChildEnded):
                 n_ended += 1
                 if n_ended == 3:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Retinue, Step, tool
+from retinue import Agent, Retinue, tool
 from retinue.core.events import CancelAsked, ChildEnded
 from retinue.core.messages import UserMessage
 from retinue.errors import ConfigError, NotFound
 from retinue.models.base import ModelRequest
+from retinue.runtime.bus import Step
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.fanout.fanout_family import FanoutFamily
 from retinue.tools.families.profiles import family
@@ -149,7 +150,7 @@ async def test_a_result_that_comes_before_the_other_tools_are_done_is_counted_on
         assert [c.state for c in (await retinue.tree(run)).children] == ["completed", "completed"]
         assert len(cast.of_lead) == 1
         await retinue.wait(run)
-        steps = [s.entry async for s in retinue.stream(run) if isinstance(s, Step)]
+        steps = [s.entry async for s in retinue.steps(run, tree=False) if isinstance(s, Step)]
         ends = [e.event.child for e in steps if isinstance(e.event, ChildEnded) and not e.stale]
         assert len(ends) == len(set(ends)) == 2
 
@@ -170,7 +171,9 @@ async def test_a_cancel_while_waiting_ends_after_the_last_child_and_asks_no_mode
             "cancelled",
             "completed",
         ]
-        events = [s.entry.event async for s in retinue.stream(run) if isinstance(s, Step)]
+        events = [
+            s.entry.event async for s in retinue.steps(run, tree=False) if isinstance(s, Step)
+        ]
         cancel = next(n for n, e in enumerate(events) if isinstance(e, CancelAsked))
         ends = [n for n, e in enumerate(events) if isinstance(e, ChildEnded)]
         assert [n > cancel for n in ends] == [False, True, True]

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from retinue import Budget, Context, Retinue, Retry, Step
+from retinue import Budget, Context, Retinue, Retry
 from retinue.core.events import ChildEnded
 from retinue.core.messages import AssistantMessage, ModelReply
 from retinue.errors import ModelRejected, ModelUnavailable
 from retinue.models.base import ModelRequest
+from retinue.runtime.bus import Step
 from retinue.testing import call
 from retinue.tools.families.family_states import KINDS
 from retinue.tools.families.fanout.spawn_agents import SpawnAgents
@@ -366,7 +367,7 @@ async def test_a_fan_in_survives_a_restart_and_each_result_arrives_once(
             await first.aclose()
         async with home.open(agents=[agent]) as second:
             scene = await played(second, run)
-            steps = [s.entry async for s in second.stream(run) if isinstance(s, Step)]
+            steps = [s.entry async for s in second.steps(run, tree=False) if isinstance(s, Step)]
     ends = [e.event.child for e in steps if isinstance(e.event, ChildEnded) and not e.stale]
     assert (len(ends), set(ends)) == (3, set(ids))
     told = [

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from retinue import Agent, Retinue, Step
+from retinue import Agent, Retinue
 from retinue.config import read_config
 from retinue.core.events import ChildEnded
 from retinue.core.messages import AssistantMessage, ToolMessage
 from retinue.errors import ConfigError, ModelRejected, Refused
 from retinue.models.base import ModelRequest
+from retinue.runtime.bus import Step
 from retinue.testing import Scripted, call
 from retinue.tools.families.family_states import KINDS
 from retinue.tools.families.profiles import family
@@ -138,7 +139,7 @@ async def test_a_death_at_any_end_leaves_one_aggregate(kind: str, tmp_path: Path
         agent = phoenix(cast)
         async with home.open(agents=[agent]) as retinue:
             run, seen = await retinue.spawn(agent, "Go."), 0
-            async for step in retinue.stream(run):
+            async for step in retinue.steps(run, tree=False, deltas=True):
                 seen += isinstance(step, Step) and isinstance(step.entry.event, ChildEnded)
                 if seen >= nth:
                     break

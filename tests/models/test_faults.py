@@ -282,7 +282,9 @@ def test_the_key_is_in_no_file_no_row_no_log_and_no_transcript(
                     )
                     outcome = await retinue.run(agent, f"Go {fault}.", retry=retry)
                     seen: list[Any] = [outcome, *await retinue.messages(outcome.id)]
-                    seen += [item async for item in retinue.stream(outcome.id)]
+                    seen += [
+                        item async for item in retinue.steps(outcome.id, tree=False, deltas=True)
+                    ]
                     told.extend(map(repr, seen))
                 await client.close()
 

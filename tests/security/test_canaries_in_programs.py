@@ -15,10 +15,11 @@ from typing import Any, ClassVar
 import pytest
 from msgspec.structs import replace
 
-from retinue import Agent, Origin, Permissions, Retinue, TextDelta, tool
+from retinue import Agent, Origin, Permissions, Retinue, tool
 from retinue.channels.file import JsonLines
 from retinue.channels.webhook import Webhook
 from retinue.models.base import ModelRequest
+from retinue.runtime.bus import TextDelta
 from retinue.runtime.secret_filter import Redacting
 from retinue.testing import Scripted, call
 from retinue.tools.builtin.fetch import FetchTool
@@ -136,7 +137,7 @@ def test_no_secret_of_a_program_is_written_or_sent(
             access = Permissions(hosts=("*",), mode="bypassPermissions")
             origin = Origin(channel="file", user="u", thread="t")
             run = await retinue.spawn(lead, "Go.", permissions=access, origin=origin, announce=True)
-            seen = [repr(item) async for item in retinue.stream(run)]
+            seen = [repr(item) async for item in retinue.steps(run, tree=False, deltas=True)]
             search.look("the stream", "\n".join(seen))
             search.look("the messages", repr(await retinue.messages(run)))
             assert await retinue.settle(timeout=30)
@@ -171,7 +172,7 @@ def test_whoever_begins_to_watch_in_the_middle_of_a_secret_sees_no_rest_of_it() 
             run = await retinue.spawn(Agent("a", model=Slow()), "Go.")
             await half.wait()
             shown = []
-            async for item in retinue.stream(run):
+            async for item in retinue.steps(run, tree=False, deltas=True):
                 go_on.set()
                 shown += [item.text] if isinstance(item, TextDelta) else []
             return "".join(shown)

@@ -48,7 +48,11 @@ def test_the_end_of_a_stream_that_might_have_become_a_secret_is_shown() -> None:
         async with Retinue(secrets={"TOKEN": SECRET}) as retinue:
             run = await retinue.spawn(one, "Go.")
             shown = "".join(
-                [s.text async for s in retinue.stream(run) if type(s).__name__ == "TextDelta"]
+                [
+                    s.text
+                    async for s in retinue.steps(run, tree=False, deltas=True)
+                    if type(s).__name__ == "TextDelta"
+                ]
             )
             outcome = await retinue.outcome(run)
             assert outcome is not None

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Ask, ModelError, Origin, Retinue, TextDelta, tool
+from retinue import Agent, Ask, ModelError, Origin, Retinue, tool
 from retinue.channels.base import Channel
 from retinue.models.base import ModelRequest
+from retinue.runtime.bus import TextDelta
 from retinue.runtime.secret_filter import Redacting
 from retinue.testing import Scripted, call
 
@@ -88,7 +89,7 @@ def test_no_secret_is_written_anywhere(tmp_path: Path, caplog: pytest.LogCapture
                 lead, f"Go. {leaky(0)}", origin=origin, announce=True, questions="ask"
             )
             await retinue.send(run, leaky(1))
-            async for item in retinue.stream(run):
+            async for item in retinue.steps(run, tree=False, deltas=True):
                 seen.append(repr(item))
                 if "Asked" in repr(item):
                     seen.append(repr(await retinue.open_questions()))
@@ -163,7 +164,11 @@ def test_a_preview_that_splits_a_secret_is_clean_too(tmp_path: Path) -> None:
     async def main() -> list[str]:
         async with Retinue(secrets=CANARIES) as retinue:
             run = await retinue.spawn(Agent("a", model=Slow()), "Go.")
-            return [item.text async for item in retinue.stream(run) if isinstance(item, TextDelta)]
+            return [
+                item.text
+                async for item in retinue.steps(run, tree=False, deltas=True)
+                if isinstance(item, TextDelta)
+            ]
 
     shown = "".join(asyncio.run(main()))
     assert "is [redacted:CANARY_3_KEY]" in shown

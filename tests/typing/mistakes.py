@@ -18,6 +18,7 @@ from retinue import (
     family,
     tool,
 )
+from retinue.events import RunEnded
 
 
 class Invoice(BaseModel):
@@ -101,4 +102,10 @@ async def main(retinue: Retinue, shop: Retinue[Shop]) -> None:
             print(question.call.parameters)  # MISTAKE: the attribute is `arguments`
         if isinstance(question, BudgetQuestion):
             await shop.answer(question, "yes")  # MISTAKE: a budget wants `decide`
+    async for event in shop.stream(run, tree=True):
+        print(event.status)  # MISTAKE: no event has it
+        if isinstance(event, RunEnded):
+            print(event.status)  # MISTAKE: the field is `state`
+    async for event in shop.stream(run, all=True):  # MISTAKE: the option is `tree`
+        print(event.seq)
     price("apple")  # MISTAKE: called directly, the tool wants its context

@@ -74,7 +74,7 @@ async def follow(
     """Everything about a tree: from the log behind position `after`, then as it comes, until its
     top has ended."""
     follower = TreeFollower(retinue, after)
-    async for item in retinue.watch(top, after, deltas=deltas):
+    async for item in retinue.steps(top, after, deltas=deltas):
         if isinstance(item, TextDelta):
             yield ServerEvent("delta", Said(run=item.run, attempt=item.attempt, text=item.text))
         elif (news := await follower.about(item)) is not None:
