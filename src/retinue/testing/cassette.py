@@ -212,7 +212,7 @@ class Cassette:
         )
 
     def _write_facts(self, name: str, info: ModelInfo) -> None:
-        """What is known of a model, so that nobody has to be asked for it on replay."""
+        """What is known of a model, so that replay needs no provider."""
         facts = msgspec.Raw(msgspec.json.encode(info))
         line = CassetteLine(n=-1, key=name, shown=Shown(), kind="model", value=facts)
         with self.path.open("ab") as file:

@@ -1,8 +1,8 @@
 """The pytest plugin: a runtime, a cassette and a fake provider as fixtures, and tests on virtual
 time.
 
-pytest loads it by its entry point; nothing else imports it. What has to be opened is opened inside
-the coroutine of the test, so it lives on the test's own loop, whoever runs that loop."""
+pytest loads it by its entry point; nothing else imports it. A runtime is opened inside the
+coroutine of the test, so it is on the test's own loop, also when another plugin runs that loop."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
         path.parent.mkdir(parents=True, exist_ok=True)
     elif not path.exists():
         pytest.fail(
-            f"There is no recording {path.relative_to(request.path.parent)} yet. "
+            f"{path.relative_to(request.path.parent)} has not been recorded. "
             "Run this test once with `pytest --record`, with a key for its models.",
             pytrace=False,
         )
@@ -120,8 +120,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True, specname="pytest_pyfunc_call")
 def pytest_run_on_virtual_time(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Goes before whoever else runs coroutines: some have wrapped the test already, and others find
-    a plain function here."""
+    """Comes before other plugins that run coroutines: some have wrapped the test already, and
+    others find a plain function here."""
     if not pyfuncitem.get_closest_marker(VIRTUAL):
         return (yield)
     test: Test = inspect.unwrap(pyfuncitem.obj, stop=inspect.iscoroutinefunction)

@@ -1,4 +1,4 @@
-"""The fake provider on a thread of its own, for tests that have no loop to lend it."""
+"""The fake provider on a thread of its own, for tests that have no loop of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong by the script's own wish, and what is refused before there is a reply."""
+"""Errors that a script asks for, and those that come before there is a reply."""
 
 from __future__ import annotations
 
