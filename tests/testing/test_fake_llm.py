@@ -17,7 +17,8 @@ import pytest
 from retinue.core.messages import AssistantMessage, ToolCall
 from retinue.errors import ConfigError
 from retinue.testing.fake_llm import fake_provider as fake_llm
-from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, FakeSettings, main
+from retinue.testing.fake_llm.fake_program import main
+from retinue.testing.fake_llm.fake_provider import FAULTS, FakeLLM, FakeSettings
 from tests.testing.fake_llm_support import ALL, connect, good, raw, send, text_of, tools, wire
 from tests.waiting import until
 

@@ -198,10 +198,14 @@ def test_a_script_that_fails_shows_in_the_violations() -> None:
     async def story() -> None:
         for one in (script, later):
             async with FakeLLM(one) as llm:
-                assert (await send(llm, good("anthropic"))).status == 500
+                got = await send(llm, good("anthropic"))
+                assert got.status == 400, "nobody tries that again"
                 assert "oops" in llm.violations[0].message
+                with pytest.raises(KeyError, match="oops"):
+                    llm.check()
         async with FakeLLM(faults=script) as llm:
-            assert (await send(llm, good("gemini"))).json["error"]["status"] == "INTERNAL"
+            said = (await send(llm, good("gemini"))).json
+            assert said["error"]["status"] == "INVALID_ARGUMENT"
             assert len(llm.violations) == 1
         async with FakeLLM(wrong_fault) as llm:
             assert (await send(llm, good("gemini"))).status == 400
@@ -215,6 +219,55 @@ def test_a_script_has_a_line() -> None:
         FakeLLM([])
     with pytest.raises(ConfigError):
         FakeLLM("text")
+
+
+def test_a_mistake_in_a_script_is_shown_before_anybody_asks() -> None:
+    with pytest.raises(ConfigError, match=r"Line 2 of the script: A line is a text.*not 42\."):
+        FakeLLM(["fine", 42])
+    with pytest.raises(ConfigError, match=r"Unknown fault 'F1x'\. Did you mean 'F1"):
+        FakeLLM(faults=[None, "F1x"])
+    llm = FakeLLM(["fine"])
+    with pytest.raises(ConfigError, match="Line 1 of the script"):
+        llm.script = [{"text": "a dict"}]
+    llm.check()
+
+
+def test_what_a_function_says_wrongly_is_named() -> None:
+    async def later(heard: ParsedRequest) -> object:
+        return ["not a call"]
+
+    async def story() -> None:
+        for script in (lambda heard: 42, later):
+            async with FakeLLM(script) as llm:
+                assert (await send(llm, good("openai_chat"))).status == 400
+                assert "TypeError: A line is a text" in llm.violations[0].message
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("dialect", ALL)
+def test_a_reply_is_no_longer_than_was_asked_for(dialect: str) -> None:
+    fields = {"anthropic": "max_tokens", "openai_chat": "max_tokens"}
+
+    def short(post: Any) -> Any:
+        if dialect == "gemini":
+            post.body["generationConfig"] = {"maxOutputTokens": 20}
+        else:
+            post.body[fields.get(dialect, "max_output_tokens")] = 20
+        return post
+
+    async def story() -> None:
+        lines = ["y" * 400, AssistantMessage(text="y" * 75, calls=(call("read", path="a"),))]
+        for line, length in zip(lines, (80, 75), strict=True):
+            async with FakeLLM([line]) as llm:
+                got = await send(llm, short(good(dialect)))
+                assert text_of(dialect, got, False) == "y" * length
+                assert calls_of(dialect, got, False) == []
+                reasons = {"anthropic": "max_tokens", "openai_chat": "length"}
+                wanted = {**reasons, "gemini": "MAX_TOKENS"}.get(dialect, "max_output_tokens")
+                assert wanted in got.body.decode()
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("dialect", ALL)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 import msgspec
@@ -55,9 +56,14 @@ class Scripted:
         request.progress.leave()
         await asyncio.sleep(self._seconds)
         if callable(self._script):
-            line = self._script(request)
-            if not isinstance(line, _PLAIN) and inspect.isawaitable(line):
-                line = await line
+            try:
+                line = self._script(request)
+                if not isinstance(line, _PLAIN) and inspect.isawaitable(line):
+                    line = await line
+            except AssertionError as error:
+                for hear in _hearers:
+                    hear(error)
+                raise
         else:
             n_replies = sum(isinstance(m, AssistantMessage) for m in request.messages)
             line = self._script[min(n_replies, len(self._script) - 1)]
@@ -76,6 +82,20 @@ class Scripted:
         if reply.message.text:
             emit(reply.message.text)
         return reply
+
+
+_hearers: list[Callable[[AssertionError], None]] = []
+
+
+@contextmanager
+def heard(hear: Callable[[AssertionError], None]) -> Iterator[None]:
+    """Tells of every assertion that fails inside a script meanwhile. The run that asked fails
+    anyway; this is for the test around it."""
+    _hearers.append(hear)
+    try:
+        yield
+    finally:
+        _hearers.remove(hear)
 
 
 _NO_USAGE = Usage()

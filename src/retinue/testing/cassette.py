@@ -23,6 +23,7 @@ from retinue.core.spec import Actions
 from retinue.core.values import ModelInfo, Restart, ToolSchema, Usage, Value
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable, RetinueError
 from retinue.models.base import Model, ModelRequest
+from retinue.option_types import RetinueOptions
 from retinue.testing.cassette_excerpt import (
     Shown,
     difference,
@@ -33,6 +34,7 @@ from retinue.testing.cassette_excerpt import (
     look_at,
     with_holes,
 )
+from retinue.testing.taped_catalog import PlayedCatalog, RecordedCatalog
 from retinue.testing.virtual_clock import VirtualLoop
 from retinue.tools.base import Ask, Context, Returned, Submission, Tool, ToolResult
 from retinue.tools.function import FunctionTool
@@ -91,8 +93,16 @@ class Cassette:
     request that differs from the recorded one; the first error breaks the cassette, so that the
     whole tree fails with it. `check` raises it."""
 
-    def __init__(self, path: str | Path, *, patience_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        record: bool = False,
+        patience_seconds: float | None = None,
+    ) -> None:
         self.path = Path(path)
+        self.is_recorded = record
+        self._infos: dict[str, ModelInfo] = {}
         self.error: CassetteError | None = None
         self._patience = patience_seconds
         self._mode: Literal["", "record", "replay"] = ""
@@ -114,6 +124,17 @@ class Cassette:
         """A replacement for the model of these facts; nothing is called."""
         self._enter("replay")
         return _Player(self, info if isinstance(info, ModelInfo) else info.info)
+
+    @property
+    def options(self) -> RetinueOptions:
+        """Options that put the cassette before all models that are given by name:
+        `Retinue(**cassette.options)`. With `record=True` the real ones are asked; else they are
+        played from the file, facts and all, and no key is needed."""
+        if self.is_recorded:
+            self._enter("record")
+            return {"models": RecordedCatalog(self._write_facts, self.record)}
+        self._enter("replay")
+        return {"models": PlayedCatalog(self._infos, self.replay, self._no_facts)}
 
     def tool(self, tool: Tool | Callable[..., Any]) -> Tool:
         """The tool, with what it returns written down; on replay it is not run."""
@@ -170,6 +191,9 @@ class Cassette:
                 raise CassetteError(
                     f"Line {n} of {name} is damaged ({error}). Record it again."
                 ) from None
+            if line.kind == "model":
+                self._infos[line.key] = msgspec.json.decode(line.value, type=ModelInfo)
+                continue
             self._lines.append(line)
             self._waiting.setdefault(_act(line.key), []).append(line)
 
@@ -180,6 +204,19 @@ class Cassette:
         n = self._asked.get(act, 0)
         self._asked[act] = n + 1
         return f"{act} #{n}"
+
+    def _no_facts(self, name: str) -> CassetteError:
+        known = f"it has {few(list(self._infos))}" if self._infos else "it has no model by name"
+        return CassetteError(
+            f"{self.path.name}: the model {name!r} was not recorded; {known}. Record it again."
+        )
+
+    def _write_facts(self, name: str, info: ModelInfo) -> None:
+        """What is known of a model, so that replay needs no provider."""
+        facts = msgspec.Raw(msgspec.json.encode(info))
+        line = CassetteLine(n=-1, key=name, shown=Shown(), kind="model", value=facts)
+        with self.path.open("ab") as file:
+            file.write(msgspec.json.encode(line) + b"\n")
 
     def _write(self, key: str, shown: Shown, kind: str, value: object, ids: Sequence[str]) -> None:
         raw = with_holes(msgspec.json.encode(value).decode(), ids).encode()

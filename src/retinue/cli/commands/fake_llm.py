@@ -13,7 +13,7 @@ def command(arguments: tuple[str, ...]) -> int:
     """Serve a scripted model locally, for tests: `--port N --latency MS --chunks N --script
     FILE.jsonl`."""
     # By its name: nothing that is installed imports `retinue.testing`, unless this command is used.
-    served: int = importlib.import_module("retinue.testing.fake_llm.fake_provider").main(
+    served: int = importlib.import_module("retinue.testing.fake_llm.fake_program").main(
         list(arguments)
     )
     return served

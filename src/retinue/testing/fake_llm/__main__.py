@@ -2,6 +2,6 @@
 
 import sys
 
-from retinue.testing.fake_llm.fake_provider import main
+from retinue.testing.fake_llm.fake_program import main
 
 sys.exit(main())

@@ -7,21 +7,19 @@ retinue.testing.fake_llm` runs it as a program."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import inspect
 import random
 import re
-import signal
-import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeGuard
 
-from retinue.errors import ConfigError, ModelError, ModelUnavailable
-from retinue.testing.fake_llm import error_answers, request_errors
+from retinue.errors import ConfigError
+from retinue.formats.suggestion import did_you_mean
+from retinue.models.declared import Provider
+from retinue.option_types import RetinueOptions
 from retinue.testing.fake_llm.anthropic_api import AnthropicApi
 from retinue.testing.fake_llm.dialect import (
     DIALECTS,
@@ -40,7 +38,8 @@ from retinue.testing.fake_llm.gemini_api import GeminiApi
 from retinue.testing.fake_llm.http_server import HttpConnection, HttpRequest
 from retinue.testing.fake_llm.openai_chat_api import OpenAIChatApi
 from retinue.testing.fake_llm.openai_responses_api import OpenAIResponsesApi
-from retinue.testing.fake_llm.script import Line, Script, compose, line_of, load
+from retinue.testing.fake_llm.script import Line, Script, check_line, check_script, compose, line_of
+from retinue.testing.fake_llm.script_errors import plain_trouble, told
 
 Faults = Sequence[str | None] | Callable[[ParsedRequest, int], str | None]
 DEFAULT: tuple[Line, ...] = ("Done.",)
@@ -80,8 +79,7 @@ class FakeLLM:
         settings: FakeSettings | None = None,
         port: int = 0,
     ) -> None:
-        if not callable(script) and (isinstance(script, str) or not script):
-            raise ConfigError("A script is a list of at least one line, or a function.")
+        _check_faults(faults)
         self.settings = settings or FakeSettings()
         self.requests: list[ParsedRequest] = []
         """The last requests (`Settings.keep`)."""
@@ -97,7 +95,8 @@ class FakeLLM:
         """So many connections were made."""
         self.refused_keys: dict[str, str] = {}
         """Which key meets which fault, whatever else was asked for."""
-        self._script = script
+        self.script = script
+        self._mistakes: list[Exception] = []
         self._faults = faults
         self._seconds = seconds
         self._chunks = chunks
@@ -161,6 +160,32 @@ class FakeLLM:
         return f"http://127.0.0.1:{self._port}"
 
     @property
+    def providers(self) -> RetinueOptions:
+        """Options that send Anthropic, OpenAI and Gemini here: `Retinue(**llm.providers)`."""
+        addresses = {"anthropic": "", "openai": "/v1", "openai-chat": "/v1", "gemini": ""}
+        return {
+            "providers": {
+                name: Provider(api_key="fake-key", base_url=self.url + end)
+                for name, end in addresses.items()
+            }
+        }
+
+    @property
+    def script(self) -> Script:
+        """What it says, from the next request on."""
+        return self._script
+
+    @script.setter
+    def script(self, script: Script) -> None:
+        check_script(script)
+        self._script = script
+
+    def check(self) -> None:
+        """Raise the first exception that the script, or the function of the faults, has raised."""
+        if self._mistakes:
+            raise self._mistakes[0]
+
+    @property
     def connected(self) -> int:
         """So many connections are open now."""
         return len(self._live)
@@ -193,11 +218,13 @@ class FakeLLM:
             self._keep(request)
             fault = self._fault(request, self._named(request, prompt, ask))
             line = line_of(self._script, request)
+            if not inspect.isawaitable(line):
+                check_line(line)
         except FakeError as trouble:
             self._violated(conn, wire, trouble, n)
             return None
         except Exception as error:
-            self._violated(conn, wire, _script_trouble(wire, error), n)
+            self._violated(conn, wire, self._mistaken(wire, error), n)
             return None
         scene = FakeRequest(conn, ask, request, prompt, wire, self.settings, self._chunks, _nothing)
         if (
@@ -227,11 +254,11 @@ class FakeLLM:
 
     def _read(self, wire: FakeDialect, ask: HttpRequest, model: str | None) -> ParsedPrompt:
         if model is None:
-            raise _plain_trouble(wire, 404, f"Not found: {ask.path}")
+            raise plain_trouble(wire, 404, f"Not found: {ask.path}")
         if ask.method != "POST":
-            raise _plain_trouble(wire, 405, f"Method not allowed: {ask.method}")
+            raise plain_trouble(wire, 405, f"Method not allowed: {ask.method}")
         if ask.is_too_large:
-            raise _plain_trouble(wire, 413, "Request exceeds the maximum size")
+            raise plain_trouble(wire, 413, "Request exceeds the maximum size")
         try:
             return wire.read(ask, model)
         except (
@@ -240,7 +267,7 @@ class FakeLLM:
             TypeError,
             ValueError,
         ) as error:  # a type that no rule asked about
-            raise _plain_trouble(
+            raise plain_trouble(
                 wire, 400, f"The request has a value of the wrong type: {error}"
             ) from error
 
@@ -274,7 +301,7 @@ class FakeLLM:
             return None
         fault = FAULTS.get(name)
         if fault is None or request.dialect not in fault.dialects:
-            raise _plain_trouble(
+            raise plain_trouble(
                 self._wires[request.dialect], 400, f"Unknown fault {name} for {request.dialect}."
             )
         self.injected.append((request.n, name))
@@ -325,15 +352,20 @@ class FakeLLM:
         if fault is not None:
             await fault.act(scene)
         elif isinstance(line, BaseException):
-            scene.refuse(_told(scene, line))
+            scene.refuse(told(scene, line))
         else:
             await scene.play_slowly(scene.say())
 
     async def _awaited(self, wire: FakeDialect, line: Awaitable[Line]) -> Line:
         try:
-            return await line
+            return check_line(await line)
         except Exception as error:
-            raise _script_trouble(wire, error) from error
+            raise self._mistaken(wire, error) from error
+
+    def _mistaken(self, wire: FakeDialect, error: Exception) -> FakeError:
+        """A mistake in a script is refused for good: who tries again gets nothing else."""
+        self._mistakes.append(error)
+        return plain_trouble(wire, 400, f"The script failed: {type(error).__name__}: {error}")
 
     def stats(self) -> dict[str, Any]:
         """What `GET /stats` shows to a test that runs elsewhere."""
@@ -355,82 +387,14 @@ def _is_plain(line: Line | Awaitable[Line]) -> TypeGuard[Line]:
     return not isinstance(line, BaseException) and not inspect.isawaitable(line)
 
 
-def _script_trouble(wire: FakeDialect, error: Exception) -> FakeError:
-    return _plain_trouble(
-        wire, 500, f"The script or the faults failed: {type(error).__name__}: {error}"
-    )
-
-
-def _plain_trouble(wire: FakeDialect, status: int, message: str) -> FakeError:
-    match wire.dialect:
-        case "gemini":
-            kinds = {404: "NOT_FOUND", 405: "UNIMPLEMENTED", 500: "INTERNAL"}
-            return FakeError(status, kinds.get(status, "INVALID_ARGUMENT"), message)
-        case "anthropic":
-            kinds = {404: "not_found_error", 413: "request_too_large", 500: "api_error"}
-            return FakeError(status, kinds.get(status, "invalid_request_error"), message)
-        case _:
-            return FakeError(
-                status, "server_error" if status == 500 else "invalid_request_error", message
-            )
+def _check_faults(faults: Faults) -> None:
+    for name in () if callable(faults) else faults:
+        if name and name not in FAULTS:
+            raise ConfigError(f"Unknown fault {name!r}.{did_you_mean(name, FAULTS)}")
 
 
 def _nothing() -> FakeReply:
     raise AssertionError("the line is not known yet")
-
-
-def _told(scene: FakeRequest, error: BaseException) -> FakeError:
-    """An exception in a script, as the provider would say it."""
-    trouble = error_answers.broken(scene)
-    if isinstance(error, ModelUnavailable):
-        trouble = error_answers.overloaded(scene)
-        if error.after_seconds:
-            trouble.headers = {"retry-after": f"{error.after_seconds:g}"}
-    elif isinstance(error, ModelError):
-        trouble = request_errors.prompt_too_long(scene)
-        trouble.code = None
-    trouble.message = str(error) or trouble.message
-    return trouble
-
-
-async def _run(llm: FakeLLM) -> None:
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    async with llm:
-        sys.stdout.write(f"{llm.url}\n")
-        sys.stdout.flush()
-        await stopped.wait()
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; the first line printed is the address."""
-    parser = argparse.ArgumentParser(
-        prog="fake_llm", description="A provider that answers from a script."
-    )
-    parser.add_argument("--port", type=int, default=0, help="0: any")
-    parser.add_argument(
-        "--latency", type=float, default=0.0, metavar="MS", help="before each answer"
-    )
-    parser.add_argument("--chunks", type=int, default=3, help="the number of writes of a stream")
-    parser.add_argument("--script", type=Path, metavar="FILE.jsonl", help="one line per turn")
-    options = parser.parse_args(argv)
-    try:
-        script = load(options.script) if options.script else DEFAULT
-        settings = FakeSettings(keep=0)
-        llm = FakeLLM(
-            script,
-            seconds=options.latency / 1000,
-            chunks=options.chunks,
-            port=options.port,
-            settings=settings,
-        )
-        asyncio.run(_run(llm))
-    except (ConfigError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    return 0
 
 
 __all__ = [
@@ -443,5 +407,4 @@ __all__ = [
     "Outcome",
     "ParsedRequest",
     "Violation",
-    "main",
 ]

@@ -41,6 +41,33 @@ IDS: Mapping[Dialect, tuple[str, str]] = {
     "gemini": ("", "fc_"),
 }
 _NO_USAGE = Usage()
+_CHARS = 4
+"""So many characters are a token."""
+
+
+def check_script(script: Script) -> None:
+    """Refuses what is not a script, and names the line that is none."""
+    if callable(script):
+        return
+    if isinstance(script, (str, ToolCall)) or not isinstance(script, Sequence) or not script:
+        raise ConfigError("A script is a list of at least one line, or a function.")
+    for n, line in enumerate(script, 1):
+        try:
+            check_line(line)
+        except TypeError as error:
+            raise ConfigError(f"Line {n} of the script: {error}") from None
+
+
+def check_line(line: Line) -> Line:
+    """The line, if it is one."""
+    if isinstance(line, (str, ToolCall, AssistantMessage, ModelReply, BaseException)):
+        return line
+    if isinstance(line, (list, tuple)) and line and all(isinstance(c, ToolCall) for c in line):
+        return line
+    raise TypeError(
+        "A line is a text, one or more call(...), an AssistantMessage, a ModelReply or an "
+        f"exception, not {line!r:.100}."
+    )
 
 
 def line_of(script: Script, request: ParsedRequest) -> Line | Awaitable[Line]:
@@ -134,10 +161,10 @@ def compose(
     ]
     thinking = THOUGHT if prompt.is_thinking else ""
     if usage == _NO_USAGE:
-        n_chars = len(message.text) + len(thinking) + sum(len(c.name) + len(c.args) for c in calls)
-        n_tokens = n_chars // 4 + 1
-        if prompt.max_output is not None:
-            n_tokens = min(n_tokens, prompt.max_output)
+        n_tokens = _size(message.text, thinking, calls) // _CHARS + 1
+        if prompt.max_output is not None and n_tokens > prompt.max_output:
+            n_tokens, stop = prompt.max_output, "length"
+            message, calls = _cut(message, thinking, calls, n_tokens * _CHARS)
         usage = msgspec.structs.replace(read(request.dialect, prompt), output=n_tokens)
     usual: Stop = "calls" if calls else "end"
     ending = usual if stop in (None, "end") else stop
@@ -155,6 +182,24 @@ def compose(
         has_ids=prompt.has_ids,
         wants_usage=prompt.wants_usage,
     )
+
+
+def _size(text: str, thinking: str, calls: Sequence[ToolCall]) -> int:
+    return len(text) + len(thinking) + sum(len(c.name) + len(c.args) for c in calls)
+
+
+def _cut(
+    message: AssistantMessage, thinking: str, calls: Sequence[ToolCall], n_chars: int
+) -> tuple[AssistantMessage, list[ToolCall]]:
+    """As much as so many characters have room for: what was thought, the text up to there, and the
+    calls that are whole."""
+    text = message.text[: max(0, n_chars - len(thinking))]
+    whole: list[ToolCall] = []
+    for one in calls:
+        if _size(text, thinking, [*whole, one]) > n_chars:
+            break
+        whole.append(one)
+    return msgspec.structs.replace(message, text=text), whole
 
 
 def load(path: Path) -> list[Line]:
