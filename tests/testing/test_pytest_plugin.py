@@ -279,7 +279,6 @@ def test_a_plugin_that_wraps_every_coroutine_keeps_its_loop_except_on_virtual_ti
 
 
 def test_pytest_asyncio_and_the_plugin_get_along(suite: Suite) -> None:
-    pytest.importorskip("pytest_asyncio")
     text = OTHERS.format(mark="@pytest.mark.asyncio", check="")
     scope = ("-o", "asyncio_default_fixture_loop_scope=function")
     for mode in ("strict", "auto"):
