@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from retinue import AssistantMessage, ModelReply, Usage
 from retinue.cli.main import main
 from retinue.host import launch
 from retinue.testing.fake_llm.fake_provider import FakeLLM
@@ -268,3 +269,8 @@ class Gate:
             self.reached.set()
             await asyncio.to_thread(self.opened.wait, SECONDS)
         return self._answers[min(n, len(self._answers) - 1)]
+
+
+def whole(text: str) -> ModelReply:
+    """A reply that the fake provider does not cut, however long it is: it says what it cost."""
+    return ModelReply(message=AssistantMessage(text=text), usage=Usage(input=10, output=10))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.testing import call
-from tests.cli.house import House, house
+from tests.cli.house import House, house, whole
 from tests.cli.test_run import FANOUT
 
 REPORT = "0123456789é😀\x07 " * 600
@@ -19,7 +19,7 @@ def lead(heard: Any) -> Any:
         return call("submit_result", result=REPORT)
     told = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
     return (
-        told[-1].text
+        whole(told[-1].text)
         if told
         else call("spawn_agents", tasks=[{"task": f"count {n}"} for n in range(10)])
     )

@@ -17,7 +17,7 @@ import pytest
 
 from retinue.core.messages import AssistantMessage, ToolCall
 from retinue.testing import call
-from tests.cli.house import SECONDS, Gate, House, house
+from tests.cli.house import SECONDS, Gate, House, house, whole
 from tests.needs import needs
 
 
@@ -167,7 +167,7 @@ def test_arguments_that_are_no_text_are_told(
 
 
 def test_a_reader_that_wants_one_line_gets_it_and_nothing_is_said(tmp_path: Path) -> None:
-    with house(tmp_path, ["line\n" * 50_000]) as home:
+    with house(tmp_path, [whole("line\n" * 50_000)]) as home:
         home.ok("run", "hello")
         for command in (
             "show",

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from retinue.testing import call
-from tests.cli.house import SECONDS, Gate, House, house
+from tests.cli.house import SECONDS, Gate, House, house, whole
 
 TWO = [{"task": "count to one"}, {"task": "count to two"}]
 FANOUT = ("--family", "fanout")
@@ -148,7 +148,7 @@ def test_text_as_it_comes_is_told_when_asked_for(tmp_path: Path) -> None:
 
 def test_a_slow_reader_gets_every_byte_and_no_colour(tmp_path: Path) -> None:
     long = "x\x1b[31m" * 60_000
-    with house(tmp_path, [long]) as home:
+    with house(tmp_path, [whole(long)]) as home:
         process = home.start("run", "--json", "hello")
         assert process.stdout is not None and process.stderr is not None
         home.until(lambda: [r for r in home.runs() if r["state"] == "completed"])
