@@ -94,12 +94,12 @@ if TYPE_CHECKING:
     )
     from retinue.store.base import RunInfo, Store
     from retinue.tools.base import Ask, Context, Delegation, Submission, Tool, ToolResult
-    from retinue.tools.child_options import ChildOptions
     from retinue.tools.families.base import Family
     from retinue.tools.families.profiles import family
     from retinue.tools.function import FunctionTool, ToolOptions, tool
     from retinue.tools.outcome_list import Outcomes
     from retinue.tools.output_type import Output, json_schema, one_of
+    from retinue.tools.start_options import ChildOptions
 
 __version__ = "0.1.0"
 
@@ -137,7 +137,7 @@ _HOMES = {
     "retinue.question_types": "BudgetQuestion PermissionQuestion Question TextQuestion",
     "retinue.store.base": "RunInfo Store",
     "retinue.tools.base": "Ask Context Delegation Submission Tool ToolResult",
-    "retinue.tools.child_options": "ChildOptions",
+    "retinue.tools.start_options": "ChildOptions",
     "retinue.tools.families.base": "Family",
     "retinue.tools.families.profiles": "family",
     "retinue.tools.function": "FunctionTool ToolOptions tool",

@@ -17,14 +17,13 @@ from retinue.models.base import Model
 from retinue.option_types import (
     AgentOptions,
     check_options,
-    in_request_words,
 )
 from retinue.tools.base import Risk, Tool
 from retinue.tools.builtin.ask import AskTool
-from retinue.tools.child_options import Seconds
 from retinue.tools.families.base import Family, FamilyTool, helper_name
 from retinue.tools.families.profiles import check_once, check_switches, make_family
 from retinue.tools.output_type import Output, check_output
+from retinue.tools.start_options import Seconds, request_fields
 from retinue.tools.submit import ERROR, RESULT, SubmitError, SubmitResult
 
 AGENT_OPTIONS = ("output", "deps_type", "tools", "staff", *AgentOptions.__annotations__)
@@ -73,7 +72,7 @@ class Agent(Generic[T_co, D_contra]):
         owner = f"Agent {name!r}"
         check_options(owner, options, AGENT_OPTIONS)
         check_output(owner, output)
-        in_request_words({"timeout": options.get("timeout")})
+        request_fields({"timeout": options.get("timeout")})
         check_options(f"{owner}: options=", options.get("options", {}))
         fields: dict[str, Any] = {
             "model": "",
@@ -202,12 +201,12 @@ class Agent(Generic[T_co, D_contra]):
             out["must_submit"] = True
         if self.settings != NO_SETTINGS:
             out["settings"] = self.settings
-        return in_request_words({**out, **self.options})
+        return request_fields({**out, **self.options})
 
     def request_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Its defaults with the options of one request. `families` turns families on or off: a dict
         of names."""
-        out = {**self.request_defaults, **in_request_words(options)}
+        out = {**self.request_defaults, **request_fields(options)}
         if "settings" in options and self.settings != NO_SETTINGS:
             out["settings"] = options["settings"].over(self.settings)
         switches = out.pop("families", {})

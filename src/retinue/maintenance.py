@@ -17,13 +17,13 @@ from retinue.core.state import RunRecord
 from retinue.core.tree import Tree
 from retinue.core.values import Delivery
 from retinue.errors import NotFound, Refused, RetinueError
-from retinue.option_types import Retention, seconds_of
+from retinue.option_types import Retention
 from retinue.portal import Portal, check_loop
 from retinue.runtime.bus import Watcher
 from retinue.runtime.engine import Engine
 from retinue.store.base import Compacted, Progress
 from retinue.tools.builtin.builtin_tools import BuiltinTools
-from retinue.tools.child_options import Seconds
+from retinue.tools.start_options import Seconds, seconds
 
 log = logging.getLogger("retinue.store")
 AT_ONCE = 20
@@ -175,7 +175,7 @@ class Housekeeping:
         self._check_loop()
         of = [await self._conversation(run) for run in runs]
         with contextlib.suppress(TimeoutError), self._engine.bus.watch() as watcher:
-            async with asyncio.timeout(None if timeout is None else seconds_of(timeout)):
+            async with asyncio.timeout(None if timeout is None else seconds(timeout)):
                 while not self._is_stuck(trees := self._trees_of(of)) and await self._go_on(
                     trees, watcher
                 ):

@@ -3,29 +3,25 @@ not exist."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from msgspec import Meta
 
 from retinue.channels.base import Channel
 from retinue.core.model_settings import ModelSettings
 from retinue.core.redaction import Redactor
-from retinue.core.spec import History, Lane, Retry, RunRequest
-from retinue.core.values import Budget, Limits, ModelInfo, Origin, Permissions, SpawnLimits, Value
-from retinue.errors import ConfigError
-from retinue.formats.suggestion import nearest
+from retinue.core.spec import RunRequest
+from retinue.core.values import Budget, Limits, ModelInfo, Value
 from retinue.models.base import Model, ModelCatalog
 from retinue.models.declared import Provider
 from retinue.runtime.clock import Clock
-from retinue.tools.child_options import Ends, Seconds
 from retinue.tools.families.base import Family
+from retinue.tools.start_options import Seconds, StartOptions, check_known
 
 
-class RunOptions(TypedDict, total=False):
+class RunOptions(StartOptions, total=False):
     """Options of one run. Each can also be a default of its agent: `Agent(options={...})`.
 
     `key` starts the run only once, however often it is requested. `meta` are words of your own:
@@ -35,31 +31,7 @@ class RunOptions(TypedDict, total=False):
     `children_on_end` is what becomes of its children when it ends first, `on_parent_end` what
     becomes of it when its parent does. `settings` say how its model is asked."""
 
-    key: str
-    label: str
-    meta: Mapping[str, str]
-    budget: Budget
-    timeout: Seconds
-    max_turns: int
-    grace_turns: int
-    model: str
-    instructions: str
-    history: History
-    permissions: Permissions
-    questions: Literal["ask", "deny"]
     families: Mapping[str, bool]
-    lanes: Sequence[Lane]
-    limits: SpawnLimits
-    retry: Retry
-    cwd: str | Path
-    isolation: Literal["worktree"]
-    origin: Origin
-    announce: bool
-    children_on_end: Ends
-    on_parent_end: Ends
-    on_restart: Literal["resume", "fail"]
-    retention: Literal["keep", "delete"]
-    settings: ModelSettings
 
 
 class AgentOptions(TypedDict, total=False):
@@ -113,39 +85,5 @@ _REQUEST_FIELDS = frozenset(RunRequest.__struct_fields__) - _IN_OTHER_WORDS
 
 def check_options(who: str, options: Iterable[str], known: Sequence[str] = PUBLIC_OPTIONS) -> None:
     """Refuses an option that does not exist, and names the one that was meant."""
-    for name in options:
-        if name in known or (known is PUBLIC_OPTIONS and name in _REQUEST_FIELDS):
-            continue
-        near = nearest(name, known)
-        meant = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(known))}."
-        raise ConfigError(f"{who} has no option {name!r}. {meant}", field=name, suggestion=near)
-
-
-def seconds_of(time: Seconds, what: str = "A timeout") -> float:
-    """A time in seconds."""
-    seconds = time.total_seconds() if isinstance(time, timedelta) else time
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0:
-        raise ConfigError(f"{what} is a number of seconds or a timedelta, not {time!r}.")
-    return seconds
-
-
-def in_request_words(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as the fields of a request: times in milliseconds, sequences as tuples."""
-    out = dict(options)
-    timeout = out.pop("timeout", None)
-    if timeout is not None:
-        out["timeout_ms"] = _milliseconds(timeout)
-    if isinstance(out.get("lanes"), list):
-        out["lanes"] = tuple(out["lanes"])
-    if isinstance(out.get("cwd"), Path):
-        out["cwd"] = str(out["cwd"])
-    if isinstance(out.get("meta"), Mapping):
-        out["meta"] = dict(out["meta"])
-    return out
-
-
-def _milliseconds(timeout: Seconds) -> int:
-    seconds = seconds_of(timeout, "The timeout of a run")
-    if not math.isfinite(seconds):
-        raise ConfigError("The timeout of a run is finite. Omit it for no timeout.")
-    return round(seconds * 1000)
+    internal = _REQUEST_FIELDS if known is PUBLIC_OPTIONS else frozenset()
+    check_known(who, (name for name in options if name not in internal), known)

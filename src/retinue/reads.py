@@ -18,13 +18,13 @@ from retinue.core.type_parameters import RunId, T
 from retinue.errors import ConfigError
 from retinue.formats.suggestion import did_you_mean
 from retinue.models.tool_limit import fitting, left_out
-from retinue.option_types import Retention, seconds_of
+from retinue.option_types import Retention
 from retinue.outcomes import Outcome, RunTree, build_outcome, state_word
 from retinue.registry import Registry
 from retinue.runtime.engine import Engine
 from retinue.store.base import RunInfo
 from retinue.tools.builtin.builtin_tools import BuiltinTools
-from retinue.tools.child_options import Seconds
+from retinue.tools.start_options import Seconds, seconds
 
 PAGE = 100
 """So many runs of a listing are read at a time."""
@@ -75,7 +75,7 @@ class Reads(Branches):
             if timeout is None:
                 await end
             else:
-                await asyncio.wait_for(end, seconds_of(timeout))
+                await asyncio.wait_for(end, seconds(timeout))
         outcome = await self._outcome_or_none(run)
         assert outcome is not None
         return outcome

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from retinue.core.spec import Actions, Lane, RunRequest, SendMessage
 from retinue.core.type_parameters import D_co, RunId, T
 from retinue.errors import ConfigError, RetinueError
-from retinue.tools.child_options import ChildOptions, Seconds, name_of, request_fields, seconds
 from retinue.tools.outcome_list import Outcomes
+from retinue.tools.start_options import ChildOptions, Seconds, child_fields, name_of, seconds
 
 if TYPE_CHECKING:
     from retinue.agent import Agent
@@ -186,7 +186,7 @@ class ContextVerbs(Generic[D_co]):
     ) -> tuple[list[RunRequest], list[str]]:
         """One request for each task, and the name of each within the call."""
         self._check_staff(agent)
-        fields = request_fields(verb, options)
+        fields = child_fields(verb, options)
         model = fields.get("model", "")
         if model and self.reader is not None and (why := self.reader.find_model(model)):
             raise ConfigError(f"Tool {self.tool!r}: {why}")

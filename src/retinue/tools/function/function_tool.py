@@ -17,12 +17,12 @@ from retinue.core.values import Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.formats.suggestion import did_you_mean
 from retinue.tools.base import Context, Returned, Risk, ToolResult, at_once
-from retinue.tools.child_options import Seconds, seconds
 from retinue.tools.context_verbs import check_delegated
 from retinue.tools.function.returned import as_returned
 from retinue.tools.function.signature import Signature
 from retinue.tools.function.unfit import Unfit
 from retinue.tools.own_time import within
+from retinue.tools.start_options import Seconds, seconds
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 RESTARTS = ("pure", "keyed", "reconcile", "unsafe")
