@@ -7,7 +7,7 @@ import msgspec
 from retinue.formats.safe_text import one_line
 from retinue.models.explorer.find_report import prose, write_names, write_words
 from retinue.models.explorer.known_answers import KnownAnswers
-from retinue.models.explorer.report import Report
+from retinue.models.explorer.report import Report, gaps
 from retinue.syntax.symbol_answers import FindAnswer
 
 HOW = prose(
@@ -64,13 +64,5 @@ def _write(report: Report, text: str, answers: KnownAnswers) -> None:
 
 
 def _gaps(answers: KnownAnswers) -> str:
-    lines = list(answers.gaps)
-    if answers.work.stop:
-        lines.append("a message asked to stop, so the report has only what was known by then")
-    elif answers.starved:
-        lines.append("a limit was reached, so the report has only what was known by then")
-    lines += [
-        f"a message arrived and was not used (there is no LLM to read it): {one_line(t, 80)}"
-        for t in (() if answers.work.stop else answers.work.unread)
-    ]
-    return "## Not looked at\n\n" + "\n".join(prose(f"- {g}") for g in lines) if lines else ""
+    lines = [prose(f"- {gap}") for gap in gaps(answers, ())]
+    return "## Not looked at\n\n" + "\n".join(lines) if lines else ""
