@@ -2,6 +2,7 @@
 (pyproject.toml)."""
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +81,13 @@ def test_each_module_states_its_idea_in_a_docstring() -> None:
         if not ast.get_docstring(ast.parse(path.read_bytes()))
     ]
     assert silent == []
+
+
+def test_processes_start_in_two_places() -> None:
+    """A start that is cancelled halfway must end what it started (`child_process.start`)."""
+    starts = re.compile(r"create_subprocess_(exec|shell)|\.subprocess_(exec|shell)")
+    users = {path.name for path in python_files(SOURCE) if starts.search(path.read_text())}
+    assert users == {"child_process.py", "process.py"}
 
 
 def test_an_example_fits_on_a_screen() -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from retinue.sandbox import git_folders
-from retinue.sandbox.process_end import end
+from retinue.sandbox.base import CommandLimits
+from retinue.sandbox.child_process import end, start
+from retinue.sandbox.process import ProcessTree
 from tests.waiting import until_here
 
 
@@ -38,6 +42,61 @@ def test_the_group_of_a_process_ends_with_it() -> None:
         raise AssertionError("what it had started lives on")
 
     asyncio.run(main())
+
+
+HOLDS_ITS_PIPES = "sleep 1000 & echo $! > {}; wait"
+
+
+@pytest.mark.parametrize("ticks", range(12))
+def test_whoever_is_cancelled_while_a_process_starts_waits_for_none_inside_it(
+    tmp_path: Path, ticks: int
+) -> None:
+    pid = tmp_path / "pid"
+
+    async def main() -> None:
+        pipe = subprocess.PIPE
+        command = ("/bin/sh", "-c", HOLDS_ITS_PIPES.format(pid))
+        starting = asyncio.ensure_future(
+            start(*command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+        )
+        await _cancelled(starting, ticks)
+
+    asyncio.run(main())
+    until_here(lambda: not pid.exists() or not is_alive(int(pid.read_text())))
+
+
+@pytest.mark.parametrize("ticks", range(12))
+def test_whoever_is_cancelled_while_a_command_starts_waits_for_none_inside_it(
+    tmp_path: Path, ticks: int
+) -> None:
+    pid = tmp_path / "pid"
+
+    async def main() -> None:
+        tree = ProcessTree(lambda data: None, CommandLimits(), "x" * 32)
+        command = ("/bin/sh", "-c", HOLDS_ITS_PIPES.format(pid))
+        starting = asyncio.ensure_future(tree.launch(command, {}, ()))
+        if await _cancelled(starting, ticks):
+            tree.stop()
+            await tree.wait()
+
+    asyncio.run(main())
+    until_here(lambda: not pid.exists() or not is_alive(int(pid.read_text())))
+
+
+async def _cancelled(starting: asyncio.Future[Any], ticks: int) -> bool:
+    """Whether it was done before it could be cancelled, at that turn of the loop; time enough for
+    the process to start others passes first."""
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    time.sleep(0.1)  # noqa: ASYNC251 - the loop must not turn meanwhile
+    starting.cancel()
+    done, _ = await asyncio.wait({starting}, timeout=60)
+    assert done, "it still waits"
+    if starting.cancelled():
+        return False
+    if isinstance(process := starting.result(), asyncio.subprocess.Process):
+        await end(process)
+    return True
 
 
 def test_a_sandbox_that_a_killed_host_has_left_goes_with_its_folder(

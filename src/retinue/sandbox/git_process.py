@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 
 from retinue.errors import RetinueError, SandboxMissing
-from retinue.sandbox.process_end import end
+from retinue.sandbox.child_process import end, start
 from retinue.sandbox.readonly_paths import beneath
 
 PLACES = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin"
@@ -75,7 +75,7 @@ async def run(
     if sees and (bwrap := await asyncio.to_thread(_bwrap)):
         command = list(_confined(bwrap, command, cwd, sees))
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
+    process = await start(
         *command, stdin=pipe, stdout=pipe, stderr=pipe, env=environ, cwd=cwd, start_new_session=True
     )
     try:

@@ -16,6 +16,7 @@ from typing import Any
 
 from retinue.errors import RetinueError
 from retinue.sandbox.base import CommandExit, CommandLimits, Sink, Why
+from retinue.sandbox.child_process import finish_first
 from retinue.sandbox.resource_limits import ControlGroup, rlimits
 from retinue.sandbox.tagged_processes import TAG, kill_tagged
 
@@ -117,7 +118,7 @@ class ProcessTree(asyncio.SubprocessProtocol):
         options = "" if self._status is None else BWRAP_OPTIONS
         script = SUPERVISE.format(limits=rlimits(self._limits), options=options)
         try:
-            await loop.subprocess_exec(
+            starting = loop.subprocess_exec(
                 lambda: self,
                 *("/bin/sh", "-c", script, "sh", *argv),
                 stdin=alive,
@@ -134,6 +135,7 @@ class ProcessTree(asyncio.SubprocessProtocol):
                 cwd=cwd,
                 process_group=0,
             )
+            await finish_first(starting)
             if self._status is not None:
                 os.set_blocking(self._status, False)
                 loop.add_reader(self._status, self._read_status)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from retinue.sandbox import child_process as ending
 from retinue.sandbox import process as running
-from retinue.sandbox import process_end as ending
 from retinue.sandbox.base import CommandLimits
 from retinue.sandbox.process import ProcessTree
 from tests.needs import needs
@@ -67,7 +67,7 @@ def test_a_pipe_that_another_process_holds_is_not_waited_for() -> None:
     asyncio.run(main())
 
 
-def test_whoever_is_cancelled_while_a_process_ends_leaves_nothing_behind() -> None:
+def test_whoever_is_cancelled_while_a_child_processs_leaves_nothing_behind() -> None:
     async def main() -> None:
         process = await _started(STUBBORN)
         ends = asyncio.create_task(ending.end(process))

@@ -19,9 +19,9 @@ import msgspec
 
 from retinue.formats.globs import alternatives
 from retinue.sandbox import trusted_programs as programs
+from retinue.sandbox.child_process import end, ended, start
 from retinue.sandbox.open_beneath import open_beneath
 from retinue.sandbox.path_checks import MAX_FILE, READ
-from retinue.sandbox.process_end import end, ended
 from retinue.tools.builtin.search_match import MatchLine, Piece, Query, RipgrepMessage, SearchResult
 
 SECONDS = 30.0
@@ -106,7 +106,7 @@ async def _run(
 ) -> SearchResult:
     result = SearchResult()
     try:
-        process = await asyncio.create_subprocess_exec(
+        process = await start(
             *argv,
             stdin=stdin,
             stdout=asyncio.subprocess.PIPE,

@@ -15,9 +15,9 @@ from typing import Any
 
 from retinue.core.redaction import Redactor
 from retinue.sandbox import trusted_programs as programs
+from retinue.sandbox.child_process import end, ended, start
 from retinue.sandbox.open_beneath import DIRECTORY, open_beneath, open_real
 from retinue.sandbox.path_checks import strip
-from retinue.sandbox.process_end import end, ended
 from retinue.tools.mcp_client.protocol import McpError, ServerLimits, decode, encode, guess_id
 from retinue.tools.mcp_client.transports.base import Lost, Receive, Unreadable
 from retinue.tools.mcp_client.transports.stdio_lines import PEEK, LineSplitter
@@ -70,7 +70,7 @@ class StdioTransport:
         theirs, ours = os.pipe()
         pipe = asyncio.subprocess.PIPE
         try:
-            self._process = await asyncio.create_subprocess_exec(
+            self._process = await start(
                 programs.python(), "-I", "-S", str(SUPERVISOR), str(theirs), program, *self._args,
                 stdin=pipe, stdout=pipe, stderr=pipe, limit=CHUNK,
                 env=self._env, cwd=where, pass_fds=(theirs,), start_new_session=True,

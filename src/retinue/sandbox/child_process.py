@@ -1,5 +1,5 @@
-"""The end of a process that we started: never waited for without a deadline, and nothing of it is
-left open."""
+"""The start and the end of a process of ours: whoever is cancelled meanwhile leaves none behind,
+none is waited for without a deadline, and nothing of it is left open."""
 
 from __future__ import annotations
 
@@ -8,11 +8,39 @@ import contextlib
 import logging
 import os
 import signal
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, TypeVar
 
 GONE_SECONDS = 5.0
 LOOK_SECONDS = 0.005
 log = logging.getLogger("retinue.tools")
+T = TypeVar("T")
+
+
+async def start(*argv: str, **options: Any) -> asyncio.subprocess.Process:
+    """As `asyncio.create_subprocess_exec`, which, when it is cancelled halfway, kills the outermost
+    process alone and then waits until those inside have closed its pipes: for ever, if one of them
+    waits for input."""
+    starting = asyncio.ensure_future(asyncio.create_subprocess_exec(*argv, **options))
+    try:
+        return await finish_first(starting)
+    except asyncio.CancelledError:
+        if not starting.cancelled() and starting.exception() is None:
+            await end(starting.result())
+        raise
+
+
+async def finish_first(awaitable: Awaitable[T]) -> T:
+    """The result of something short that must not be cut in two: a cancellation is raised when it
+    is done."""
+    task = asyncio.ensure_future(awaitable)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({task})
+        raise
 
 
 async def ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
