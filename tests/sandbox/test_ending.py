@@ -48,7 +48,7 @@ HOLDS_ITS_PIPES = "sleep 1000 & echo $! > {}; wait"
 
 
 @pytest.mark.parametrize("ticks", range(12))
-def test_whoever_is_cancelled_while_a_process_starts_waits_for_none_inside_it(
+def test_a_task_cancelled_while_a_process_starts_waits_for_none_inside_it(
     tmp_path: Path, ticks: int
 ) -> None:
     pid = tmp_path / "pid"
@@ -62,11 +62,12 @@ def test_whoever_is_cancelled_while_a_process_starts_waits_for_none_inside_it(
         await _cancelled(starting, ticks)
 
     asyncio.run(main())
-    until_here(lambda: not pid.exists() or not is_alive(int(pid.read_text())))
+    until_here(lambda: not _lives(pid))
+    assert not _lives(pid)
 
 
 @pytest.mark.parametrize("ticks", range(12))
-def test_whoever_is_cancelled_while_a_command_starts_waits_for_none_inside_it(
+def test_a_task_cancelled_while_a_command_starts_waits_for_none_inside_it(
     tmp_path: Path, ticks: int
 ) -> None:
     pid = tmp_path / "pid"
@@ -80,7 +81,13 @@ def test_whoever_is_cancelled_while_a_command_starts_waits_for_none_inside_it(
             await tree.wait()
 
     asyncio.run(main())
-    until_here(lambda: not pid.exists() or not is_alive(int(pid.read_text())))
+    until_here(lambda: not _lives(pid))
+    assert not _lives(pid)
+
+
+def _lives(pid: Path) -> bool:
+    """Whether the process whose number was written there lives; none was started without it."""
+    return pid.exists() and is_alive(int(pid.read_text() or 0))
 
 
 async def _cancelled(starting: asyncio.Future[Any], ticks: int) -> bool:
