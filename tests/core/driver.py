@@ -37,7 +37,7 @@ from retinue.core.events import (
     ResultsFormatted,
     StepTaken,
     Submitted,
-    ToolReturned,
+    TextReturned,
     Woke,
 )
 from retinue.core.messages import (
@@ -170,7 +170,7 @@ class Story:
         )
 
     def tool(self, id: str, index: int = 0, text: str = "seen", **fields: Any) -> str:
-        return self.post(id, ToolReturned(text=text, **self.address(id, index), **fields))
+        return self.post(id, TextReturned(text=text, **self.address(id, index), **fields))
 
     def order(self, id: str, *spawns: RunRequest, index: int = 0, **orders: Any) -> str:
         return self.post(

@@ -30,7 +30,7 @@ from retinue.core.events import (
     ModelFailed,
     Replied,
     RunEvent,
-    ToolReturned,
+    TextReturned,
     Woke,
 )
 from retinue.core.history import ShownMessages
@@ -388,7 +388,7 @@ class Performer:
             text = clean(returned.text)
             if len(text) <= most:
                 if engine.trees.run(effect.run) is not None:
-                    event = ToolReturned(
+                    event = TextReturned(
                         turn=effect.turn,
                         index=effect.index,
                         call_id=call.id,

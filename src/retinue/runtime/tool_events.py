@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from msgspec.structs import replace
 
 from retinue.core.effects import CallTool
-from retinue.core.events import ActionsReturned, Asked, RunEvent, Submitted, ToolReturned
+from retinue.core.events import ActionsReturned, Asked, RunEvent, Submitted, TextReturned
 from retinue.core.ids import moment
 from retinue.core.image_checks import MOST_SHOWN, taken_in
 from retinue.core.messages import Image
@@ -66,7 +66,7 @@ class ToolEvents:
                     text = self._texts.whole(text)
                     spilled = await self._texts.spill(text)
                     text = text if spilled is None else clip(text, self._texts.most, spilled[0])
-                return ToolReturned(**where, text=text, error=error, images=images, spilled=spilled)
+                return TextReturned(**where, text=text, error=error, images=images, spilled=spilled)
             case Actions():
                 for request in returned.spawns:
                     self._outbox.check(request.origin)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from rich.cells import cell_len
 
-from retinue.core.events import Decided, LogEntry, MailReceived, Replied, ToolReturned
+from retinue.core.events import Decided, LogEntry, MailReceived, Replied, TextReturned
 from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from retinue.core.values import ModelInfo
 from retinue.formats.safe_text import one_line, several_lines
@@ -63,7 +63,7 @@ class LogLines:
                 self._replies.append((entry.at, self._took(event, model)))
             elif isinstance(event, Decided):
                 self._began[event.index] = entry.at
-            elif isinstance(event, ToolReturned):
+            elif isinstance(event, TextReturned):
                 self._done[event.call_id] = (entry.at, self._began.get(event.index, entry.at))
             elif isinstance(event, MailReceived):
                 self._mail[event.mail.text] = entry.at

@@ -19,8 +19,8 @@ from retinue.host import requests
 from retinue.host.tree_items import (
     CallsHeld,
     MessageAdded,
+    RunAdded,
     RunChanged,
-    RunStarted,
     Stepped,
     TreeItem,
 )
@@ -88,7 +88,7 @@ class PlainView:
         for merge in conflicts_of(thing):
             text = conflict_text(merge)
             self._say(f"! {text}", text)
-        if isinstance(thing, RunStarted) and thing.spec.id == self._watching.run:
+        if isinstance(thing, RunAdded) and thing.spec.id == self._watching.run:
             task = one_line(thing.spec.request.task, 100)
             self._say(f"run {view_format.short_id(thing.spec.id)}: {task}")
         elif isinstance(thing, RunChanged):
