@@ -146,7 +146,7 @@ async def all_of(store: Any) -> dict[str, Any]:
         "entries": await store.entries(limit=100_000),
         "deliveries": await store.deliveries(),
         "accounts": [await store.account(one.id) for one in runs],
-        "boards": {one.id: [(b.key, b.act) for b in await store.board(one.id)] for one in runs},
+        "boards": {one.id: [(b.key, b.act) for b in await store.task_list(one.id)] for one in runs},
         "messages": {
             one.id: await store.messages((await store.row(one.id)).spec.conversation)
             for one in runs

@@ -79,7 +79,7 @@ class Story:
         self.trees = Trees(rules or Limits())
         self.now = START
         self.effects: list[Effect] = []
-        self.seated: list[AskSlot | FreeSlot] = []
+        self.has_slots: list[AskSlot | FreeSlot] = []
         self.aborted: list[AbortRun] = []
         self.keeps_aborts = False
         self.entries: list[LogEntry] = []
@@ -104,8 +104,8 @@ class Story:
     def post(self, run: str, event: AnyEvent) -> str:
         """One event and its consequences; returns why it was refused, or ""."""
         stale = self._take(run, event)
-        granted = [found for e in self.seated if (found := self.trees.seat(e)) is not None]
-        self.seated.clear()
+        granted = [found for e in self.has_slots if (found := self.trees.seat(e)) is not None]
+        self.has_slots.clear()
         for id, ticket in granted:
             self.post(id, Admitted(ticket=ticket))
         aborted, self.aborted = self.aborted, []
@@ -121,7 +121,7 @@ class Story:
         changes = self.trees.take_changes()
         first = changes.entries[0]
         assert first.event is event
-        self.seated += [e for e in changes.effects if isinstance(e, AskSlot | FreeSlot)]
+        self.has_slots += [e for e in changes.effects if isinstance(e, AskSlot | FreeSlot)]
         self.aborted += [e for e in changes.effects if isinstance(e, AbortRun) and e.attempt]
         self.entries += changes.entries
         self.effects += changes.effects

@@ -417,7 +417,7 @@ StateEvent = (
 )
 """What each state decides about."""
 RunEvent = StateEvent | Aborted
-Orders = ActionsReturned | StepTaken
+ActionEvent = ActionsReturned | StepTaken
 """What children can come of."""
 AnyEvent = StoreEvent | TreeEvent | RunEvent
 

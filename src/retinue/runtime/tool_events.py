@@ -70,13 +70,13 @@ class ToolEvents:
             case Actions():
                 for request in returned.spawns:
                     self._outbox.check(request.origin)
-                orders, place = await self._placed(
+                actions, place = await self._placed(
                     effect.run, await self._texts.letters(checked(returned))
                 )
-                snapshot = await self._snapshot(effect, orders, place)
+                snapshot = await self._snapshot(effect, actions, place)
                 asked_at = moment(effect.at, effect.turn, effect.index)
                 return ActionsReturned(
-                    **where, actions=orders, asked_at=asked_at, place=place, snapshot=snapshot
+                    **where, actions=actions, asked_at=asked_at, place=place, snapshot=snapshot
                 )
             case Submission():
                 answer, spec = checked(returned), self._engine.trees.spec(effect.run)

@@ -338,10 +338,10 @@ def lines(
     head: StreamHeader, items: Iterable[TreeItem], final: TreeRecord
 ) -> Iterator[dict[str, Any]]:
     """All lines of a tree, the result last."""
-    teller = StreamJsonWriter(head)
+    writer = StreamJsonWriter(head)
     for item in items:
-        yield from teller.tell(item)
-    yield teller.result(final)
+        yield from writer.tell(item)
+    yield writer.result(final)
 
 
 def _subtype(state: str, stop: str) -> str:
