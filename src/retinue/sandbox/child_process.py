@@ -1,4 +1,4 @@
-"""The start and the end of a process of ours: whoever is cancelled meanwhile leaves none behind,
+"""The start and the end of a process of ours: a task that is cancelled meanwhile leaves none behind,
 none is waited for without a deadline, and nothing of it is left open."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 async def start(*argv: str, **options: Any) -> asyncio.subprocess.Process:
     """As `asyncio.create_subprocess_exec`, which, when it is cancelled halfway, kills the outermost
-    process alone and then waits until those inside have closed its pipes: for ever, if one of them
-    waits for input."""
+    process alone and then waits until those inside have closed its pipes: without end, if one
+    of them waits for input."""
     starting = asyncio.ensure_future(asyncio.create_subprocess_exec(*argv, **options))
     try:
         return await finish_first(starting)

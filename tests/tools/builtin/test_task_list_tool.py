@@ -188,7 +188,7 @@ def test_malformed_arguments_become_an_answer_and_change_nothing(
 
 
 class Broken:
-    async def board(self, root: str, after: int = 0) -> list[Noted]:
+    async def task_list(self, root: str, after: int = 0) -> list[Noted]:
         return []
 
     async def note(self, root: str, key: str, at: int, act: Act) -> None:
