@@ -1,4 +1,4 @@
-"""The start and the end of a process of ours: a task that is cancelled meanwhile leaves none behind,
+"""The start and the end of a process of ours: a cancelled task leaves none behind,
 none is waited for without a deadline, and nothing of it is left open."""
 
 from __future__ import annotations
