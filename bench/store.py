@@ -17,7 +17,7 @@ from retinue.host.project_paths import ProjectPaths
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.store.sqlite.tables import RowBatch, encode
 from tests.contracts.world import World
-from tests.store.old import Old
+from tests.store.old_databases import Old
 
 Figures = dict[str, Any]
 CHILDREN = 9

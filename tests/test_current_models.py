@@ -19,7 +19,7 @@ from retinue.host.model_choice import choose
 from retinue.models.anthropic import AnthropicCodec
 from retinue.models.catalog import Catalog
 from retinue.models.codec import Options
-from retinue.models.prices import facts
+from retinue.models.prices import model_facts
 from retinue.models.providers import PROVIDERS
 
 ANTHROPIC = {name for part in get_args(AnthropicModel) for name in get_args(part)}
@@ -49,7 +49,7 @@ def test_every_model_of_anthropic_and_openai_is_in_the_list_of_its_package() -> 
 @pytest.mark.parametrize("name", sorted(named()))
 def test_every_model_has_a_price(name: str) -> None:
     provider, _, model = name.partition(":")
-    assert facts(name, PROVIDERS[provider].prices, model, max_output=1).priced
+    assert model_facts(name, PROVIDERS[provider].prices, model, max_output=1).priced
 
 
 def test_no_model_that_is_offered_is_about_to_end() -> None:

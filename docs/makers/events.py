@@ -12,7 +12,7 @@ import msgspec
 
 from docs.makers.markdown import one_line
 from retinue.core import events
-from retinue.runtime.bus import Step, TextDelta
+from retinue.runtime.bus import Step, TextPiece
 
 HEAD = """\
 # The log and its fields
@@ -60,7 +60,7 @@ GROUPS = {
 
 
 def page() -> str:
-    parts, shown = [HEAD, "## What a watcher gets\n"], [Step, TextDelta, events.LogEntry]
+    parts, shown = [HEAD, "## What a watcher gets\n"], [Step, TextPiece, events.LogEntry]
     parts += [_section(kind) for kind in shown]
     values: dict[str, type] = {}
     for title, union in GROUPS.items():

@@ -35,7 +35,7 @@ from retinue.core.events import (
     RunCreated,
     RunEvent,
     Submitted,
-    ToolReturned,
+    TextReturned,
     Woke,
 )
 from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
@@ -67,7 +67,7 @@ EVENTS: tuple[RunEvent, ...] = (
     Replied(attempt=1, reply=TEXT),
     ModelFailed(attempt=1, kind="network", message="lost", retry=True),
     Aborted(attempt=1),
-    ToolReturned(**WHERE, text="result"),
+    TextReturned(**WHERE, text="result"),
     ActionsReturned(**WHERE, actions=SPAWN),
     Submitted(**WHERE, text="result"),
     Asked(**WHERE, question="?"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, overload
 
-from retinue import open_questions as asked
 from retinue.core.events import MailReceived, PermissionsRestricted, Woke
 from retinue.core.run_mail import cannot_write
 from retinue.core.state import account_refusal
 from retinue.core.type_parameters import RunId, T
 from retinue.core.values import Mail, Permissions, Who, checked
 from retinue.errors import ConfigError, NotFound, Refused
+from retinue.open_questions import OpenQuestion, answer_to, decision, find_question, open_questions
 from retinue.outcomes import Outcome
 from retinue.question_types import (
     BudgetQuestion,
@@ -92,18 +92,18 @@ class Acts(Reads):
                 if end is not None:
                     end.cancel()
 
-    async def open_questions(self, root: str = "") -> Sequence[asked.OpenQuestion]:
+    async def open_questions(self, root: str = "") -> Sequence[OpenQuestion]:
         """All that waits for a person now, in all runs or in one tree, with what a screen shows of
         it."""
         look = (root, self._registry.preview, self._clock.now(), self._engine.performer.look_ahead)
-        return await asked.open_questions(self._engine.trees, self._store.messages, *look)
+        return await open_questions(self._engine.trees, self._store.messages, *look)
 
     async def answer(self, question: TextQuestion | str, text: str, *, by: str = "") -> None:
         """Answer an open question, or the one of this id; a run names its question as long as it
         asks nothing else."""
         self._check_loop()
         name = question if isinstance(question, str) else question.id
-        await self._tell(*asked.answer_to(self._engine.trees, name, text, by))
+        await self._tell(*answer_to(self._engine.trees, name, text, by))
 
     async def decide(
         self,
@@ -119,8 +119,8 @@ class Acts(Reads):
         in this tree from now on."""
         self._check_loop()
         name = question if isinstance(question, str) else question.id
-        q = await asked.find_question(self._engine.trees, self._store.messages, name)
-        await self._tell(q.run, asked.decision(q, allow, by, reason, always))
+        q = await find_question(self._engine.trees, self._store.messages, name)
+        await self._tell(q.run, decision(q, allow, by, reason, always))
 
     async def explain(self, run: str, tool: str, args: str = "{}") -> str:
         """Whether a live run may call a tool, and which rule says so."""

@@ -98,7 +98,7 @@ class Retinue(Starts[Deps_co]):
         own_models = (options.get("models"), home, deps, options.get("providers"))
         registry = Registry(engine, toolbox, builtin, known_models, *own_models)
         super().__init__(engine, builtin, retention, registry)
-        engine.performer.window.outcome = self.wait
+        engine.performer.tool_reader.outcome = self.wait
         self._first = tuple(agents)
 
     @property

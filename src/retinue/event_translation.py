@@ -41,7 +41,7 @@ from retinue.core.type_parameters import RunId
 from retinue.core.values import Delivery, Ending, Usage
 from retinue.open_questions import OpenQuestion, about_calls, about_limits
 from retinue.question_types import typed_question
-from retinue.runtime.bus import Step, TextDelta
+from retinue.runtime.bus import Step, TextPiece
 
 PER_STEP = 4096
 """Positions that each step of the log has for its events: more than one step can cause."""
@@ -114,7 +114,7 @@ class Translator:
             if draft[1] in family.specs
         ]
 
-    def preview(self, delta: TextDelta, seq: int, at: int) -> list[public.Event]:
+    def preview(self, delta: TextPiece, seq: int, at: int) -> list[public.Event]:
         """Text that a model writes, behind the last event: it has no position of its own."""
         spec = self._trees.spec(delta.run)
         if spec is None:

@@ -128,16 +128,16 @@ class Reads(Branches):
         """A run and everything below it."""
         row = await self._row(run)
         below = [await self.tree(child.spec.id) for child in await self._store.children(run)]
-        order = row.spec.request
+        request = row.spec.request
         return RunTree(
             id=RunId(run),
-            label=order.label or order.agent,
-            agent=order.agent,
+            label=request.label or request.agent,
+            agent=request.agent,
             state=state_word(row.run),
             turn=row.run.turn,
             usage=row.run.usage,
             children=tuple(below),
-            group=order.shown_group,
+            group=request.shown_group,
         )
 
     async def messages(self, run: str, start: int = 0) -> Sequence[Message]:

@@ -59,7 +59,7 @@ class Registry:
         self.models, self.catalog = models, catalog
         self.agents: dict[str, Agent[Any, Any]] = {}
         self.preview = toolbox.preview
-        engine.performer.window.know_model = self.know_model
+        engine.performer.tool_reader.know_model = self.know_model
         self.learn_keys()
 
     def __contains__(self, agent: Agent[Any, Any]) -> bool:
@@ -137,9 +137,9 @@ class Registry:
         options["cwd"] = os.path.realpath(os.path.join(self._home, cwd)) if cwd else self._home
         self._check_settings(agent, options.get("model") or agent.model_name, options)
         try:
-            order = checked(RunRequest(agent=agent.name, task=task, **options))
-            check_rules(order.permissions)
-            return replace(order, permissions=real_paths(order.permissions))
+            request = checked(RunRequest(agent=agent.name, task=task, **options))
+            check_rules(request.permissions)
+            return replace(request, permissions=real_paths(request.permissions))
         except Refused as error:
             raise ConfigError(f"Invalid run option: {error}") from None
         except (TypeError, ValueError) as error:

@@ -94,9 +94,11 @@ class Starts(Acts, Generic[Deps_co]):
         own = dict(options)
         key = own.pop("key", "")
         await self.take_up(agent)
-        order = self._registry.request(agent, task, own)
+        run_request = self._registry.request(agent, task, own)
         id = run_id(0, "key", key) if key else run_id(self._clock.now(), self._clock.chance())
-        event = Requested(id=id, request=order, tag=self._pricing.tag(order, self._clock.now()))
+        event = Requested(
+            id=id, request=run_request, tag=self._pricing.tag(run_request, self._clock.now())
+        )
         if not key:
             return RunId(await self._request(event))
         request = self._asked.get(id)
@@ -137,12 +139,12 @@ class Starts(Acts, Generic[Deps_co]):
         check_options("fork()", options)
         row = await self._row(run)
         options = _inherited(row, options)
-        order, base = await self._fork_of(row, task, agent, at, **options)
+        run_request, base = await self._fork_of(row, task, agent, at, **options)
         now, size = self._clock.now(), row.run.context + row.run.new_bytes
         fields: dict[str, Any] = {"context": size, "permissions": _held(row, options)}
-        tag = self._pricing.tag(order, now, row, base)
+        tag = self._pricing.tag(run_request, now, row, base)
         id = run_id(now, self._clock.chance())
-        event = Requested(id=id, request=order, base=base, tag=tag, **fields)
+        event = Requested(id=id, request=run_request, base=base, tag=tag, **fields)
         return RunId(await self._request(event))
 
     async def _fork_of(
@@ -179,8 +181,8 @@ class Starts(Acts, Generic[Deps_co]):
         unless another is given."""
         if fork:
             row = await self._row(fork)
-            order, base = await self._fork_of(row, task, agent, None, **options)
-            return self._pricing.tags(order, self._clock.now(), n, row, base)
+            run_request, base = await self._fork_of(row, task, agent, None, **options)
+            return self._pricing.tags(run_request, self._clock.now(), n, row, base)
         if agent is None:
             raise ConfigError("A price tag needs an agent, or a run to fork.")
         await self.take_up(agent)
@@ -213,16 +215,16 @@ class Starts(Acts, Generic[Deps_co]):
                 "conversation",
                 f"Run {run} was already resumed. Resume the latest run, or fork this one.",
             )
-        order = self._registry.request(agent, task, options)
+        run_request = self._registry.request(agent, task, options)
         event = Requested(
             id=run_id(self._clock.now(), self._clock.chance()),
-            request=order,
+            request=run_request,
             permissions=_held(row, options),
             base=base,
             conversation=row.spec.conversation,
             resumes=run,
             context=row.run.context + row.run.new_bytes,
-            tag=self._pricing.tag(order, self._clock.now(), row, base),
+            tag=self._pricing.tag(run_request, self._clock.now(), row, base),
             news=await self._unheard(row),
         )
         return RunId(await self._request(event))

@@ -14,7 +14,7 @@ from retinue.errors import NotFound
 from retinue.event_translation import Translator, last_of, step_of
 from retinue.events import Event, RunStarted
 from retinue.groups import Groups
-from retinue.runtime.bus import Step, TextDelta
+from retinue.runtime.bus import Step, TextPiece
 from retinue.runtime.held_calls import HeldCall
 
 PAGE = 100
@@ -50,14 +50,14 @@ class Steps(Groups):
         async for item in self._log(start, run):
             if isinstance(item, Step) and item.entry.tree in ("", root):
                 events = translator.take(item)
-            elif isinstance(item, TextDelta) and text:
+            elif isinstance(item, TextPiece) and text:
                 events = translator.preview(item, after, self._clock.now())
             else:
                 continue
             for event in events:
                 if tree and isinstance(event, RunStarted) and event.parent in inside:
                     inside.add(event.run)
-                is_new = event.seq > after or isinstance(item, TextDelta)
+                is_new = event.seq > after or isinstance(item, TextPiece)
                 if is_new and event.run in inside:
                     after = event.seq
                     yield event
@@ -72,20 +72,20 @@ class Steps(Groups):
         at = next_one[0][1].at if next_one else self._clock.now()
         translator = Translator(await self._facts(at))
         async for item in self._log(start):
-            if isinstance(item, TextDelta):
+            if isinstance(item, TextPiece):
                 events = translator.preview(item, after, self._clock.now()) if text else []
             else:
                 if translator.lacks(item):
                     await self._take_earlier(translator, item)
                 events = translator.take(item)
             for event in events:
-                if event.seq > after or isinstance(item, TextDelta):
+                if event.seq > after or isinstance(item, TextPiece):
                     after = event.seq
                     yield event
 
     async def steps(
         self, run: str, after: int = 0, *, tree: bool = True, deltas: bool = False
-    ) -> AsyncIterator[Step | TextDelta]:
+    ) -> AsyncIterator[Step | TextPiece]:
         """The steps of a run and, with `tree`, of everything below it, from position `after` of the
         log on: those of the log first, then as they come, until it has ended. With `deltas`, also
         text as models write it."""
@@ -94,13 +94,13 @@ class Steps(Groups):
         if not after and (first := await self._store.entries(0, run, limit=1)):
             after = first[0][0] - 1
         async for item in self._log(after, run):
-            if isinstance(item, TextDelta):
+            if isinstance(item, TextPiece):
                 if deltas and (item.run == run or (tree and family.is_known(item.run))):
                     yield item
             elif (id := run_of(item)) == run or (tree and await family.has(id)):
                 yield item
 
-    async def _log(self, after: int, run: str = "") -> AsyncIterator[Step | TextDelta]:
+    async def _log(self, after: int, run: str = "") -> AsyncIterator[Step | TextPiece]:
         """All steps behind position `after`: those of the log first, then as they come, with text
         as models write it; until `run` has ended, without one for as long as a program listens."""
         engine, store = self._engine, self._store
@@ -118,7 +118,7 @@ class Steps(Groups):
                     if ended is None or (ended.done() and watcher.is_empty):
                         return
                     while (item := await watcher.next(ended)) is not None:
-                        if isinstance(item, TextDelta):
+                        if isinstance(item, TextPiece):
                             yield item
                         elif item.seq > after:
                             after = item.seq

@@ -14,7 +14,7 @@ from retinue.agent_files.skill_tool import SkillTool
 from retinue.agent_files.skills import Skill, read_skill, skills_prompt
 from retinue.tools.base import ToolResult
 from tests.agent_files.helpers import project, said
-from tests.tools.builtin.filecase import a_caller
+from tests.tools.builtin.file_tool_support import a_caller
 
 GOOD = """---
 name: pdf-tools

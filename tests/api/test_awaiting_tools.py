@@ -575,4 +575,4 @@ async def test_a_tool_that_takes_no_step_leaves_no_trace_of_steps() -> None:
         run = (await retinue.run(lead, "Go.")).id
         entries = await retinue._store.entries(0, "", 1_000)
     kinds = [type(entry.event).__name__ for _, entry in entries if entry.run == run]
-    assert kinds == ["RunCreated", "Replied", "ToolReturned", "Replied"]
+    assert kinds == ["RunCreated", "Replied", "TextReturned", "Replied"]

@@ -10,7 +10,7 @@ from retinue import events as ev
 from retinue.core.shared import Shared
 from retinue.core.state import Ended
 from retinue.event_translation import PER_STEP, Translator, last_of, step_of
-from retinue.runtime.bus import Step, TextDelta
+from retinue.runtime.bus import Step, TextPiece
 from tests.contracts.world import World
 from tests.simulation.pure import Simulation
 
@@ -49,11 +49,11 @@ def test_a_tree_is_taken_from_its_first_step_on_and_text_has_the_place_of_its_ru
     for step in [*steps, final]:
         assert not translator.lacks(step)
         translator.take(step)
-    (delta,) = translator.preview(TextDelta(child, 1, "Wor"), 7, 1_000)
+    (delta,) = translator.preview(TextPiece(child, 1, "Wor"), 7, 1_000)
     assert isinstance(delta, ev.TextDelta)
     assert (delta.run, delta.root, delta.depth, delta.seq) == (child, root, 1, 7)
     assert (delta.attempt, delta.text, delta.at.timestamp()) == (1, "Wor", 1.0)
-    assert translator.preview(TextDelta("nobody", 1, "Wor"), 7, 1_000) == []
+    assert translator.preview(TextPiece("nobody", 1, "Wor"), 7, 1_000) == []
 
 
 def test_every_position_belongs_to_one_step() -> None:

@@ -21,7 +21,7 @@ from retinue import (
 from retinue.core.events import Asked, Replied, Requested
 from retinue.core.messages import ToolMessage
 from retinue.models.base import ModelRequest
-from retinue.runtime.bus import Step, TextDelta
+from retinue.runtime.bus import Step, TextPiece
 from retinue.testing import MemoryStore, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, last, lead_of, on_virtual_time, texts
 
@@ -310,9 +310,9 @@ async def test_a_stream_replays_the_log_then_follows_and_ends_with_the_run(
         items = [item async for item in retinue.steps(run, tree=False, deltas=True)]
         steps = [i for i in items if isinstance(i, Step)]
         names = [type(s.entry.event).__name__ for s in steps]
-        assert names == ["Requested", "RunCreated", "Replied", "ToolReturned", "Replied"]
+        assert names == ["Requested", "RunCreated", "Replied", "TextReturned", "Replied"]
         assert [s.seq for s in steps] == sorted({s.seq for s in steps})
-        assert [i.text for i in items if isinstance(i, TextDelta)] == ["done"]
+        assert [i.text for i in items if isinstance(i, TextPiece)] == ["done"]
     async with home.open() as retinue:
         again = [item async for item in retinue.steps(run, tree=False, deltas=True)]
         assert again == steps, "of an ended run the log is the whole stream"

@@ -20,7 +20,7 @@ from retinue import (
     tool,
 )
 from retinue.core.events import Replied
-from retinue.runtime.bus import Step, TextDelta
+from retinue.runtime.bus import Step, TextPiece
 from retinue.testing import MemoryStore, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
 
@@ -166,7 +166,7 @@ async def test_a_stream_does_not_end_before_the_end_is_written() -> None:
         async for item in retinue.steps(run, tree=False, deltas=True):
             items.append(item)
             await asyncio.sleep(3)
-    assert any(isinstance(i, TextDelta) for i in items)
+    assert any(isinstance(i, TextPiece) for i in items)
     steps = [i.entry.event for i in items if isinstance(i, Step)]
     assert isinstance(steps[-1], Replied)
 

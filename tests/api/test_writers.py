@@ -121,7 +121,7 @@ def test_outside_of_git_or_if_asked_writers_take_turns(
             id = await retinue.spawn(agent, "Go.")
             async for step in retinue.steps(id):
                 kind = type(step.entry.event).__name__
-                if kind in ("ToolReturned", "ChildEnded"):
+                if kind in ("TextReturned", "ChildEnded"):
                     order.append(f"{kind} {step.entry.run[-4:]}")
             return await retinue.outcome(id)
 
@@ -129,7 +129,7 @@ def test_outside_of_git_or_if_asked_writers_take_turns(
     assert outcome is not None and outcome.state == "completed"
     assert (where / "a.txt").read_text().startswith("line 1\na\nb\nc\nline 5\n")
     edits = [said.split()[0] for said in order]
-    assert edits == ["ToolReturned", "ChildEnded"] * 3, "one ends before the next begins"
+    assert edits == ["TextReturned", "ChildEnded"] * 3, "one ends before the next begins"
     assert branches(project) == []
 
 

@@ -12,7 +12,7 @@ from retinue.cli.terminal.answer_stream import AnswerStream
 from retinue.cli.terminal.markdown import rendered
 from retinue.core.messages import AssistantMessage, ToolMessage
 from retinue.core.spec import RunRequest, RunSpec
-from retinue.host.tree_items import MessageAdded, RunStarted, Said, TreeItem
+from retinue.host.tree_items import MessageAdded, RunAdded, TextArrived, TreeItem
 from retinue.testing import call
 from tests.cli.house import MODEL, House, Llm
 from tests.cli.terminal import terminal
@@ -52,8 +52,8 @@ def test_what_a_terminal_would_obey_is_not_rendered() -> None:
     assert "\x1b" not in line and "\x07" not in line
 
 
-def spec(id: str) -> RunStarted:
-    return RunStarted(spec=RunSpec(id=id, request=RunRequest(agent="a", task="t"), root="top"))
+def spec(id: str) -> RunAdded:
+    return RunAdded(spec=RunSpec(id=id, request=RunRequest(agent="a", task="t"), root="top"))
 
 
 def heard(stream: AnswerStream, *items: TreeItem) -> list[str]:
@@ -64,7 +64,7 @@ def heard(stream: AnswerStream, *items: TreeItem) -> list[str]:
 
 def test_text_is_shown_block_by_block_and_calls_are_one_line_each() -> None:
     stream = AnswerStream()
-    assert heard(stream, spec("top"), Said(run="top", attempt=1, text="I loo")) == []
+    assert heard(stream, spec("top"), TextArrived(run="top", attempt=1, text="I loo")) == []
     assert plain(stream.tail(79, 5)) == ["I loo"]
     look = call("read", path="clock.py")
     message = AssistantMessage(text="I look.", calls=(look,))
@@ -72,7 +72,7 @@ def test_text_is_shown_block_by_block_and_calls_are_one_line_each() -> None:
     result = ToolMessage(call_id=look.id, name="read", text="1\n2\n3")
     (line,) = heard(stream, MessageAdded(run="top", n=3, message=result))
     assert line.startswith("· read clock.py") and " 3 lines " in line and len(line) <= 79
-    lines = heard(stream, Said(run="top", attempt=2, text="# Cause\n\nThe clock.\n\nAnd"))
+    lines = heard(stream, TextArrived(run="top", attempt=2, text="# Cause\n\nThe clock.\n\nAnd"))
     assert lines == ["Cause", "The clock."], "a heading stands close to its text"
     final = AssistantMessage(text="# Cause\n\nThe clock.\n\nAnd more.")
     assert heard(stream, MessageAdded(run="top", n=4, message=final)) == ["", "And more."]
@@ -81,7 +81,7 @@ def test_text_is_shown_block_by_block_and_calls_are_one_line_each() -> None:
 
 def test_a_reply_that_breaks_off_is_marked_and_a_denied_call_is_told() -> None:
     stream = AnswerStream()
-    one, two = (Said(run="top", attempt=n, text="Half.\n\n") for n in (1, 2))
+    one, two = (TextArrived(run="top", attempt=n, text="Half.\n\n") for n in (1, 2))
     lines = heard(stream, spec("top"), one, two)
     assert lines[0] == "Half." and "broke off" in lines[1] and lines[-1] == "Half."
     write = call("write", path="a.txt", content="x")
@@ -93,7 +93,7 @@ def test_a_reply_that_breaks_off_is_marked_and_a_denied_call_is_told() -> None:
 
 def test_of_a_tree_nothing_is_streamed() -> None:
     stream = AnswerStream()
-    said = Said(run="top", attempt=1, text="A.\n\n")
+    said = TextArrived(run="top", attempt=1, text="A.\n\n")
     assert heard(stream, spec("top"), spec("child"), said) == []
     assert not stream.is_single and plain(stream.tail(79, 5)) == []
 

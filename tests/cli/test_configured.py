@@ -13,7 +13,7 @@ from unittest import mock
 from retinue.testing import call
 from tests.cli.house import House, house
 from tests.needs import needs
-from tests.tools.mcp.parts import FAKE
+from tests.tools.mcp.client_support import FAKE
 
 
 def say(home: House, text: str) -> None:

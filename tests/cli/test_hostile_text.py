@@ -16,7 +16,7 @@ from retinue.errors import ModelRejected
 from retinue.testing import call
 from tests.cli.house import House, house
 from tests.cli.tty import tty
-from tests.core.test_display import EVERY
+from tests.formats.test_safe_text import EVERY
 
 SEQUENCES = "\x1b[99;98H\x1b]0;owned\x07\x1bPq\x1b\\\x9b97;96H\x9d0;owned\x9c\x1b]8;;http://x\x1b\\"
 CHARACTERS = "".join(c for c in EVERY if not "\ud800" <= c <= "\udfff" and c not in "\0\r\x1b")

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from retinue.cli.terminal.wall_clock import clock, moment
 from retinue.core.account import Account
-from retinue.core.events import LogEntry, MailReceived, Replied, ToolReturned
+from retinue.core.events import LogEntry, MailReceived, Replied, TextReturned
 from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, ToolMessage, UserMessage
 from retinue.core.spec import InstructionFile, RunRequest, RunSpec
 from retinue.core.state import Run, RunRecord, Waiting
@@ -208,9 +208,9 @@ def log(
     )
     usage = Usage(input=10_400, cache_read=9_000, output=20)
     reply = ModelReply(message=MESSAGES[2], usage=usage)  # type: ignore[arg-type]
-    returns = [ToolReturned(turn=1, index=0, call_id="e", name="edit", text="Changed.")]
+    returns = [TextReturned(turn=1, index=0, call_id="e", name="edit", text="Changed.")]
     returns += [
-        ToolReturned(turn=1, index=1, call_id="s", name="shell", text="no", error=True)
+        TextReturned(turn=1, index=1, call_id="s", name="shell", text="no", error=True)
     ] * returned
     events = [
         MailReceived(mail=Mail(seq=1, text=MESSAGES[1].text)),

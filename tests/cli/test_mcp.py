@@ -10,7 +10,7 @@ from typing import Any
 
 from retinue.testing import call
 from tests.cli.house import House, house, is_alive
-from tests.tools.mcp.parts import FAKE
+from tests.tools.mcp.client_support import FAKE
 
 
 def config(*options: str, **more: Any) -> dict[str, Any]:

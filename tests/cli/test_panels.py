@@ -10,7 +10,7 @@ import pytest
 
 from retinue.cli.terminal.decision import Decision
 from retinue.cli.terminal.request_answer import answer, told
-from retinue.core.events import Decided, LogEntry, ToolReturned
+from retinue.core.events import Decided, LogEntry, TextReturned
 from retinue.core.messages import ToolCall
 from retinue.host import requests
 from retinue.host.tree_items import Stepped
@@ -231,7 +231,7 @@ def test_who_decided_elsewhere_is_told_and_a_done_edit_shows_its_diff_again() ->
     changes.take(Stepped(seq=1, entry=LogEntry(run="r", at=0, event=decided)))
     assert changes.outcome(EDIT, "sync-client") == "✓ done: allowed by Mira elsewhere"
     changes.expect(EDIT)
-    returned = ToolReturned(turn=1, index=0, call_id="c", name="edit", text="Edited")
+    returned = TextReturned(turn=1, index=0, call_id="c", name="edit", text="Edited")
     lines = changes.take(Stepped(seq=2, entry=LogEntry(run="r", at=0, event=returned)))
     assert lines is not None
     assert plain(lines[0]) == "✓ sync-client: change src/client.py  +4 -1"

@@ -1,5 +1,5 @@
 """When one provider keeps everybody, one line says so, and rows keep their last words. The window
-has a title, and colours fit the ground of the terminal."""
+has a title, and colours fit the background of the terminal."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from retinue.cli.terminal.keyboard import ASK_GROUND, KeyDecoder, Keys
+from retinue.cli.terminal.keyboard import ASK_BACKGROUND, KeyDecoder, Keys
 from retinue.cli.terminal.painter import Painter
 from retinue.cli.terminal.screen import Focus, Screen
-from retinue.cli.terminal.terminal_style import detect_style, ground_of
+from retinue.cli.terminal.terminal_style import background_of, detect_style
 from retinue.cli.terminal.wall_clock import clock
 from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import NOTHING, Ended, Queued, Run, State, Thinking, Waiting
@@ -111,7 +111,7 @@ def test_the_window_has_a_title_until_the_view_is_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "ground"),
+    ("answer", "background"),
     [
         ("\x1b]11;rgb:1616/1818/1d1d\x1b\\", "dark"),
         ("\x1b]11;rgb:fdfd/f6f6/e3e3\x07", "light"),
@@ -120,8 +120,8 @@ def test_the_window_has_a_title_until_the_view_is_left() -> None:
         ("\x1b]11;?\x07", "unknown"),
     ],
 )
-def test_the_ground_is_what_the_terminal_answers(answer: str, ground: str) -> None:
-    assert ground_of(answer) == ground
+def test_the_background_is_what_the_terminal_answers(answer: str, background: str) -> None:
+    assert background_of(answer) == background
 
 
 def test_a_flag_or_a_variable_goes_before_what_the_terminal_says() -> None:
@@ -139,15 +139,15 @@ def test_what_was_typed_while_the_terminal_was_asked_is_not_lost(answer: bytes) 
             asked = bytearray()
 
             def reply() -> None:
-                while ASK_GROUND.encode() not in asked:
+                while ASK_BACKGROUND.encode() not in asked:
                     asked.extend(os.read(ours, 4096))
                 os.write(ours, b"k" + answer)
 
             thread = threading.Thread(target=reply)
             thread.start()
-            told = keys.ground()
+            told = keys.background()
             thread.join()
-            assert ground_of(told) == ("light" if answer else "unknown")
+            assert background_of(told) == ("light" if answer else "unknown")
             assert keys.read() == ["k"]
     finally:
         os.close(ours)

@@ -10,7 +10,7 @@ from retinue.core.events import (
     ModelFailed,
     Replied,
     StepTaken,
-    ToolReturned,
+    TextReturned,
 )
 from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, ToolMessage, UserMessage
 from retinue.core.spec import Actions, ParentCall, RunRequest, RunSpec
@@ -18,11 +18,11 @@ from retinue.core.state import Ended, Run, RunRecord, Thinking
 from retinue.core.values import Ending, Usage
 from retinue.host.tree_items import (
     MessageAdded,
+    RunAdded,
     RunChanged,
-    RunStarted,
-    Said,
     Stepped,
     StoredRun,
+    TextArrived,
     TreeItem,
 )
 from retinue.steps import TreeRecord
@@ -84,21 +84,21 @@ def recorded() -> tuple[list[TreeItem], TreeRecord]:
     orders = ActionsReturned(
         turn=1, index=0, call_id="c1", name="delegate_tasks", actions=Actions()
     )
-    back = ToolReturned(turn=1, index=0, call_id="d1", name="write", text="Denied.", error=True)
+    back = TextReturned(turn=1, index=0, call_id="d1", name="write", text="Denied.", error=True)
     child, top = (
         ended(BELOW, "failed", 1_800, stop="sub_agent_error", error="no"),
         ended(TOP, "completed", 2_000, stop="done", text="All done."),
     )
     items: list[TreeItem] = [
-        RunStarted(spec=TOP),
+        RunAdded(spec=TOP),
         MessageAdded(run=ROOT, n=0, message=UserMessage(text="go")),
         step(3, ROOT, 1_050, ModelFailed(attempt=1, kind="overloaded", message="busy", retry=True)),
         step(4, ROOT, 1_100, replied),
         MessageAdded(run=ROOT, n=1, message=delegating),
         step(5, ROOT, 1_150, orders),
-        RunStarted(spec=BELOW),
+        RunAdded(spec=BELOW),
         RunChanged(row=StoredRun(spec=BELOW, run=Run(id=CHILD, state=THINKING))),
-        Said(run=CHILD, attempt=1, text="I lo"),
+        TextArrived(run=CHILD, attempt=1, text="I lo"),
         step(6, CHILD, 1_400, looked),
         MessageAdded(run=CHILD, n=1, message=looking),
         step(7, CHILD, 1_500, back),
@@ -241,7 +241,7 @@ def test_ends_have_the_subtypes_that_programs_know() -> None:
 def test_what_a_step_asks_is_a_line_and_a_step_that_asks_nothing_is_none() -> None:
     writer = StreamJsonWriter(StreamHeader())
     spec = RunSpec(id="r", root="r", request=RunRequest(agent="a", task="t"))
-    assert [line["subtype"] for line in writer.tell(RunStarted(spec=spec))] == ["init"]
+    assert [line["subtype"] for line in writer.tell(RunAdded(spec=spec))] == ["init"]
 
     def told(seq: int, **fields: str) -> list[dict[str, object]]:
         step = StepTaken(turn=1, index=0, call_id="c1", name="choose", step=f"s{seq}", **fields)  # type: ignore[arg-type]

@@ -93,7 +93,7 @@ def drive(
     try:
         asyncio.run(main())
     finally:
-        app.board.close()
+        app.runs.close()
 
 
 def test_runs_are_listed_opened_messaged_and_cancelled(tmp_path: Path) -> None:

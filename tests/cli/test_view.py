@@ -99,12 +99,12 @@ def test_rows_survive_the_way_through_json(name: str) -> None:
 def test_the_fold_in_one_go_is_the_same() -> None:
     told = [
         item.spec
-        if isinstance(item, tree_items.RunStarted)
+        if isinstance(item, tree_items.RunAdded)
         else item.entry
         if isinstance(item, tree_items.Stepped)
         else item.row.run
         for item in load("tree")
-        if isinstance(item, (tree_items.RunStarted, tree_items.Stepped, tree_items.RunChanged))
+        if isinstance(item, (tree_items.RunAdded, tree_items.Stepped, tree_items.RunChanged))
     ]
     assert (
         [r.state for r in view(told, START)] == [r.state for r in last("tree")] == ["completed"] * 5

@@ -17,7 +17,7 @@ from retinue.core.events import (
     ModelRegistered,
     Replied,
     Requested,
-    ToolReturned,
+    TextReturned,
 )
 from retinue.core.ids import run_id
 from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
@@ -100,7 +100,7 @@ class World:
     def result(self, run: str, index: int = 0, text: str = "ok") -> None:
         turn = self.run(run).turn
         self.apply(
-            run, ToolReturned(turn=turn, index=index, call_id=f"c{index}", name="read", text=text)
+            run, TextReturned(turn=turn, index=index, call_id=f"c{index}", name="read", text=text)
         )
 
     def spawn(self, run: str, *tasks: str, index: int = 0, **order: Any) -> list[str]:
@@ -146,7 +146,7 @@ async def all_of(store: Any) -> dict[str, Any]:
         "entries": await store.entries(limit=100_000),
         "deliveries": await store.deliveries(),
         "accounts": [await store.account(one.id) for one in runs],
-        "boards": {one.id: [(b.key, b.act) for b in await store.board(one.id)] for one in runs},
+        "boards": {one.id: [(b.key, b.act) for b in await store.task_list(one.id)] for one in runs},
         "messages": {
             one.id: await store.messages((await store.row(one.id)).spec.conversation)
             for one in runs

@@ -37,7 +37,7 @@ from retinue.core.events import (
     ResultsFormatted,
     StepTaken,
     Submitted,
-    ToolReturned,
+    TextReturned,
     Woke,
 )
 from retinue.core.messages import (
@@ -79,7 +79,7 @@ class Story:
         self.trees = Trees(rules or Limits())
         self.now = START
         self.effects: list[Effect] = []
-        self.seated: list[AskSlot | FreeSlot] = []
+        self.has_slots: list[AskSlot | FreeSlot] = []
         self.aborted: list[AbortRun] = []
         self.keeps_aborts = False
         self.entries: list[LogEntry] = []
@@ -104,8 +104,8 @@ class Story:
     def post(self, run: str, event: AnyEvent) -> str:
         """One event and its consequences; returns why it was refused, or ""."""
         stale = self._take(run, event)
-        granted = [found for e in self.seated if (found := self.trees.seat(e)) is not None]
-        self.seated.clear()
+        granted = [found for e in self.has_slots if (found := self.trees.seat(e)) is not None]
+        self.has_slots.clear()
         for id, ticket in granted:
             self.post(id, Admitted(ticket=ticket))
         aborted, self.aborted = self.aborted, []
@@ -121,7 +121,7 @@ class Story:
         changes = self.trees.take_changes()
         first = changes.entries[0]
         assert first.event is event
-        self.seated += [e for e in changes.effects if isinstance(e, AskSlot | FreeSlot)]
+        self.has_slots += [e for e in changes.effects if isinstance(e, AskSlot | FreeSlot)]
         self.aborted += [e for e in changes.effects if isinstance(e, AbortRun) and e.attempt]
         self.entries += changes.entries
         self.effects += changes.effects
@@ -170,7 +170,7 @@ class Story:
         )
 
     def tool(self, id: str, index: int = 0, text: str = "seen", **fields: Any) -> str:
-        return self.post(id, ToolReturned(text=text, **self.address(id, index), **fields))
+        return self.post(id, TextReturned(text=text, **self.address(id, index), **fields))
 
     def order(self, id: str, *spawns: RunRequest, index: int = 0, **orders: Any) -> str:
         return self.post(

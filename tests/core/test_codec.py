@@ -92,7 +92,7 @@ STATES = st.one_of(
         tries=INT,
         retry_at=MAYBE,
     ),
-    st.builds(Working, calls=CALLS, seated=st.booleans()),
+    st.builds(Working, calls=CALLS, has_slots=st.booleans()),
     st.builds(Waiting, calls=st.none() | CALLS, all=st.booleans()),
     st.builds(Asking, calls=CALLS),
     st.builds(Stopping, ending=ENDING),

@@ -9,7 +9,7 @@ import pytest
 from retinue.core.account import SURE, Account
 from retinue.core.ending import charged
 from retinue.core.events import ModelFailed
-from retinue.core.notices import facts
+from retinue.core.notices import notice_fields
 from retinue.core.state import Thinking
 from retinue.core.values import Budget, ModelInfo, Usage
 from retinue.formats.money import bound, money
@@ -106,7 +106,7 @@ def test_templates_say_at_most() -> None:
     story.start()
     story.cancel("root")
     run = story.run("root")
-    told = facts(story.specs["root"], run, story.ending("root"))
+    told = notice_fields(story.specs["root"], run, story.ending("root"))
     assert told["cost"] == f"at most {run.usage.usd:.4f}"
     assert told["tokens"] == f"at most {run.usage.tokens}"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from retinue.core.effects import AbortRun, CallTool
-from retinue.core.events import Asked, PermissionsRestricted, ToolReturned
+from retinue.core.events import Asked, PermissionsRestricted, TextReturned
 from retinue.core.messages import UserMessage
 from retinue.core.spec import Lane
 from retinue.core.state import Queued, Thinking, Waiting, Working
@@ -181,7 +181,7 @@ def test_steering_stops_the_tools_and_late_results_are_refused() -> None:
     story.mail_to("root", "left", steer=True)
     assert story.did(AbortRun, "root") == 1
     assert story.n_asked("root") == 2
-    late = ToolReturned(turn=1, index=1, call_id="y", name="look", text="late")
+    late = TextReturned(turn=1, index=1, call_id="y", name="look", text="late")
     assert "Thinking" in story.post("root", late)
 
 

@@ -46,7 +46,7 @@ from retinue.core.events import (
     Sent,
     StepTaken,
     Submitted,
-    ToolReturned,
+    TextReturned,
     Woke,
 )
 from retinue.core.merges import BranchMerge
@@ -81,7 +81,7 @@ RUN_EVENTS: list[AnyEvent] = [
         spilled=("ab", 3),
     ),
     ModelFailed(attempt=1, kind="boom", message="no", retry=True, after_ms=5),
-    ToolReturned(name="look", text="x", error=True, spilled=("ab", 3), **ADDRESS),
+    TextReturned(name="look", text="x", error=True, spilled=("ab", 3), **ADDRESS),
     ActionsReturned(
         name="hire",
         actions=Actions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retinue.core.events import Admitted, LogEntry, MailReceived, Replied, ToolReturned
+from retinue.core.events import Admitted, LogEntry, MailReceived, Replied, TextReturned
 from retinue.core.messages import (
     AssistantMessage,
     Message,
@@ -23,8 +23,8 @@ def result(id: str) -> ToolMessage:
     return ToolMessage(call_id=id, text="text")
 
 
-def returned(id: str, turn: int = 1) -> ToolReturned:
-    return ToolReturned(turn=turn, index=0, call_id=id, name="read", text="text")
+def returned(id: str, turn: int = 1) -> TextReturned:
+    return TextReturned(turn=turn, index=0, call_id=id, name="read", text="text")
 
 
 def replied(message: AssistantMessage) -> Replied:

@@ -23,7 +23,7 @@ from retinue.models.gguf import read_facts
 from retinue.models.http import HttpModel
 from retinue.models.local import LocalModel
 from retinue.models.local_prompt import style_of
-from retinue.models.prices import _nanos, facts
+from retinue.models.prices import _nanos, model_facts
 from retinue.models.providers import PROVIDERS
 from retinue.testing import run_virtual
 from retinue.testing.fake_llm.fake_provider import FakeLLM
@@ -310,7 +310,7 @@ def test_closing_a_catalog_frees_the_weights_of_its_local_models(tmp_path: Path)
 
 
 def test_a_price_is_known_or_unknown_and_never_rounded_down() -> None:
-    known = facts("n", "anthropic", "claude-sonnet-4-5", max_output=1_000)
+    known = model_facts("n", "anthropic", "claude-sonnet-4-5", max_output=1_000)
     assert (known.price_in, known.price_out, known.price_cache_read, known.price_cache_write) == (
         3000,
         15000,
@@ -319,7 +319,7 @@ def test_a_price_is_known_or_unknown_and_never_rounded_down() -> None:
     )
     assert (known.window, known.max_output) == (200_000, 1_000)
     for provider, model in (("anthropic", "no-such"), ("", "llama3"), ("no-such-provider", "m")):
-        unknown = facts("n", provider, model, max_output=1_000)
+        unknown = model_facts("n", provider, model, max_output=1_000)
         assert unknown.price_in is None and unknown.price_out is None and not unknown.priced
     assert _nanos(Decimal("0.0375")) == 38
     assert _nanos(Decimal("0.25")) == 250 and _nanos(Decimal(0)) == 0 and _nanos(None) is None

@@ -18,7 +18,7 @@ from retinue.models.http import ConnectionPool, HttpModel, Times
 from retinue.models.http_connection import MOST_INTERIM, MOST_UNREAD
 from retinue.models.new_connections import Route
 from tests.models.http_world import KEY, Serve, asking, at_rest, complete, http_model, serving
-from tests.models.test_wire import OK, REPLY, read_request
+from tests.models.test_exchange_sockets import OK, REPLY, read_request
 from tests.waiting import SECONDS, until
 
 CALM = Times(connect=30.0, headers=30.0, idle=30.0, content=30.0, attempt=60.0)

@@ -22,7 +22,7 @@ from retinue.testing import call
 from tests.cli.house import House, house
 from tests.needs import needs
 from tests.security.canaries import ProcessList, Search, every_form, planted
-from tests.tools.mcp.parts import FAKE
+from tests.tools.mcp.client_support import FAKE
 
 SECRETS = planted(
     "OPENAI_API_KEY",

@@ -19,7 +19,7 @@ from retinue import Agent, Origin, Permissions, Retinue, tool
 from retinue.channels.file import JsonLines
 from retinue.channels.webhook import Webhook
 from retinue.models.base import ModelRequest
-from retinue.runtime.bus import TextDelta
+from retinue.runtime.bus import TextPiece
 from retinue.runtime.secret_filter import Redacting
 from retinue.testing import Scripted, call
 from retinue.tools.builtin.fetch import FetchTool
@@ -174,7 +174,7 @@ def test_whoever_begins_to_watch_in_the_middle_of_a_secret_sees_no_rest_of_it() 
             shown = []
             async for item in retinue.steps(run, tree=False, deltas=True):
                 go_on.set()
-                shown += [item.text] if isinstance(item, TextDelta) else []
+                shown += [item.text] if isinstance(item, TextPiece) else []
             return "".join(shown)
 
     assert secret[12:22] not in asyncio.run(main())

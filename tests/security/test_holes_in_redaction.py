@@ -51,7 +51,7 @@ def test_the_end_of_a_stream_that_might_have_become_a_secret_is_shown() -> None:
                 [
                     s.text
                     async for s in retinue.steps(run, tree=False, deltas=True)
-                    if type(s).__name__ == "TextDelta"
+                    if type(s).__name__ == "TextPiece"
                 ]
             )
             outcome = await retinue.outcome(run)

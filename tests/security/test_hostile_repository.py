@@ -25,7 +25,7 @@ from retinue.tools.builtin.run_processes import Processes
 from tests.cli.house import house
 from tests.needs import needs
 from tests.security.holes import git
-from tests.tools.builtin.webcase import caller
+from tests.tools.builtin.web_support import caller
 
 pytestmark = needs("git")
 

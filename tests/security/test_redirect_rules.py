@@ -12,7 +12,7 @@ from retinue import Permissions, Retinue, tool
 from retinue.testing import call
 from retinue.tools.builtin import fetch as web
 from tests.security.holes import agent, results, until
-from tests.tools.builtin.webcase import page, redirect, serving
+from tests.tools.builtin.web_support import page, redirect, serving
 
 FIRST, SECOND = "first.example", "second.example"
 CASES = [

@@ -14,7 +14,7 @@ import pytest
 from retinue import Agent, Ask, ModelError, Origin, Retinue, tool
 from retinue.channels.base import Channel
 from retinue.models.base import ModelRequest
-from retinue.runtime.bus import TextDelta
+from retinue.runtime.bus import TextPiece
 from retinue.runtime.secret_filter import Redacting
 from retinue.testing import Scripted, call
 
@@ -111,7 +111,7 @@ def test_no_secret_is_written_anywhere(tmp_path: Path, caplog: pytest.LogCapture
         if path.is_file():
             assert everything(path.read_bytes().decode("latin-1")) == [], path
     assert everything("\n".join(seen)) == []
-    assert any("TextDelta" in s for s in seen), "previews were watched"
+    assert any("TextPiece" in s for s in seen), "previews were watched"
     assert told.texts
     assert everything("\n".join(told.texts)) == []
     assert everything(caplog.text) == []
@@ -167,7 +167,7 @@ def test_a_preview_that_splits_a_secret_is_clean_too(tmp_path: Path) -> None:
             return [
                 item.text
                 async for item in retinue.steps(run, tree=False, deltas=True)
-                if isinstance(item, TextDelta)
+                if isinstance(item, TextPiece)
             ]
 
     shown = "".join(asyncio.run(main()))

@@ -14,7 +14,7 @@ from retinue.tools.builtin.blocked_networks import blocked
 from retinue.tools.builtin.fetch import FetchTool
 from retinue.tools.builtin.ssrf import Gate, may_reach
 from retinue.tools.builtin.web_address import parse_url, redirect_target
-from tests.tools.builtin.webcase import caller, page, redirect, serving, told
+from tests.tools.builtin.web_support import caller, page, redirect, serving, told
 
 INNER = [
     *(

@@ -29,7 +29,7 @@ from retinue.core.events import (
     ResultsFormatted,
     Sent,
     Submitted,
-    ToolReturned,
+    TextReturned,
 )
 from retinue.core.ids import digest
 from retinue.core.merges import BranchMerge
@@ -114,4 +114,4 @@ def _tool(sim: Simulation, effect: CallTool) -> AnyEvent:
         return Submitted(**where, text="" if turn == 3 else f"<{sim.books.paths[effect.run]}>")
     if call.name == "ask":
         return Asked(**where, question="?")
-    return ToolReturned(**where, text=f"{call.name} done", error=call.name == "nothing")
+    return TextReturned(**where, text=f"{call.name} done", error=call.name == "nothing")

@@ -34,7 +34,7 @@ def at_the_end(sim: Simulation) -> None:
             "groups",
             "granted",
             "asked",
-            "_bonds",
+            "_n_by_parent_end",
         ):
             if getattr(tree, name):
                 broken(f"I19 tree.{name} is not empty at the end: {getattr(tree, name)}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from retinue.core.effects import AnswerStep, CallTool
-from retinue.core.events import AnyEvent, StepTaken, ToolReturned
+from retinue.core.events import AnyEvent, StepTaken, TextReturned
 from retinue.core.ids import moment, step_child_id
 from retinue.core.messages import ToolMessage
 from retinue.core.spec import Actions
@@ -53,7 +53,7 @@ def go_on(sim: Simulation, key: Key) -> None:
     event = _next(sim, function)
     sim.heard.append((key[0], event))
     why = sim.take(key[0], event)
-    if isinstance(event, ToolReturned):
+    if isinstance(event, TextReturned):
         sim.functions.pop(key, None)
     elif why:
         function.stage += 1  # a limit said no: it goes on without
@@ -120,7 +120,7 @@ def _next(sim: Simulation, function: Function) -> AnyEvent:
                 asked_at=moment(e.made_at, e.turn, e.index),
             )
         function.stage, function.is_answered = n + 1, False
-    return ToolReturned(**where, text=" ".join(_results(sim, function)) or "done")
+    return TextReturned(**where, text=" ".join(_results(sim, function)) or "done")
 
 
 def _plan(sim: Simulation, function: Function) -> list[Any]:

@@ -90,7 +90,7 @@ def _check_tree(sim: Simulation, tree: Tree) -> None:
 
 def _n_held(state: object, spec: RunSpec) -> int:
     """In how many of its lanes a run has a slot."""
-    if isinstance(state, Thinking) or (isinstance(state, Working) and state.seated):
+    if isinstance(state, Thinking) or (isinstance(state, Working) and state.has_slots):
         return len(spec.request.lanes)
     return max(0, state.lane) if isinstance(state, Queued) else 0
 

@@ -13,7 +13,7 @@ from retinue.store import artifact_files as artifacts
 from retinue.store.sqlite import deletion as sqlite_forget
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import World, all_of, run_async
-from tests.store.old import Old
+from tests.store.old_databases import Old
 
 
 async def soaked(path: Path, n: int = 60) -> tuple[SqliteStore, list[str], World]:

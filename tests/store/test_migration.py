@@ -21,7 +21,7 @@ from retinue.store.sqlite.integrity import verify
 from retinue.store.sqlite.reader import SqliteReader
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import World, all_of, run_async, texts
-from tests.store.old import Old
+from tests.store.old_databases import Old
 
 
 class Made:
@@ -85,7 +85,7 @@ async def test_an_old_log_is_split_into_trees_and_verifies(tmp_path: Path, schem
     )
     assert last == seqs[-1] + 2
     await store.note(made.open, "k", 1, Added(titles=("now there is a list",)))
-    assert len(await store.board(made.open)) == 1
+    assert len(await store.task_list(made.open)) == 1
     made.world.apply("", Forgotten(root=made.done))
     await store.commit(made.world.take())
     assert await store.verify() == []

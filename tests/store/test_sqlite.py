@@ -225,7 +225,7 @@ async def test_an_act_on_a_board_shares_a_transaction_without_harm(tmp_path: Pat
     world.say(root)
     acts = [store.note(id, "k", 1, Added(titles=("x",))) for id in ("nobody", root, root)]
     await asyncio.gather(acts[0], store.commit(world.take()), *acts[1:])
-    assert [len(await store.board(id)) for id in ("nobody", root)] == [0, 1]
+    assert [len(await store.task_list(id)) for id in ("nobody", root)] == [0, 1]
     assert (await store.entries(run=root))[-1][1].event.reply.message.text == "Done."
     assert await store.verify() == []
     await store.close()

@@ -18,7 +18,7 @@ from retinue.core.events import (
     LogEntry,
     Replied,
     Requested,
-    ToolReturned,
+    TextReturned,
 )
 from retinue.core.messages import Message, ToolMessage, UserMessage
 from retinue.core.spec import SendMessage
@@ -109,7 +109,7 @@ def interleaving(log: Log) -> list[str]:
         detail = ""
         if isinstance(event, Replied):
             detail = event.reply.message.text or event.reply.message.calls[0].args
-        elif isinstance(event, ToolReturned):
+        elif isinstance(event, TextReturned):
             detail = event.text
         elif isinstance(event, ChildEnded):
             detail = str(names[event.child])
@@ -311,7 +311,7 @@ def test_a_tool_that_raised_raises_again_without_being_run(tmp_path: Path) -> No
     outcome, log = play(one_agent(cassette, cassette.replay(INFO)))
     assert outcome.text == "none"
     for entries in (recorded, log):
-        texts = [e.event.text for _, e in entries if isinstance(e.event, ToolReturned)]
+        texts = [e.event.text for _, e in entries if isinstance(e.event, TextReturned)]
         assert texts == ["The tool failed: LookupError: a stone"]
 
 

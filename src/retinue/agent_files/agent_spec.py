@@ -54,8 +54,9 @@ class AgentSpec(Value):
 
     `tools` are names of ours, `agent` standing for everything that starts others, or
     `mcp__server__tool`. `can_spawn` are names or globs of agents. `rules` are permissions as
-    `core.permits` reads them (`allow: shell(git *)`), in the file's order: where two disagree, the
-    file means the later one. `extra` keeps every key that has no field here. Times are seconds."""
+    `core.permissions` reads them (`allow: shell(git *)`), in the file's order: where two disagree,
+    the file means the later one. `extra` keeps every key that has no field here. Times are
+    seconds."""
 
     name: str
     description: str = ""

@@ -76,8 +76,8 @@ class StartAgentTool(Builtin[StaffArgs]):
             f"{args.name} is running in the background as {context.child_id()}. You will "
             "be notified when it ends."
         )
-        orders: Actions = context.spawn_actions(args.name, args.task, answer=answer, join="none")
-        return orders
+        actions: Actions = context.spawn_actions(args.name, args.task, answer=answer, join="none")
+        return actions
 
 
 def _one_line(text: str) -> str:

@@ -162,11 +162,11 @@ def carry_out(
             client, run, signals, is_ours=is_ours, deltas=wish.deltas, after=after, waits=waits
         )
         try:
-            teller = StreamJsonWriter(wish.head)
+            writer = StreamJsonWriter(wish.head)
             final = (
-                _stream(watching, teller)
+                _stream(watching, writer)
                 if wish.format == "stream-json"
-                else _show(watching, context, wish, teller)
+                else _show(watching, context, wish, writer)
             )
         except WatchLeft as departure:
             id = view_format.short_id(run)
@@ -177,10 +177,10 @@ def carry_out(
         except BrokenPipeError:
             client.ask(requests.CancelRequest(runs=(run,), reason="its output is no longer read"))
             raise
-    return hand_over(context, final, wish, teller, watching.code)
+    return hand_over(context, final, wish, writer, watching.code)
 
 
-def _stream(watching: WatchedRun, teller: StreamJsonWriter) -> TreeRecord:
+def _stream(watching: WatchedRun, writer: StreamJsonWriter) -> TreeRecord:
     """Everything as lines of JSON on stdout."""
     while True:
         thing = watching.next()
@@ -189,18 +189,18 @@ def _stream(watching: WatchedRun, teller: StreamJsonWriter) -> TreeRecord:
         if isinstance(thing, Notice):
             note(f"retinue: {thing.text}")
         elif thing is not None:
-            for line in teller.tell(thing):
+            for line in writer.tell(thing):
                 out(json_line(line))
 
 
 def _show(
-    watching: WatchedRun, context: CommandContext, wish: RunDisplay, teller: StreamJsonWriter
+    watching: WatchedRun, context: CommandContext, wish: RunDisplay, writer: StreamJsonWriter
 ) -> TreeRecord:
     """For people, on stderr: the live view where it can be drawn, otherwise a line for each
     change."""
     from retinue.cli.terminal import plain
 
-    watching.listen = lambda item: all(teller.tell(item))
+    watching.listen = lambda item: all(writer.tell(item))
     how = detect_style(context.environ, sys.stderr, context.color)
     if wish.is_headless or context.is_quiet or context.is_reader or not how.moves:
         return plain.watch(watching, context, can_answer=wish.can_answer)

@@ -48,14 +48,14 @@ def hand_over(
     context: CommandContext,
     final: TreeRecord,
     wish: RunDisplay,
-    teller: StreamJsonWriter,
+    writer: StreamJsonWriter,
     code: int | None = None,
 ) -> int:
     """The answer on stdout and in files, the last lines on stderr, and the exit code. `code` is
     that of a signal."""
     end = totals.ending(final.rows[0])
     text = end.text if end is not None else ""
-    result = teller.result(final)
+    result = writer.result(final)
     if wish.format == "text":
         is_text = end is None or end.data is None or bool(text)
         answer = text if is_text or end is None else json_line(totals.plain(end.data))

@@ -34,7 +34,7 @@ from retinue.core.events import (
     StateEvent,
     StepTaken,
     Submitted,
-    ToolReturned,
+    TextReturned,
     Woke,
 )
 from retinue.core.hold_request import HoldRequest, Verdict
@@ -54,7 +54,7 @@ Alike = (
     | Prolonged
     | Replied
     | ModelFailed
-    | ToolReturned
+    | TextReturned
     | ActionsReturned
     | StepTaken
     | Submitted
@@ -84,7 +84,7 @@ def _in_line(run: Run, event: Alike, ctx: StepContext) -> Run:
         case (
             Replied()
             | ModelFailed()
-            | ToolReturned()
+            | TextReturned()
             | ActionsReturned()
             | StepTaken()
             | Submitted()

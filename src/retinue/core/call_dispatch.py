@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from retinue.core import permissions as permits
 from retinue.core.calls import settle, start_tool
 from retinue.core.capabilities import gate
 from retinue.core.ending import finish
 from retinue.core.messages import AssistantMessage, ToolCall, ToolMessage
 from retinue.core.notices import fill
+from retinue.core.permissions import question_id, question_text
 from retinue.core.state import NOTHING, OpenCalls, Question, Run
 from retinue.core.step_context import StepContext
 from retinue.core.values import NoticeTexts, Permissions, ToolRisk
@@ -136,9 +136,9 @@ def _permission(
         return None, f"Denied: {why}. {INSTEAD}"
     question = Question(
         index=index,
-        id=permits.question_id(run.id, run.turn, index, call),
+        id=question_id(run.id, run.turn, index, call),
         call_id=call.id,
-        text=permits.question_text(call, ctx.definition.tool_risks.get(call.name, ToolRisk())),
+        text=question_text(call, ctx.definition.tool_risks.get(call.name, ToolRisk())),
         tool=call.name,
         kind="permission",
     )

@@ -190,7 +190,7 @@ def close_call(
 def settle(run: Run, ctx: StepContext, calls: OpenCalls) -> Run:
     """The state that follows from what is still open."""
     if calls.tools:
-        return wait_in(run, ctx, Working(calls=calls, seated=holds_slots(run)))
+        return wait_in(run, ctx, Working(calls=calls, has_slots=holds_slots(run)))
     merge_copies(run, ctx, calls)
     if not calls.woken and not calls.parked and not calls.lost:
         run, calls = close_turn(run, ctx, calls)
@@ -267,7 +267,7 @@ def child_joined(
         return run
     run, calls = close_fans(run, ctx, calls, [index])
     if calls.tools:
-        return replace(run, state=Working(calls=calls, seated=holds_slots(run)))
+        return replace(run, state=Working(calls=calls, has_slots=holds_slots(run)))
     return settle(run, ctx, calls)
 
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import msgspec
 
-from retinue.core import permissions as permits
 from retinue.core.messages import ToolCall
+from retinue.core.permissions import rule_on, stricter
 from retinue.core.values import Permissions, ToolRisk
 
 SETS = ("tools", "agents", "models", "read", "write", "hosts", "env", "announce", "comms")
@@ -34,7 +34,7 @@ def derive(parent: Permissions, request: Permissions) -> Permissions:
         may_spawn=parent.may_spawn and request.may_spawn,
         sandbox=max(parent.sandbox, request.sandbox),
         expires=_least(parent.expires, request.expires),
-        mode=permits.stricter(parent.mode, request.mode),
+        mode=stricter(parent.mode, request.mode),
         rules=_union(parent.rules, request.rules),
     )
 
@@ -47,10 +47,10 @@ def narrow(permissions: Permissions, request: Permissions) -> Permissions:
 
 
 @lru_cache(maxsize=4096)
-def lend(
+def for_child(
     permissions: Permissions, request: Permissions, reach: tuple[str, ...], agents: tuple[str, ...]
 ) -> Permissions:
-    """What a parent that holds `held` gives to a child whose agent can reach these tools and
+    """What a parent with these permissions gives to a child whose agent can reach these tools and
     agents."""
     return derive(narrow(permissions, Permissions(tools=reach, agents=agents)), request)
 
@@ -86,7 +86,7 @@ def explain(
     reason = gate(chain, tool, now)
     if reason:
         return f"refused: {reason}"
-    ruling = permits.rule_on(
+    ruling = rule_on(
         chain, ToolCall(id="", name=tool, args=args), guard, default=default, cwds=cwds
     )
     if ruling.verdict == "allow":
@@ -107,7 +107,7 @@ def exceeds(child: Permissions, parent: Permissions) -> str | None:
     for name in ("deny", "rules"):
         if not set(getattr(parent, name)) <= set(getattr(child, name)):
             return name
-    if permits.stricter(parent.mode, child.mode) != child.mode:
+    if stricter(parent.mode, child.mode) != child.mode:
         return "mode"
     for name in ("depth", "fanout", "expires"):
         mine, theirs = getattr(child, name), getattr(parent, name)

@@ -13,7 +13,7 @@ from retinue.core.values import Delivery, Limits
 from retinue.errors import InvalidTransition
 
 
-def step(
+def step_delivery(
     delivery: Delivery, event: Sent | Acked | Bounced | Requeued | Dropped, at: int, limits: Limits
 ) -> Delivery:
     match event:

@@ -28,7 +28,7 @@ from retinue.core.values import (
 
 
 class Event(Value, tag=True, tag_field="event"):
-    """Base of all events; the tag is the class's name."""
+    """Base of all events; the tag is the class's name, or the older one that the log keeps."""
 
 
 class OfStore(Event):
@@ -188,7 +188,7 @@ class Aborted(Event):
     usage: Usage | None = None
 
 
-class ToolReturned(Event):
+class TextReturned(Event, tag="ToolReturned"):
     """A tool finished with a text. `spilled` names the artifact behind a cut text."""
 
     turn: int
@@ -396,7 +396,7 @@ StateEvent = (
     | Afforded
     | Replied
     | ModelFailed
-    | ToolReturned
+    | TextReturned
     | ActionsReturned
     | StepTaken
     | Submitted
@@ -417,7 +417,7 @@ StateEvent = (
 )
 """What each state decides about."""
 RunEvent = StateEvent | Aborted
-Orders = ActionsReturned | StepTaken
+ActionEvent = ActionsReturned | StepTaken
 """What children can come of."""
 AnyEvent = StoreEvent | TreeEvent | RunEvent
 

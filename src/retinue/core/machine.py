@@ -11,10 +11,10 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from retinue.core import capabilities as policy
-from retinue.core import delivery as outbox
 from retinue.core import limit_questions, spawn
 from retinue.core.account import limits_of
+from retinue.core.capabilities import narrow
+from retinue.core.delivery import step_delivery
 from retinue.core.effects import ScheduleDelivery, SendDelivery
 from retinue.core.ending import pass_on, send_on
 from retinue.core.events import (
@@ -163,7 +163,7 @@ def refuse_request(shared: Shared, event: Requested) -> None:
 def _request(tree: Tree, at: int, event: Requested) -> None:
     definition = tree.shared.definitions[event.request.agent]
     limit = Permissions(tools=definition.reachable_tools, agents=definition.agents)
-    capabilities = policy.narrow(policy.narrow(event.permissions, limit), event.request.permissions)
+    capabilities = narrow(narrow(event.permissions, limit), event.request.permissions)
     spec = RunSpec(
         id=event.id,
         request=spawn.in_lane_order(event.request),
@@ -190,7 +190,7 @@ def _deliver(tree: Tree, at: int, event: Sent | Acked | Bounced | Requeued | Dro
         raise InvalidTransition(
             f"{type(event).__name__} for delivery {event.key}, which is not open"
         )
-    delivery = outbox.step(delivery, event, at, tree.shared.limits)
+    delivery = step_delivery(delivery, event, at, tree.shared.limits)
     tree.changes.deliveries[event.key] = delivery
     tree.keep_delivery(delivery)
     if delivery.state == "pending":

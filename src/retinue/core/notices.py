@@ -54,7 +54,7 @@ def tell(
     template = next((templates[name] for name in names if name in templates), None)
     if template is None:
         return describe(spec.request.name, ending, cap)
-    known = facts(spec, run, ending, n_ended)
+    known = notice_fields(spec, run, ending, n_ended)
     if "{text}" not in template:  # then the error has the room
         room = max(0, cap - len(fill(template, {**known, "error": ""})))
         known["error"] = cut(ending.error or ending.stop, room, f"run {spec.id}")
@@ -77,7 +77,7 @@ def _note(ending: Ending, text: str) -> Callable[[int, int, str], str]:
     return missing_in(text) if ending.is_cut else missing
 
 
-def facts(spec: RunSpec, run: Run, ending: Ending, n_ended: int = 0) -> dict[str, str]:
+def notice_fields(spec: RunSpec, run: Run, ending: Ending, n_ended: int = 0) -> dict[str, str]:
     """Everything that a template may name."""
     request, usage = spec.request, run.usage
     text, error = ending.text or "(no output)", ending.error or ending.stop

@@ -64,7 +64,7 @@ from retinue.core.events import (
     StateEvent,
     StepTaken,
     Submitted,
-    ToolReturned,
+    TextReturned,
     Woke,
 )
 from retinue.core.messages import ToolMessage
@@ -176,7 +176,7 @@ def _thinking(run: Run, state: Thinking, event: StateEvent, ctx: StepContext) ->
             RunCreated()
             | Admitted()
             | Afforded()
-            | ToolReturned()
+            | TextReturned()
             | ActionsReturned()
             | StepTaken()
             | Submitted()
@@ -217,7 +217,7 @@ def _at_calls(run: Run, calls: OpenCalls, event: StateEvent, ctx: StepContext) -
     """Working, Waiting for children, or Asking."""
     busy = calls.tools | calls.woken | calls.parked
     match event:
-        case ToolReturned():
+        case TextReturned():
             _must_be(run, event, busy, event.turn, event.index)
             run, calls = close_steps(run, ctx, calls, event.index)
             return _take_result(run, calls, event, ctx)
@@ -274,7 +274,7 @@ def _at_calls(run: Run, calls: OpenCalls, event: StateEvent, ctx: StepContext) -
             assert_never(event)
 
 
-def _take_result(run: Run, calls: OpenCalls, event: ToolReturned, ctx: StepContext) -> Run:
+def _take_result(run: Run, calls: OpenCalls, event: TextReturned, ctx: StepContext) -> Run:
     if event.spilled is not None:
         run = replace(run, last_tool=event.name)
     result = ToolMessage(
@@ -386,7 +386,7 @@ def _idle(run: Run, state: Waiting, event: StateEvent, ctx: StepContext) -> Run:
             | Afforded()
             | Replied()
             | ModelFailed()
-            | ToolReturned()
+            | TextReturned()
             | ActionsReturned()
             | StepTaken()
             | Submitted()
@@ -422,7 +422,7 @@ def _stopping(run: Run, state: Stopping, event: StateEvent, ctx: StepContext) ->
             | Afforded()
             | Replied()
             | ModelFailed()
-            | ToolReturned()
+            | TextReturned()
             | ActionsReturned()
             | StepTaken()
             | Submitted()

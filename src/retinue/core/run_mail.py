@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retinue.core.events import CancelAsked, MailReceived, Orders, StepTaken
+from retinue.core.events import ActionEvent, CancelAsked, MailReceived, StepTaken
 from retinue.core.spec import SendMessage
 from retinue.core.state import Run, Stopping
 from retinue.core.step_context import StepContext
@@ -60,7 +60,7 @@ def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
     return None
 
 
-def speak(run: Run, ctx: StepContext, event: Orders) -> None:
+def speak(run: Run, ctx: StepContext, event: ActionEvent) -> None:
     """Messages and cancellations go out, and texts for the channel."""
     sends, cancels = event.actions.sends, event.actions.cancels
     for n, text in enumerate(event.actions.posts):

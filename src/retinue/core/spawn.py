@@ -8,10 +8,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from retinue.core import call_rules, writers
-from retinue.core import capabilities as policy
 from retinue.core.account import DIMENSIONS, UNFUNDED, UNLIMITED, Limit, limits_of
 from retinue.core.budget_shares import shares
-from retinue.core.events import Orders, RunCreated, StepTaken
+from retinue.core.capabilities import allows, covers, for_child, narrow
+from retinue.core.events import ActionEvent, RunCreated, StepTaken
 from retinue.core.fan_in import FanIn, fan_of
 from retinue.core.ids import child_id, step_child_id
 from retinue.core.messages import UserMessage
@@ -41,7 +41,7 @@ UNPRICED = (
 )
 
 
-def plan(run: Run, ctx: StepContext, event: Orders) -> list[tuple[RunSpec, Limit]]:
+def plan(run: Run, ctx: StepContext, event: ActionEvent) -> list[tuple[RunSpec, Limit]]:
     """The children of one request, or `Refused` naming the limit. Changes nothing."""
     requests = event.actions.spawns
     if not requests:
@@ -220,7 +220,7 @@ def _least(a: Limit, b: Limit) -> Limit:
 
 
 def _child_spec(
-    run: Run, ctx: StepContext, request: RunRequest, slot: ParentCall, event: Orders, name: str
+    run: Run, ctx: StepContext, request: RunRequest, slot: ParentCall, event: ActionEvent, name: str
 ) -> RunSpec:
     shared, parent = ctx.shared, ctx.spec
     at, place = event.asked_at or ctx.now, event.place or parent.request.cwd
@@ -238,14 +238,14 @@ def _child_spec(
         else child_id(at, run.id, slot.turn, slot.call_id, slot.index, slot.item)
     )
     capabilities = grant_tools(request, definition, limit)
-    if request.cwd and not policy.covers(request.cwd, place, limit):
+    if request.cwd and not covers(request.cwd, place, limit):
         raise Refused(
             "cwd", f"{request.cwd!r} is outside the parent's directories. Use one inside {place!r}."
         )
-    if request.cwd and place and not policy.covers(request.cwd, place, replace(limit, read=())):
+    if request.cwd and place and not covers(request.cwd, place, replace(limit, read=())):
         # Where the parent may only read, the child may not write either.
         write = limit.write if limit.write is not None else (place,)
-        capabilities = policy.narrow(capabilities, Permissions(write=write))
+        capabilities = narrow(capabilities, Permissions(write=write))
     model = request.model or definition.model or parent.model
     if model not in shared.models or (
         capabilities.models is not None and model not in capabilities.models
@@ -277,11 +277,11 @@ def _settled(request: RunRequest, parent: RunRequest, place: str) -> RunRequest:
     """The request as it is stored: what it left to its parent is decided. The results of children
     that are waited for are also read; children of a group that will be summarized are kept for
     it."""
-    bond = request.on_parent_end or parent.children_on_end
-    news = request.tell_parent or bond == "wait"
+    on_parent_end = request.on_parent_end or parent.children_on_end
+    news = request.tell_parent or on_parent_end == "wait"
     retention = "keep" if request.group_size else request.retention
     questions, cwd = request.questions or parent.questions, request.cwd or place
-    settled = (bond, news, retention, questions, cwd)
+    settled = (on_parent_end, news, retention, questions, cwd)
     if settled != (
         request.on_parent_end,
         request.tell_parent,
@@ -291,7 +291,7 @@ def _settled(request: RunRequest, parent: RunRequest, place: str) -> RunRequest:
     ):
         request = replace(
             request,
-            on_parent_end=bond,
+            on_parent_end=on_parent_end,
             tell_parent=news,
             retention=retention,
             questions=questions,
@@ -335,20 +335,20 @@ def grant_tools(request: RunRequest, definition: Definition, limit: Permissions)
                 "tools",
                 f"Agent {request.agent!r} has no tool named {', '.join(map(repr, unknown))}.",
             )
-        beyond = [t for t in child_permissions.tools if not policy.allows(limit, t)]
+        beyond = [t for t in child_permissions.tools if not allows(limit, t)]
         if beyond:
             raise Refused(
                 "tools",
                 f"The parent cannot give a child these tools: {', '.join(map(repr, beyond))}.",
             )
-    permissions = policy.lend(limit, child_permissions, reach, definition.agents)
+    permissions = for_child(limit, child_permissions, reach, definition.agents)
     names_sought = (
         definition.tools
         if child_permissions.tools is None
         else tuple({*definition.tools} & {*child_permissions.tools})
     )
     if (names_sought or child_permissions.tools) and not any(
-        policy.allows(permissions, t) for t in names_sought
+        allows(permissions, t) for t in names_sought
     ):
         names = ", ".join(sorted(names_sought or child_permissions.tools or ()))
         raise Refused(
@@ -418,7 +418,9 @@ def enlist(
     return run
 
 
-def hire(run: Run, ctx: StepContext, event: Orders, planned: list[tuple[RunSpec, Limit]]) -> Run:
+def hire(
+    run: Run, ctx: StepContext, event: ActionEvent, planned: list[tuple[RunSpec, Limit]]
+) -> Run:
     """Take the planned children on. Joined ones are counted from here."""
     tree = ctx.tree
     first = planned[0][0].request

@@ -200,12 +200,12 @@ class OpenCalls(Value):
     lost: tuple[LostCall, ...] = ()
 
 
-class Working(State):
-    """Tools are running. It is not `seated` (has no slots) when it gave them back to wait for a
-    permission and has it now."""
+class Working(State, rename={"has_slots": "seated"}):
+    """Tools are running. It has no slots when it gave them back to wait for a permission and has
+    it now."""
 
     calls: OpenCalls
-    seated: bool = True
+    has_slots: bool = True
 
 
 class Waiting(State):
@@ -362,7 +362,9 @@ def attempts_of(run: Run) -> tuple[int, ...]:
 
 def holds_slots(run: Run) -> bool:
     """Whether the run holds a slot in each of its lanes."""
-    return isinstance(run.state, Thinking) or (isinstance(run.state, Working) and run.state.seated)
+    return isinstance(run.state, Thinking) or (
+        isinstance(run.state, Working) and run.state.has_slots
+    )
 
 
 MOVING = frozenset((Thinking, Short, Working, Stopping))

@@ -133,11 +133,11 @@ class StepContext:
 
     def holds_back(self, run: Run, *, all: bool) -> bool:
         """Whether a child is live that must end before the run may; with `all`, any child must."""
-        return self.tree.n_live(run.id) > (0 if all else self.tree.bonds("keep", run.id))
+        return self.tree.n_live(run.id) > (0 if all else self.tree.n_children_with("keep", run.id))
 
     def stays(self, run: Run) -> bool:
         """Whether a child is live that the run waits for before it is done."""
-        return self.tree.bonds("wait", run.id) > 0
+        return self.tree.n_children_with("wait", run.id) > 0
 
 
 def holding_slots(run: Run, now: int) -> Run:

@@ -81,7 +81,7 @@ class Tree:
         self.deliveries: dict[str, Delivery] = {}
         self._announcing: dict[str, int] = {}
         self.groups: dict[tuple[str, str], dict[str, int]] = {}
-        self._bonds: dict[tuple[str, str], int] = {}
+        self._n_by_parent_end: dict[tuple[str, str], int] = {}
         self.tells: deque[tuple[str, RunEvent]] = deque()
         self.letters: list[tuple[str, MailReceived | CancelAsked, str]] = []
         self.changes = Changes()
@@ -200,16 +200,16 @@ class Tree:
 
     def _bind(self, spec: RunSpec, n: int) -> None:
         """Count live children by what becomes of them when their parent ends."""
-        bond = spec.request.on_parent_end
-        if bond in ("keep", "wait"):
-            key = (bond, spec.parent)
-            self._bonds[key] = self._bonds.get(key, 0) + n
-            if not self._bonds[key]:
-                del self._bonds[key]
+        on_parent_end = spec.request.on_parent_end
+        if on_parent_end in ("keep", "wait"):
+            key = (on_parent_end, spec.parent)
+            self._n_by_parent_end[key] = self._n_by_parent_end.get(key, 0) + n
+            if not self._n_by_parent_end[key]:
+                del self._n_by_parent_end[key]
 
-    def bonds(self, bond: str, id: str) -> int:
+    def n_children_with(self, on_parent_end: str, id: str) -> int:
         """How many open children of a run do this when it ends."""
-        return self._bonds.get((bond, id), 0)
+        return self._n_by_parent_end.get((on_parent_end, id), 0)
 
     def n_members(self, spec: RunSpec) -> int:
         """How many of a run's group are still at work."""

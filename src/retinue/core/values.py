@@ -198,7 +198,7 @@ class NoticeTexts(Value):
     mailbox, `announcement` for the channel (an empty one is not sent), `denied` for a child that
     calls a tool which it does not have, `refused` the same by tool ("": any other that its agent
     has), `elsewhere` for a call whose results are in another call's tool result. Braces:
-    `words.facts`."""
+    `notices.notice_fields`."""
 
     notice: dict[str, str] = {}
     announcement: dict[str, str] = {}

@@ -17,7 +17,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from retinue.core.capabilities import allows, covers
-from retinue.core.events import Admitted, Orders
+from retinue.core.events import ActionEvent, Admitted
 from retinue.core.shared import Shared
 from retinue.core.spec import Actions, RunRequest
 from retinue.core.state import Run, calls_of
@@ -102,7 +102,7 @@ def _is_alone(tree: Tree, parent: Run, index: int, place: str) -> bool:
 
 
 def placed(
-    ctx: StepContext, event: Orders, request: RunRequest, permissions: Permissions
+    ctx: StepContext, event: ActionEvent, request: RunRequest, permissions: Permissions
 ) -> RunRequest:
     """The request with what is decided about its directory: a copy, or its turn in the directory
     itself."""

@@ -11,9 +11,9 @@ from retinue.core.state import RunRecord, calls_of
 from retinue.errors import NotFound
 from retinue.host.message_cursor import MessageCursor, inherited
 from retinue.host.server_events import ServerEvent
-from retinue.host.tree_items import Said, StepNews, StoredRun
+from retinue.host.tree_items import StepNews, StoredRun, TextArrived
 from retinue.outcomes import state_word
-from retinue.runtime.bus import Step, TextDelta
+from retinue.runtime.bus import Step, TextPiece
 from retinue.steps import run_of
 
 
@@ -75,8 +75,10 @@ async def follow(
     top has ended."""
     follower = TreeFollower(retinue, after)
     async for item in retinue.steps(top, after, deltas=deltas):
-        if isinstance(item, TextDelta):
-            yield ServerEvent("delta", Said(run=item.run, attempt=item.attempt, text=item.text))
+        if isinstance(item, TextPiece):
+            yield ServerEvent(
+                "delta", TextArrived(run=item.run, attempt=item.attempt, text=item.text)
+            )
         elif (news := await follower.about(item)) is not None:
             yield ServerEvent("step", news, str(item.seq))
 

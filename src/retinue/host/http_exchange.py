@@ -14,10 +14,10 @@ from retinue.host.operations import BY_REQUEST, PREFIX
 from retinue.host.problem_documents import ProblemDocument
 from retinue.host.replies import CompactionProgress
 from retinue.host.requests import HostRequest
-from retinue.host.tree_items import Said, StepNews, TreeItem
+from retinue.host.tree_items import StepNews, TextArrived, TreeItem
 
 _decode_step = msgspec.json.Decoder(StepNews).decode
-_decode_delta = msgspec.json.Decoder(Said).decode
+_decode_delta = msgspec.json.Decoder(TextArrived).decode
 _decode_progress = msgspec.json.Decoder(CompactionProgress).decode
 _decode_problem = msgspec.json.Decoder(ProblemDocument).decode
 

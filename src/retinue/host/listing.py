@@ -198,7 +198,7 @@ class RunListing:
         times: Sequence[Any],
         account: bytes | None,
     ) -> ListedRun:
-        order, usage = spec["order"], run.get("usage", {})
+        request, usage = spec["order"], run.get("usage", {})
         books = json.loads(account) if account else {}
         spent, guess = books.get("spent") or [0, 0, 0, 0], books.get("guess") or [0, 0, 0]
         word, model = shown_state(state), spec.get("model", "")
@@ -217,10 +217,10 @@ class RunListing:
             short=short_id(id),
             parent=parent,
             root=root,
-            label=agent_label(order.get("label") or order["agent"]),
-            agent=agent_label(order["agent"]),
+            label=agent_label(request.get("label") or request["agent"]),
+            agent=agent_label(request["agent"]),
             state=word if self._attended or word in ENDS else "paused",
-            task=order.get("task", ""),
+            task=request.get("task", ""),
             model=model,
             depth=spec.get("depth", 0),
             turn=run.get("turn", 0),
@@ -238,7 +238,7 @@ class RunListing:
             cache=cache_json(books.get("cache", {})),
             limit_of=limit_of,
             more=at.get("more", 0),
-            group=order.get("group", "") if order.get("group_size") else "",
+            group=request.get("group", "") if request.get("group_size") else "",
             provider_wait=wait,
             stop=at.get("ending", {}).get("stop", ""),
             is_thinking=state == "thinking",
@@ -272,11 +272,11 @@ class RunListing:
         return _named(head, self.roots(limit=10_000), newest=True) if head else []
 
     def _under(self, top: ListedRun) -> list[ListedRun]:
-        lines, kin = self.below(top.root), {top.id}
+        lines, tree_ids = self.below(top.root), {top.id}
         out = []
         for line in lines:
-            if line.parent in kin:
-                kin.add(line.id)
+            if line.parent in tree_ids:
+                tree_ids.add(line.id)
                 out.append(line)
         return out
 

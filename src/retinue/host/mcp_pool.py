@@ -35,18 +35,18 @@ STATES = {
 
 
 class McpPool:
-    """`pins` is the file of approvals; `environ` gives what the host itself knows of the
+    """`approvals_file` keeps approvals; `environ` gives what the host itself knows of the
     environment; `redactor` learns what is brought for servers, and what is configured for them,
     before any of them is started."""
 
     def __init__(
         self,
-        pins: Path | None,
+        approvals_file: Path | None,
         environ: Callable[[], Mapping[str, str]] = dict,
         redactor: Redactor | None = None,
     ) -> None:
-        self._pins, self._environ, self._redactor = (
-            pins,
+        self._approvals_file, self._environ, self._redactor = (
+            approvals_file,
             environ,
             Redactor() if redactor is None else redactor,
         )
@@ -73,7 +73,7 @@ class McpPool:
         if key not in self._pools:
             self._pools[key] = McpServers(
                 configs,
-                pins=self._pins,
+                approvals_file=self._approvals_file,
                 workspace=Path(plan.root) if plan.root else None,
                 environ=self._all(),
                 skipped=complaints,
@@ -120,7 +120,7 @@ class McpPool:
 
 
 def told(status: ServerStatus) -> dict[str, Any]:
-    """How a server is, for the wire and for people."""
+    """How a server is, as JSON and for people."""
     return {
         "name": status.name,
         "status": STATES.get(status.state, "skipped" if status.state == "skipped" else "failed"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from retinue.core.events import LogEntry, Replied, ToolReturned
+from retinue.core.events import LogEntry, Replied, TextReturned
 from retinue.core.messages import AssistantMessage, Message, ToolMessage
 
 
@@ -28,7 +28,7 @@ def message_times(messages: Sequence[Message], entries: Iterable[LogEntry]) -> l
         if isinstance(entry.event, Replied):
             replies.append(entry.at)
             segments.append(entry.at)
-        elif isinstance(entry.event, ToolReturned):
+        elif isinstance(entry.event, TextReturned):
             results[len(replies), entry.event.call_id] = entry.at
         segments[-1] = entry.at
     times, n_replies = list[int](), 0

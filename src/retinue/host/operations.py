@@ -72,7 +72,7 @@ from retinue.host.requests import (
     WaitRequest,
     WatchRequest,
 )
-from retinue.host.tree_items import Said, StepNews
+from retinue.host.tree_items import StepNews, TextArrived
 from retinue.outcomes import RunTree
 from retinue.pricing import PriceTag
 from retinue.steps import TreeRecord
@@ -135,7 +135,7 @@ def _operations() -> tuple[Operation, ...]:
             "read",
             "runs",
             media="text/event-stream",
-            events={"step": StepNews, "delta": Said, "end": TreeRecord},
+            events={"step": StepNews, "delta": TextArrived, "end": TreeRecord},
         ),
         *_branches(run),
         *_talking(run),

@@ -12,7 +12,7 @@ from retinue.errors import NotFound
 from retinue.host.message_cursor import MessageCursor, inherited
 from retinue.host.message_times import message_times
 from retinue.host.project_paths import ProjectPaths
-from retinue.host.tree_items import RunChanged, RunStarted, Stepped, StoredRun, TreeItem
+from retinue.host.tree_items import RunAdded, RunChanged, Stepped, StoredRun, TreeItem
 from retinue.steps import TreeRecord
 from retinue.store.sqlite.reader import SqliteReader
 
@@ -89,7 +89,7 @@ class RecordReader(SqliteReader):
                     continue
                 if id not in begun:
                     begun.add(id)
-                    yield RunStarted(spec=row.spec)
+                    yield RunAdded(spec=row.spec)
                 yield Stepped(seq=after, entry=entry)
                 yield from readers[id].hear(id, entry)
                 if isinstance(event, ChildEnded) and event.child in rows:

@@ -31,7 +31,7 @@ class StoredRun(Value):
         return RunRecord(self.spec, self.run)
 
 
-class RunStarted(Value, tag="run", tag_field="is"):
+class RunAdded(Value, tag="run", tag_field="is"):
     """A run of the tree: comes before everything else about it."""
 
     spec: RunSpec
@@ -58,7 +58,7 @@ class RunChanged(Value, tag="state", tag_field="is"):
     row: StoredRun
 
 
-class Said(Value, tag="delta", tag_field="is"):
+class TextArrived(Value, tag="delta", tag_field="is"):
     """Text as it comes from a model; a preview, never recorded."""
 
     run: str
@@ -78,7 +78,7 @@ class CallsHeld(Value, tag="held", tag_field="is"):
         return cls(calls=msgspec.convert(status.get("held", ()), tuple[HeldCall, ...]))
 
 
-TreeItem = RunStarted | Stepped | MessageAdded | RunChanged | Said | CallsHeld
+TreeItem = RunAdded | Stepped | MessageAdded | RunChanged | TextArrived | CallsHeld
 
 
 class StepNews(Value):
@@ -95,7 +95,7 @@ class StepNews(Value):
     def items(self) -> Iterator[TreeItem]:
         """The same, one thing at a time."""
         if self.started is not None:
-            yield RunStarted(spec=self.started)
+            yield RunAdded(spec=self.started)
         yield Stepped(seq=self.seq, entry=self.entry)
         yield from self.messages
         if self.row is not None:

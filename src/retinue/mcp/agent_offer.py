@@ -16,7 +16,7 @@ from retinue.mcp.rpc_server import Method, RpcCall
 from retinue.mcp.tool_table import INSTRUCTIONS, TOOLS, tools_for
 
 if TYPE_CHECKING:
-    from retinue.mcp.guest_desk import GuestDesk
+    from retinue.mcp.guest_calls import GuestCalls
 
 PROMPT = {
     "name": "delegate",
@@ -51,15 +51,15 @@ class AgentOffer:
 
     def __init__(self, named: Callable[[RpcCall], Guest], link_for: LinkFor) -> None:
         self._named, self._link_for = named, link_for
-        self._desks: dict[tuple[Guest, Any], GuestDesk] = {}
+        self._calls_by_guest: dict[tuple[Guest, Any], GuestCalls] = {}
         self.methods: Mapping[str, Method] = {
             "tools/list": _list_tools,
             "tools/call": self._call_tool,
             "prompts/list": _list_prompts,
             "prompts/get": _get_prompt,
-            "resources/list": lambda call: self._desk(call).resources.listed(call),
-            "resources/templates/list": lambda call: self._desk(call).resources.templates(call),
-            "resources/read": lambda call: self._desk(call).resources.read(call),
+            "resources/list": lambda call: self._calls_of(call).resources.listed(call),
+            "resources/templates/list": lambda call: self._calls_of(call).resources.templates(call),
+            "resources/read": lambda call: self._calls_of(call).resources.read(call),
             **{f"tasks/{name}": self._task_method(name) for name in TASK_METHODS},
         }
 
@@ -72,21 +72,21 @@ class AgentOffer:
         return out
 
     def _task_method(self, name: str) -> Method:
-        return lambda call: self._desk(call).tasks.methods[f"tasks/{name}"](call)
+        return lambda call: self._calls_of(call).tasks.methods[f"tasks/{name}"](call)
 
-    def _desk(self, call: RpcCall) -> GuestDesk:
-        from retinue.mcp.guest_desk import GuestDesk
+    def _calls_of(self, call: RpcCall) -> GuestCalls:
+        from retinue.mcp.guest_calls import GuestCalls
 
         guest, owner = self._named(call), call.session.owner
-        if (guest, owner) not in self._desks:
-            self._desks[guest, owner] = GuestDesk(self._link_for(guest, owner), guest)
-        return self._desks[guest, owner]
+        if (guest, owner) not in self._calls_by_guest:
+            self._calls_by_guest[guest, owner] = GuestCalls(self._link_for(guest, owner), guest)
+        return self._calls_by_guest[guest, owner]
 
     async def _call_tool(self, call: RpcCall) -> dict[str, Any]:
         name = call.text_param("name")
         if name not in {tool["name"] for tool in TOOLS}:
             raise RpcError(rpc.INVALID_PARAMS, f"Tool {name[:80]!r} not found.")
-        return await self._desk(call).call_tool(name, call)
+        return await self._calls_of(call).call_tool(name, call)
 
 
 async def _list_tools(call: RpcCall) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import one_line
-from retinue.view import format as words
+from retinue.view import format as view_format
 
 MOST_TEXT = 60_000
 """Characters of answers in one result; what does not fit can be read as a resource."""
@@ -42,7 +42,7 @@ class AgentReport:
 
     @property
     def is_ended(self) -> bool:
-        return self.state in words.ENDS
+        return self.state in view_format.ENDS
 
     @property
     def is_bad(self) -> bool:
@@ -65,7 +65,7 @@ class AgentReport:
         return {
             "id": self.id,
             "label": self.label,
-            "state": words.shown_state(self.state),
+            "state": view_format.shown_state(self.state),
             "turns": self.turns,
             "tokens": self.tokens,
             "usd": round(self.usd, 6),
@@ -74,7 +74,7 @@ class AgentReport:
 
     def line(self) -> str:
         """Its name, state and cost."""
-        state = words.state_text(words.shown_state(self.state))
+        state = view_format.state_text(view_format.shown_state(self.state))
         parts = [f"{self.label or 'agent'} {self.id}: {state}", f"turn {self.turns}"]
         if self.n_agents:
             parts.append(f"{self.n_agents} sub-agents")
@@ -103,7 +103,7 @@ def status_words(reports: Sequence[AgentReport]) -> str:
     parts = [f"{n_ended} of {len(reports)} done"] if len(reports) > 1 else []
     open_ones = [report for report in reports if not report.is_ended]
     for report in open_ones[:2]:
-        what = report.doing or words.state_text(words.shown_state(report.state))
+        what = report.doing or view_format.state_text(view_format.shown_state(report.state))
         parts.append(f"{report.label}: turn {report.turns}, {what}")
     if not open_ones:
         parts.append("all have ended")

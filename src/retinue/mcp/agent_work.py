@@ -18,7 +18,7 @@ from retinue.mcp.run_reader import RunReader
 from retinue.mcp.run_waits import RunWaits
 from retinue.mcp.tool_arguments import ToolProblem
 from retinue.mcp.tool_table import MOST_SECONDS
-from retinue.view import format as words
+from retinue.view import format as view_format
 
 STARTED = "Started in the background. Call result with the ids to collect the answers."
 RUNNING = (
@@ -108,12 +108,12 @@ class AgentWork:
             return tool_result(await self.reader.reports(args.ids))
         lines = await self.reader.listed()
         if args.state == "open":
-            lines = [line for line in lines if line["state"] not in words.ENDS]
+            lines = [line for line in lines if line["state"] not in view_format.ENDS]
         return tool_result([await self._listed(line) for line in lines[: args.limit]])
 
     async def _listed(self, line: dict[str, Any]) -> AgentReport:
         """An ended one in a list is shown without its answer."""
-        if line["state"] not in words.ENDS:
+        if line["state"] not in view_format.ENDS:
             return await self.reader.report(line["id"])
         return AgentReport(
             id=line["id"],
@@ -130,7 +130,7 @@ class AgentWork:
 
     async def send(self, args: arguments.SendArguments) -> dict[str, Any]:
         shown = await self.link.ask(requests.ShowRequest(run=args.id))
-        if shown["state"] not in words.ENDS:
+        if shown["state"] not in view_format.ENDS:
             await self.link.ask(
                 requests.SendRequest(run=args.id, text=args.text, steer=args.interrupt)
             )
@@ -184,7 +184,7 @@ class AgentWork:
         if args.allow and not self.guest.may_approve:
             raise ToolProblem(
                 "Only a person may allow this. Ask the user to run `retinue approve "
-                f"{words.short_id(question['run'])}`, or answer with allow: false."
+                f"{view_format.short_id(question['run'])}`, or answer with allow: false."
             )
 
 

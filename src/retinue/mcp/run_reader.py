@@ -10,7 +10,7 @@ from retinue.host import requests
 from retinue.mcp.agent_reports import AgentReport, answer_text, doing_words
 from retinue.mcp.guests import RunCharge
 from retinue.mcp.host_link import HostLink
-from retinue.view import format as words
+from retinue.view import format as view_format
 
 TAIL = 4
 """Messages at the end of a conversation that show what its agent is at."""
@@ -103,7 +103,7 @@ class RunReader:
         return list(await asyncio.gather(*(self._charge(line) for line in lines)))
 
     async def _charge(self, line: dict[str, Any]) -> RunCharge:
-        if line["state"] in words.ENDS:
+        if line["state"] in view_format.ENDS:
             return RunCharge(False, line["usd"], line["tokens"])
         reply = await self._link.ask(requests.SpendingRequest(run=line["id"]))
         limit = reply["spending"].get("limit", {})

@@ -54,7 +54,7 @@ class Attempt(Struct):
     async def run(
         self,
         client: ConnectionPool,
-        wire: RequestSender,
+        sender: RequestSender,
         body: list[bytes],
         turn: GovernedCall,
         emit: Callable[[str], None],
@@ -66,15 +66,15 @@ class Attempt(Struct):
             now = pool.loop.time()
             # Without a stream nothing comes before the reply is complete.
             until = now + (times.headers if self.options.stream else times.content)
-            connection = pool.take(wire.route, now)
+            connection = pool.take(sender.route, now)
             if connection is None:
                 with watchdog.limit(until, "headers"):
-                    connection = await pool.connect(wire.route)
+                    connection = await pool.connect(sender.route)
             connection.until, connection.why = until, "headers"
             watchdog.watch(connection)
             try:
                 self.progress.leave()
-                connection.send(*wire.writes(body, self.asked.size))
+                connection.send(*sender.writes(body, self.asked.size))
                 head = await connection.answer()
                 turn.heard(head.status, head.headers)
                 if head.status != 200:
@@ -116,7 +116,7 @@ class Attempt(Struct):
         return self.codec.whole(data)
 
     def _translated(self, error: Exception, times: Times) -> ModelError | None:
-        """What an exception of the wire means; None when it is not one of those."""
+        """What an exception of the connection means; None when it is not one of those."""
         match error:
             case TimeoutError():
                 why = f"{self.model} did not respond in time: {phase_that_was_late(error, times)}"

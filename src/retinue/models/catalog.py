@@ -29,7 +29,7 @@ from retinue.models.codec import Options
 from retinue.models.fallback import Fallback
 from retinue.models.governor import Governor
 from retinue.models.http import ConnectionPool, HttpModel, Times
-from retinue.models.prices import FREE, Price, facts, is_near
+from retinue.models.prices import FREE, Price, is_near, model_facts
 from retinue.models.prompt_cache import PromptCacheState, shortest
 from retinue.models.provider_settings import ProviderTerms
 from retinue.models.providers import LOCAL, PROVIDERS, KnownProvider, provider_name
@@ -250,7 +250,7 @@ class Catalog:
     def _over_http(self, name: str, provider: KnownProvider, model: str) -> HttpModel:
         codec, known = (
             provider.codec(self._environ),
-            facts(
+            model_facts(
                 name,
                 provider.prices,
                 model,

@@ -72,12 +72,10 @@ class GeminiCodec:
                 case AssistantMessage():
                     parts, ids = reply_parts(message)
                     contents.append({"role": "model", "parts": parts or parts_of(NOTHING)})
-                    calls = {
-                        c.id: (wire, c.name) for c, wire in zip(message.calls, ids, strict=True)
-                    }
+                    calls = {c.id: (id, c.name) for c, id in zip(message.calls, ids, strict=True)}
                 case ToolMessage():
-                    wire, name = calls.get(message.call_id, (message.call_id, message.name))
-                    responses.append(response_part(message, wire, function_name(name)))
+                    id, name = calls.get(message.call_id, (message.call_id, message.name))
+                    responses.append(response_part(message, id, function_name(name)))
                     if message.images:
                         pictures += parts_of(
                             f"Images returned by {function_name(name)}:", message.images
@@ -93,8 +91,8 @@ class GeminiCodec:
         if not message.calls:
             return message
         call = message.calls[0]
-        wire = "" if is_our_id(0, call.id) else call.id
-        part = {"functionCall": function_call(call, wire), "thoughtSignature": NO_SIGNATURE}
+        id = "" if is_our_id(0, call.id) else call.id
+        part = {"functionCall": function_call(call, id), "thoughtSignature": NO_SIGNATURE}
         parts: list[Any] = [
             *([len(message.text)] if message.text else []),
             part,

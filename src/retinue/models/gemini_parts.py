@@ -46,17 +46,19 @@ def function_name(name: str) -> str:
     return name if NAME.fullmatch(name) else ("_" + re.sub(r"[^A-Za-z0-9_.:-]", "_", name))[:64]
 
 
-def function_call(call: ToolCall, wire: str) -> dict[str, Any]:
+def function_call(call: ToolCall, call_id: str) -> dict[str, Any]:
     try:
         args = arguments(call.args)
     except RecursionError:
         args = {"invalid_json": call.args}
-    return {**({"id": wire} if wire else {}), "name": function_name(call.name), "args": args}
+    return {**({"id": call_id} if call_id else {}), "name": function_name(call.name), "args": args}
 
 
-def response_part(result: ToolMessage, wire: str, name: str) -> dict[str, Any]:
+def response_part(result: ToolMessage, call_id: str, name: str) -> dict[str, Any]:
     body = {"error" if result.error else "output": result.text}
-    return {"functionResponse": {**({"id": wire} if wire else {}), "name": name, "response": body}}
+    return {
+        "functionResponse": {**({"id": call_id} if call_id else {}), "name": name, "response": body}
+    }
 
 
 def reply_parts(message: AssistantMessage) -> tuple[list[Any], list[str]]:

@@ -153,16 +153,16 @@ class GeminiDecoder:
         earlier = frozenset(self._seen)
         out: list[str] = []
         for part in parts:
-            text, wire = read_part(part)
+            text, call_part = read_part(part)
             self._length += sum(map(len, map(bytes, part.values())))
-            call = self._called(wire, earlier) if wire is not None else None
-            if wire is not None and call is None:
+            call = self._called(call_part, earlier) if call_part is not None else None
+            if call_part is not None and call is None:
                 continue
             if KEPT & part.keys():
                 if call is not None and not (
                     NAME.fullmatch(call.name) and call.args.startswith("{")
                 ):
-                    id = (wire.id if wire else "") or ""
+                    id = (call_part.id if call_part else "") or ""
                     part = {
                         **part,
                         "functionCall": msgspec.Raw(encode_json(function_call(call, id))),
@@ -184,12 +184,12 @@ class GeminiDecoder:
         return out
 
     def _called(
-        self, wire: FunctionCall, earlier: frozenset[tuple[str, str, str]]
+        self, call_part: FunctionCall, earlier: frozenset[tuple[str, str, str]]
     ) -> ToolCall | None:
         """The call with an id that is unique in this reply; None when an earlier event brought it
         already."""
-        args = bytes(msgspec.json.format(wire.args, indent=-1)).decode("utf-8", "replace")
-        args, name, id = "{}" if args == "null" else args, wire.name or "", wire.id or ""
+        args = bytes(msgspec.json.format(call_part.args, indent=-1)).decode("utf-8", "replace")
+        args, name, id = "{}" if args == "null" else args, call_part.name or "", call_part.id or ""
         if id and (id, name, args) in earlier:
             return None
         self._seen.add((id, name, args))

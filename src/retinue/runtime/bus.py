@@ -25,7 +25,7 @@ class Step(msgspec.Struct, frozen=True):
     entry: LogEntry
 
 
-class TextDelta(msgspec.Struct, frozen=True):
+class TextPiece(msgspec.Struct, frozen=True):
     """Text as it comes from a model: a preview of attempt `attempt`, never recorded."""
 
     run: str
@@ -53,7 +53,7 @@ class Watcher:
     def is_empty(self) -> bool:
         return self.position >= self.bus.end
 
-    async def next(self, end: asyncio.Future[None]) -> Step | TextDelta | None:
+    async def next(self, end: asyncio.Future[None]) -> Step | TextPiece | None:
         """The next thing that happens; None when the watcher is lost, or once `end` is done and
         everything before it was taken."""
         while not self.is_lost:
@@ -82,7 +82,7 @@ class Bus:
     item that is kept."""
 
     def __init__(self, n_items: int = KEPT) -> None:
-        self._items: deque[Step | TextDelta] = deque(maxlen=n_items)
+        self._items: deque[Step | TextPiece] = deque(maxlen=n_items)
         self._n_watchers = 0
         self._news: asyncio.Future[None] | None = None
         self.end = 0
@@ -106,7 +106,7 @@ class Bus:
     def busy(self) -> bool:
         return self._n_watchers > 0
 
-    def item(self, position: int) -> Step | TextDelta:
+    def item(self, position: int) -> Step | TextPiece:
         return self._items[position - self.first]
 
     def news(self) -> asyncio.Future[None]:
@@ -120,9 +120,9 @@ class Bus:
             self._add(Step(seq, entry))
 
     def preview(self, run: str, attempt: int, text: str) -> None:
-        self._add(TextDelta(run, attempt, text))
+        self._add(TextPiece(run, attempt, text))
 
-    def _add(self, item: Step | TextDelta) -> None:
+    def _add(self, item: Step | TextPiece) -> None:
         if not self._n_watchers:
             return
         self._items.append(item)

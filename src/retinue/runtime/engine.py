@@ -118,10 +118,10 @@ class Engine:
         is_clean = bool(last) and isinstance(last[0][1].event, Closed)
         self._open = True
         limits = self.trees.shared.limits
-        order = recover.rebuild(self.trees, snapshot)
+        open_ids = recover.rebuild(self.trees, snapshot)
         rows = {spec.id: (spec, run) for spec, run in self.trees.live()}
         self.found = FoundRuns(
-            self, self._tools, {id: rows[id] for id in order}, epoch, clean=is_clean
+            self, self._tools, {id: rows[id] for id in open_ids}, epoch, clean=is_clean
         )
         for id, (spec, run) in rows.items():
             self.on_record[id], self.roots[id] = run, spec.root

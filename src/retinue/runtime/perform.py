@@ -30,7 +30,7 @@ from retinue.core.events import (
     ModelFailed,
     Replied,
     RunEvent,
-    ToolReturned,
+    TextReturned,
     Woke,
 )
 from retinue.core.history import ShownMessages
@@ -87,14 +87,14 @@ class Performer:
         self._parked: list[CallModel | CallTool | FormatResults] = []
         self._progress: dict[str, tuple[int, Progress]] = {}
         self._offered: dict[tuple[Any, ...], tuple[ToolSchema, ...]] = {}
-        self.window = ToolReader(engine, tools)
+        self.tool_reader = ToolReader(engine, tools)
         self.outbox = Outbox(engine, tools, channels)
         self.holdings = OpenDirectories()
-        self.look_ahead = LookAhead(engine, tools, home, self._caller)
+        self.look_ahead = LookAhead(engine, tools, home, self._context)
         self._tool_events = ToolEvents(
             engine, tools, self._texts, self.outbox, self.conversations, home
         )
-        self._awaiting = AwaitingTools(engine, self._tool_events, self.window)
+        self._awaiting = AwaitingTools(engine, self._tool_events, self.tool_reader)
 
     def over(self, id: str) -> None:
         """The run has ended: nothing of it is under way, and its messages are in the store."""
@@ -277,30 +277,30 @@ class Performer:
         conversation = self.conversations.at_hand(spec.conversation)
         if conversation is None:
             conversation = await self.conversations.of(spec, run.length)
-        order, definition = spec.request, shared.definitions[spec.request.agent]
+        run_request, definition = spec.request, shared.definitions[spec.request.agent]
         offered = declared = self.tools_for(spec)
-        if order.history.kind == "fork" and (other := self._declarer(spec)) is not spec:
+        if run_request.history.kind == "fork" and (other := self._declarer(spec)) is not spec:
             declared = self.tools_for(other)
         mark = self._engine.store.sent.marker(run.id, effect.attempt)
         request = ModelRequest(
             run=run.id,
             root=spec.root,
             path=spec.path,
-            agent=order.agent,
+            agent=run_request.agent,
             model=spec.model,
             turn=run.turn,
             attempt=effect.attempt,
             purpose=effect.purpose,
             instructions=definition.instructions
-            if order.instructions is None
-            else order.instructions,
+            if run_request.instructions is None
+            else run_request.instructions,
             messages=ShownMessages(conversation, run.start, run.length),
             tools=offered if effect.purpose in ("turn", "grace") else (),
             max_output=effect.max_output,
             key=effect.key,
             declared=declared,
             progress=Progress(mark, is_told=getattr(model, "says_progress", False)),
-            settings=order.settings,
+            settings=run_request.settings,
         )
         self._progress[run.id] = (effect.attempt, request.progress)
         redactor = self._engine.redactor
@@ -335,7 +335,7 @@ class Performer:
             self._offered[key] = offered
         return offered
 
-    def _caller(self, effect: CallTool, spec: RunSpec, run: Run, place: str = "") -> Context:
+    def _context(self, effect: CallTool, spec: RunSpec, run: Run, place: str = "") -> Context:
         tree = self._engine.trees.of(spec.id)
         if tree is None:
             raise RetinueError(f"Run {spec.id} has ended.")
@@ -349,7 +349,7 @@ class Performer:
             again=effect.again,
             is_woken=effect.woken,
             ended_children=effect.back,
-            reader=self.window,
+            reader=self.tool_reader,
             root=place or spec.request.cwd or self._home,
             permissions=tree.held(spec.id),
             rules_above=tree.bounds(spec.id),
@@ -379,7 +379,7 @@ class Performer:
         call, engine = effect.call, self._engine
         try:
             returned = self._tools.run_now(
-                spec.request.agent, partial(self._caller, effect, spec, run), call
+                spec.request.agent, partial(self._context, effect, spec, run), call
             )
         except Exception as error:
             returned = self._tool_events.failure(effect, error)
@@ -388,7 +388,7 @@ class Performer:
             text = clean(returned.text)
             if len(text) <= most:
                 if engine.trees.run(effect.run) is not None:
-                    event = ToolReturned(
+                    event = TextReturned(
                         turn=effect.turn,
                         index=effect.index,
                         call_id=call.id,
@@ -408,7 +408,7 @@ class Performer:
         context = None
         try:
             place = await self._tools.place(spec, self._home) if spec.request.isolation else ""
-            context = self._caller(effect, spec, run, place)
+            context = self._context(effect, spec, run, place)
             returned = await self._tools.run(spec.request.agent, context, effect.call)
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and asked_to_stop():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from msgspec.structs import replace
 
 from retinue.core.effects import CallTool
-from retinue.core.events import ActionsReturned, Asked, RunEvent, Submitted, ToolReturned
+from retinue.core.events import ActionsReturned, Asked, RunEvent, Submitted, TextReturned
 from retinue.core.ids import moment
 from retinue.core.image_checks import MOST_SHOWN, taken_in
 from retinue.core.messages import Image
@@ -66,17 +66,17 @@ class ToolEvents:
                     text = self._texts.whole(text)
                     spilled = await self._texts.spill(text)
                     text = text if spilled is None else clip(text, self._texts.most, spilled[0])
-                return ToolReturned(**where, text=text, error=error, images=images, spilled=spilled)
+                return TextReturned(**where, text=text, error=error, images=images, spilled=spilled)
             case Actions():
                 for request in returned.spawns:
                     self._outbox.check(request.origin)
-                orders, place = await self._placed(
+                actions, place = await self._placed(
                     effect.run, await self._texts.letters(checked(returned))
                 )
-                snapshot = await self._snapshot(effect, orders, place)
+                snapshot = await self._snapshot(effect, actions, place)
                 asked_at = moment(effect.at, effect.turn, effect.index)
                 return ActionsReturned(
-                    **where, actions=orders, asked_at=asked_at, place=place, snapshot=snapshot
+                    **where, actions=actions, asked_at=asked_at, place=place, snapshot=snapshot
                 )
             case Submission():
                 answer, spec = checked(returned), self._engine.trees.spec(effect.run)

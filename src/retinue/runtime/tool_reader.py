@@ -50,7 +50,7 @@ class ToolReader:
             else f"unknown model {model!r}: no catalog has it"
         )
 
-    def crew(self, agent: str) -> Sequence[str]:
+    def reachable_agents(self, agent: str) -> Sequence[str]:
         known = self._engine.trees.shared.definitions.get(agent)
         return () if known is None else known.agents
 

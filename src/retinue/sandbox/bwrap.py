@@ -76,10 +76,10 @@ class Bwrap:
         with ExitStack() as undo:
             layout = Mounts(self._by_fd)
             undo.callback(layout.close)
-            shields = []
+            readonly_sets = []
             for root in guarded:
-                shields.append(self._shield(root, command))
-                undo.callback(shields[-1].release, looks=False)
+                readonly_sets.append(self._readonly(root, command))
+                undo.callback(readonly_sets[-1].release, looks=False)
             group = find_groups().make(command.limits)
             undo.callback(group.remove)
             status, writer = os.pipe()
@@ -94,18 +94,20 @@ class Bwrap:
             argv = self._argv(
                 command,
                 layout,
-                shields,
+                readonly_sets,
                 ("--json-status-fd", str(writer), "--block-fd", str(waits)),
             )
             watching = MountWatch.of(layout.mounts)
             undo.callback(watching.close)
             guard = ProcessGuard(
                 inspect=lambda pid: inspect(pid, layout.mounts, command.opened),
-                look=lambda: any([watching.look(), *(shield.look() for shield in shields)]),
+                look=lambda: any(
+                    [watching.look(), *(readonly.look() for readonly in readonly_sets)]
+                ),
                 told=watching.fd,
                 hear=watching.hear,
-                release=lambda: _release(watching, shields),
-                missing=tuple(path for shield in shields for path in shield.missing())
+                release=lambda: _release(watching, readonly_sets),
+                missing=tuple(path for readonly in readonly_sets for path in readonly.missing())
                 if self._aside
                 else (),
                 aside=f"{self._aside}/{_name(command.tag)}" if self._aside else "",
@@ -126,7 +128,7 @@ class Bwrap:
             finally:
                 layout.close()
 
-    def _shield(self, root: str, command: Command) -> ReadonlyPaths:
+    def _readonly(self, root: str, command: Command) -> ReadonlyPaths:
         """The guard of a writable directory. (Its descriptor is duplicated; the command's own stays
         with its owner.)"""
         store, aside = (
@@ -174,7 +176,11 @@ class Bwrap:
         return write, [path for path in dict.fromkeys((*requests, *homes)) if os.path.isdir(path)]
 
     def _argv(
-        self, command: Command, layout: Mounts, shields: list[ReadonlyPaths], pipes: tuple[str, ...]
+        self,
+        command: Command,
+        layout: Mounts,
+        readonly_sets: list[ReadonlyPaths],
+        pipes: tuple[str, ...],
     ) -> list[str]:
         """Options go through a descriptor: a command line can be read by every user of the machine.
         (The tag is put before them when it is started.)"""
@@ -188,7 +194,7 @@ class Bwrap:
         options += ("--dev", "/dev", "--proc", "/proc")
         read = (*command.read, *self._readable)
         full = replace(command, read=read)
-        options += given(layout, full, shields, self._private)
+        options += given(layout, full, readonly_sets, self._private)
         options += (*CLOSE, "--chdir", command.cwd)
         packed = layout.data(b"".join(os.fsencode(option) + b"\0" for option in options))
         return [self.program, "--args", packed, "--", *self._inner(command.argv, command.limits)]
@@ -226,7 +232,7 @@ def find_sandbox(
     return Bwrap(program, by_fd=probe.by_fd, private=private, aside=aside, readable=readable)
 
 
-def _release(watching: MountWatch, shields: list[ReadonlyPaths]) -> tuple[str, ...]:
+def _release(watching: MountWatch, readonly_sets: list[ReadonlyPaths]) -> tuple[str, ...]:
     """When nothing of the command is left: undo what it may have done where a mount was lost, and
     tell everything."""
     watching.look()
@@ -237,8 +243,8 @@ def _release(watching: MountWatch, shields: list[ReadonlyPaths]) -> tuple[str, .
         for path in sorted(watching.lost)
     ]
     for path in sorted(watching.written):
-        notes += [note for shield in shields for note in shield.restore(path)]
-    return (*notes, *(note for shield in shields for note in shield.release()))
+        notes += [note for readonly in readonly_sets for note in readonly.restore(path)]
+    return (*notes, *(note for readonly in readonly_sets for note in readonly.release()))
 
 
 def _name(tag: str) -> str:

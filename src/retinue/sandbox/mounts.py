@@ -179,7 +179,7 @@ def system(layout: Mounts, etc: dict[str, bytes]) -> Iterator[str]:
 
 
 def given(
-    layout: Mounts, command: Command, shields: Iterable[ReadonlyPaths], private: Private
+    layout: Mounts, command: Command, readonly_sets: Iterable[ReadonlyPaths], private: Private
 ) -> Iterator[str]:
     """The directories of the command. What lies deeper is mounted later, so that it shows; then
     masks."""
@@ -207,8 +207,10 @@ def given(
     steps += [(_depth(p), 1, layout.bind(p, command.opened.get(p))) for p in read]
     steps += [(_depth(p), 2, layout.bind(p, command.opened.get(p), writable=True)) for p in write]
     masked = private.beneath((*write, *read))
-    binds = {bind.path: bind for shield in shields for bind in shield.binds}
-    pins = {p for path in (*masked, *(s.root for s in shields)) for p in _between(path, write)} - {
+    binds = {bind.path: bind for readonly in readonly_sets for bind in readonly.binds}
+    pins = {
+        p for path in (*masked, *(s.root for s in readonly_sets)) for p in _between(path, write)
+    } - {
         *binds,
         *write,
     }

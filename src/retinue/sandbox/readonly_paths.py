@@ -81,13 +81,13 @@ class ReadonlyPaths:
     ) -> ReadonlyPaths:
         """`others` are the directories beside it that the command was given: a repository there may
         have its hooks here."""
-        shield = cls(root, os.dup(fd), aside, store)
+        readonly = cls(root, os.dup(fd), aside, store)
         try:
-            shield._raise(others)
+            readonly._raise(others)
         except BaseException:
-            shield.release(looks=False)
+            readonly.release(looks=False)
             raise
-        return shield
+        return readonly
 
     def _raise(self, others: Iterable[str]) -> None:
         with self._opened("") as top:

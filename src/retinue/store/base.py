@@ -156,7 +156,7 @@ class Store(Protocol):
     async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
         """Deliveries in these states, or all."""
 
-    async def board(self, root: str, after: int = 0) -> list[Noted]:
+    async def task_list(self, root: str, after: int = 0) -> list[Noted]:
         """What was done to the to-do list of a tree behind act `after`, oldest first."""
 
     async def note(self, root: str, key: str, at: int, act: Act) -> None:

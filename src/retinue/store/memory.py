@@ -217,14 +217,14 @@ class MemoryStore(Store):
         choice = set(states)
         return [d for d in self._data.deliveries.values() if not choice or d.state in choice]
 
-    async def board(self, root: str, after: int = 0) -> list[Noted]:
-        return [one for one in self._data.boards.get(root, {}).values() if one.n > after]
+    async def task_list(self, root: str, after: int = 0) -> list[Noted]:
+        return [one for one in self._data.task_lists.get(root, {}).values() if one.n > after]
 
     async def note(self, root: str, key: str, at: int, act: Act) -> None:
         self._fence()
         if root in self._data.specs:
-            board = self._data.boards.setdefault(root, {})
-            board.setdefault(key, Noted(n=len(board) + 1, key=key, act=act))
+            task_list = self._data.task_lists.setdefault(root, {})
+            task_list.setdefault(key, Noted(n=len(task_list) + 1, key=key, act=act))
 
     async def verify(self) -> list[str]:
         return []

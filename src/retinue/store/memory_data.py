@@ -57,7 +57,7 @@ class MemoryData:
         self.definitions: dict[str, Definition] = {}
         self.models: dict[str, ModelInfo] = {}
         self.artifacts: dict[str, bytes] = {}
-        self.boards: dict[str, dict[str, Noted]] = {}
+        self.task_lists: dict[str, dict[str, Noted]] = {}
         self.sent = SentCalls()
 
 

@@ -31,7 +31,7 @@ def forget_tree(data: MemoryData, root: str) -> None:
             data.children[spec.parent].remove(id)
         del data.runs[id]
         data.accounts.pop(id, None)
-        data.boards.pop(id, None)
+        data.task_lists.pop(id, None)
     for id in tree:
         del data.conversations[id]
     for other in data.conversations.values():
@@ -62,7 +62,7 @@ def roots_naming(data: MemoryData, name: str) -> list[str]:
     values: list[tuple[str, object]] = [(row.tree, row.entry) for row in data.log]
     for spec in data.specs.values():
         values += [(spec.root, m) for m in data.conversations[spec.conversation].messages.values()]
-        values += [(spec.root, noted) for noted in data.boards.get(spec.id, {}).values()]
+        values += [(spec.root, noted) for noted in data.task_lists.get(spec.id, {}).values()]
     roots = {root for root, value in values if name in artifact_names(data, (value,))}
     return sorted(root for root in roots if root in data.specs)
 
@@ -82,12 +82,12 @@ def collect_artifacts(data: MemoryData, names: set[str]) -> None:
         for conversation in data.conversations.values()
         for message in conversation.messages.values()
     )
-    boards = (noted for board in data.boards.values() for noted in board.values())
+    task_lists = (noted for task_list in data.task_lists.values() for noted in task_list.values())
     remaining = (
         *(row.entry for row in data.log),
         *data.runs.values(),
         *messages,
-        *boards,
+        *task_lists,
         *data.mail.values(),
     )
     for name in names - artifact_names(data, remaining):

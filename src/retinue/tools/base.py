@@ -91,7 +91,7 @@ class RuntimeReader(Protocol):
         """Look up a model that no agent names, as `provider:model`: from then on it is known.
         Returns why there is none, or ""."""
 
-    def crew(self, agent: str) -> Sequence[str]:
+    def reachable_agents(self, agent: str) -> Sequence[str]:
         """The agents that runs of an agent may start, by name."""
 
     def n_calls(self, root: str) -> int:

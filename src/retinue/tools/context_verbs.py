@@ -209,8 +209,8 @@ class ContextVerbs(Generic[D_co]):
         return requests, names
 
     def _check_staff(self, agent: Named) -> None:
-        crew = None if self.reader is None else self.reader.crew(self.agent)
-        if crew is not None and agent.name not in crew:
+        reachable = None if self.reader is None else self.reader.reachable_agents(self.agent)
+        if reachable is not None and agent.name not in reachable:
             named = {"agent": agent.name, "lead": self.agent, "quoted": f'"{self.agent}"'}
             raise ConfigError(NOT_ON_STAFF.format(tool=self.tool, **named))
 

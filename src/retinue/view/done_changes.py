@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from retinue.core.events import Answered, Decided, ToolReturned
+from retinue.core.events import Answered, Decided, TextReturned
 from retinue.formats.safe_text import one_line
 from retinue.host.tree_items import Stepped, TreeItem
 from retinue.view.cells import Cells, Line, plain
@@ -37,7 +37,7 @@ class DoneChanges:
             self._decided[item.entry.run, event.index] = f"✓ done: {verb}{by}"
         elif isinstance(item, Stepped) and isinstance(event, Answered):
             self._decided[item.entry.run, event.index] = "✓ done: answered"
-        elif isinstance(item, Stepped) and isinstance(event, ToolReturned):
+        elif isinstance(item, Stepped) and isinstance(event, TextReturned):
             expectation = self._expected.pop((item.entry.run, event.call_id), None)
             return None if expectation is None else _told(*expectation, event)
         return None
@@ -48,7 +48,7 @@ class DoneChanges:
         return f"{decision} elsewhere" if decision else f"{label} no longer needs this."
 
 
-def _told(who: str, panel: RequestPanel, event: ToolReturned) -> list[Line]:
+def _told(who: str, panel: RequestPanel, event: TextReturned) -> list[Line]:
     if event.error:
         return [[Cells("✗ ", "fail", is_glyph=True), Cells(f"{who}: {one_line(event.text, 200)}")]]
     what = panel.title.partition(" wants to ")[2]

@@ -17,7 +17,7 @@ from retinue.core.events import (
     ModelFailed,
     Replied,
     StepTaken,
-    ToolReturned,
+    TextReturned,
 )
 from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.core.state import RunRecord
@@ -162,7 +162,7 @@ def _doing(event: object) -> str:
             return f"model {reply.model}".strip()
         case ModelFailed(kind=kind):
             return f"model failed: {kind}"
-        case ToolReturned(name=name):
+        case TextReturned(name=name):
             return name
         case ChildEnded():
             return "waiting for sub-agents"

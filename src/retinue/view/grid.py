@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.cells import Cells, Line, crop, cut, fit_words, fits, right, size
 from retinue.view.run_row import RunRow
 from retinue.view.state_marks import MARKS, loudest
@@ -60,8 +60,8 @@ class TreeRow(NamedTuple):
 def clock(row: RunRow) -> str:
     """How long a run took, or is at work; of an open one in whole seconds, so that it ticks."""
     if row.is_over:
-        return words.span(row.elapsed_ms)
-    return words.span(row.elapsed_ms // 1_000 * 1_000) if row.elapsed_ms >= 1_000 else "0s"
+        return view_format.span(row.elapsed_ms)
+    return view_format.span(row.elapsed_ms // 1_000 * 1_000) if row.elapsed_ms >= 1_000 else "0s"
 
 
 def cost(row: RunRow) -> str:
@@ -98,7 +98,7 @@ def _numbers(row: RunRow, c: Columns, *, has_prices: bool) -> Line:
         out.append(Cells(f" {right(turns(row) if row.turn else '', c.turn)}", "quiet"))
         out.append(Cells(f" {right(_context(row), c.context)}", "quiet"))
     if c.time:
-        cell_text = right(words.short_span(row.elapsed_ms), SHORT) if c.time == SHORT else ""
+        cell_text = right(view_format.short_span(row.elapsed_ms), SHORT) if c.time == SHORT else ""
         out.append(Cells(cell_text or f" {right(clock(row), c.time)}", quiet))
     tokens = row.all_tokens if row.tree_tokens else ""
     if c.tokens:
@@ -140,7 +140,7 @@ def _words(row: RunRow, width: int) -> Line:
     quiet = "quiet" if row.is_over else ""
     if row.silent_ms < SILENT_MS:
         return [Cells(fit_words(row.now, width), quiet)]
-    silent = f"silent {words.span(row.silent_ms // 1_000 * 1_000)}"
+    silent = f"silent {view_format.span(row.silent_ms // 1_000 * 1_000)}"
     is_text = row.mark == "thinking" and not row.now.startswith("writes:")
     rest = ", no text yet" if is_text else f": {row.now}"
     tone = "title" if row.silent_ms >= LONG_SILENT_MS else ""

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from rich.cells import cell_len
 
-from retinue.core.events import Decided, LogEntry, MailReceived, Replied, ToolReturned
+from retinue.core.events import Decided, LogEntry, MailReceived, Replied, TextReturned
 from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from retinue.core.values import ModelInfo
 from retinue.formats.safe_text import one_line, several_lines
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.call_summary import describe
 from retinue.view.call_wants import wants
 from retinue.view.cells import Cells, Line, fits, right, size
@@ -63,7 +63,7 @@ class LogLines:
                 self._replies.append((entry.at, self._took(event, model)))
             elif isinstance(event, Decided):
                 self._began[event.index] = entry.at
-            elif isinstance(event, ToolReturned):
+            elif isinstance(event, TextReturned):
                 self._done[event.call_id] = (entry.at, self._began.get(event.index, entry.at))
             elif isinstance(event, MailReceived):
                 self._mail[event.mail.text] = entry.at
@@ -76,13 +76,15 @@ class LogLines:
         if not usage.tokens:
             return ""
         is_bound = bool(usage.estimated)
-        count = words.tokens(usage.input + usage.estimated, is_bound=is_bound)
+        count = view_format.tokens(usage.input + usage.estimated, is_bound=is_bound)
         parts = [f"{count} in"]
         if usage.cache_read:
-            parts = [f"{count} in, {words.count(usage.cache_read)} from cache"]
+            parts = [f"{count} in, {view_format.count(usage.cache_read)} from cache"]
         if info is not None and info.priced:
             nanos = usage.nanos or info.price(usage)
-            parts.append(words.money(nanos / 1e9, is_bound=is_bound or bool(usage.nanos_estimated)))
+            parts.append(
+                view_format.money(nanos / 1e9, is_bound=is_bound or bool(usage.nanos_estimated))
+            )
         return " · ".join(parts)
 
     def tell(self, n: int, message: Message, *, is_inherited: bool = False) -> Iterator[Line]:
@@ -101,7 +103,7 @@ class LogLines:
 
     def _sender(self, message: UserMessage) -> str:
         if message.sender:
-            return self._names.get(message.sender) or words.short_id(message.sender)
+            return self._names.get(message.sender) or view_format.short_id(message.sender)
         return "retinue" if message.kind in ("note", "nudge", "summary") else "you"
 
     def _said(self, n: int, message: AssistantMessage, is_inherited: bool) -> Iterator[Line]:
@@ -119,7 +121,7 @@ class LogLines:
         call = self._open.pop(message.call_id, None)
         at, began = self._done.get(message.call_id, (0, 0))
         text = about(call) if call is not None else ""
-        took = words.span(at - began) if at else ""
+        took = view_format.span(at - began) if at else ""
         name = one_line(message.name or (call.name if call is not None else "tool"), 40)
         yield self._head(n if not self._open else 0, at, name, text, took)
         if self._has_tools and call is not None:
@@ -149,7 +151,7 @@ class LogLines:
             Cells(mark.word, mark.role),
             Cells(" " * max(0, WHO - 2 - cell_len(mark.word)) + "  "),
         ]
-        return self._full(lead, row.now, words.span(row.idle_ms) if row.idle_ms else "")
+        return self._full(lead, row.now, view_format.span(row.idle_ms) if row.idle_ms else "")
 
     def _head(self, n: int, at: int, who: str, text: str, took: str = "") -> Line:
         number = str(n) if n else ""

@@ -25,7 +25,7 @@ from retinue.core.events import (
     ResultsFormatted,
     StepTaken,
     Submitted,
-    ToolReturned,
+    TextReturned,
     Woke,
 )
 from retinue.core.messages import ToolCall
@@ -218,7 +218,7 @@ class TreeView:
                 node.tries, node.is_taken_up = 0, False
             case ModelFailed():
                 node.writing, node.tries = "", node.tries + 1
-            case ToolReturned() | ActionsReturned() | Submitted():
+            case TextReturned() | ActionsReturned() | Submitted():
                 node.last_call = node.calls.pop(event.index, "") or node.last_call
                 node.questions = {k: q for k, q in node.questions.items() if q.index != event.index}
             case ResultsFormatted():

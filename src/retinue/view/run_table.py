@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from retinue.formats.money import money
 from retinue.formats.safe_text import one_line
-from retinue.view import format as words
+from retinue.view import format as view_format
 from retinue.view.state_marks import MARKS, loudest, mark_name
 
 if TYPE_CHECKING:
@@ -69,8 +69,10 @@ def run_table(
         lead = f"{line.short:<{max(4, ids)}}  "
         word = f" {mark.word}"
         pad = " " * max(1, STATE - 1 - len(word))
-        age = words.span((line.ended_at or now) - line.created_at)
-        tokens = words.tokens(line.tokens, is_bound=bool(line.tokens_estimated), is_short=True)
+        age = view_format.span((line.ended_at or now) - line.created_at)
+        tokens = view_format.tokens(
+            line.tokens, is_bound=bool(line.tokens_estimated), is_short=True
+        )
         numbers = (
             age,
             str(line.n_agents or 1),

@@ -11,9 +11,8 @@ from rich.cells import cell_len
 from retinue.core.account import DIMENSIONS
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.steps import TreeRecord
-from retinue.view import format as words
-from retinue.view import parked_runs as parked
-from retinue.view import totals as facts
+from retinue.view import format as view_format
+from retinue.view import parked_runs, totals
 from retinue.view.cells import Cells, Line, fits, right, wrap_line
 from retinue.view.run_row import RunRow
 from retinue.view.state_marks import MARKS, loudest
@@ -39,7 +38,7 @@ def show_page(run: ShownRun, width: int, now: int, *, is_wrapped: bool) -> list[
     if is_wrapped:
         lines = [part for line in lines for part in wrap_line(line, width - 1, LABEL)]
     lines += stored_lines(run.rows, width, is_named=True)
-    lines += [_amounts(run), *_labelled("cache", words.cache(_cache(run)))]
+    lines += [_amounts(run), *_labelled("cache", view_format.cache(_cache(run)))]
     lines += [*_next(run), *_result(run.final)]
     return lines
 
@@ -50,9 +49,9 @@ def _head(run: ShownRun, width: int, now: int) -> list[Line]:
     title = fits(top.task or top.label, max(8, width - 2 - len(id) - 1))
     pad = right(id, max(len(id), width - 1 - cell_len(title)))
     mark = MARKS[loudest(top.mark, (one.mark for one in run.rows[1:]))]
-    end = facts.ending(row)
+    end = totals.ending(row)
     since = "since" if end is None else "started"
-    took = words.span(facts.elapsed(row, now) // 1_000 * 1_000 or facts.elapsed(row, now))
+    took = view_format.span(totals.elapsed(row, now) // 1_000 * 1_000 or totals.elapsed(row, now))
     parts = [f"{since} {run.began}, {'' if end is None else 'took '}{took}"]
     parts.append(f"{top.label} on {one_line(top.model)}")
     mode = (row.run.permissions or row.spec.permissions).mode
@@ -74,30 +73,32 @@ def _labelled(label: str, text: str) -> list[Line]:
 
 def _facts(run: ShownRun, width: int, now: int) -> list[Line]:
     top = run.final.rows[0]
-    order = top.spec.request
-    where = "" if order.cwd in ("", run.root) else one_line(order.cwd)
+    request = top.spec.request
+    where = "" if request.cwd in ("", run.root) else one_line(request.cwd)
     lines = [*_labelled("where", where), *_budget(run.final, width)]
-    lines += _labelled("missing", one_line(facts.missing(top)))
+    lines += _labelled("missing", one_line(totals.missing(top)))
     lines += _labelled("files", ", ".join(_files(run.final)))
     for row in run.rows:
         if row.needs_you and not row.is_over:
             lines += _labelled("needs", f"{row.label}: {row.now}")
     lines += _waits(run.final, now)
     if top.spec.resumes:
-        lines += _labelled("resumes", f"the end of run {words.short_id(top.spec.resumes)}")
+        lines += _labelled("resumes", f"the end of run {view_format.short_id(top.spec.resumes)}")
     return lines
 
 
 def _waits(final: TreeRecord, now: int) -> list[Line]:
     """What the first of those who wait at a provider or a limit waits for, and what to do."""
-    row = next((row for row in final.rows if facts.waits_for(row)), None)
+    row = next((row for row in final.rows if totals.waits_for(row)), None)
     if row is None:
         return []
-    about, why = facts.limit_of(row), facts.waits_for(row)
-    who = words.short_id(about or final.rows[0].spec.id)
-    advice = parked.advice(facts.waits_kind(row), why, row.spec.model, who, facts.more_of(row))
-    if (wait := facts.provider_wait(row)) is not None:
-        advice = parked.provider_advice(wait, why, row.spec.model, who, now)
+    about, why = totals.limit_of(row), totals.waits_for(row)
+    who = view_format.short_id(about or final.rows[0].spec.id)
+    advice = parked_runs.advice(
+        totals.waits_kind(row), why, row.spec.model, who, totals.more_of(row)
+    )
+    if (wait := totals.provider_wait(row)) is not None:
+        advice = parked_runs.provider_advice(wait, why, row.spec.model, who, now)
     return _labelled("asks" if about else "waits", one_line(advice, 400))
 
 
@@ -106,7 +107,7 @@ def _files(final: TreeRecord) -> list[str]:
     counted here, not by a provider."""
     files = {f.sha256 + f.path: f for row in final.rows for f in row.spec.request.instruction_files}
     return [
-        f"{one_line(f.path)} (~{words.count(f.tokens)} tokens in every turn)"
+        f"{one_line(f.path)} (~{view_format.count(f.tokens)} tokens in every turn)"
         for f in files.values()
     ]
 
@@ -123,7 +124,7 @@ def _budget(final: TreeRecord, width: int) -> list[Line]:
         reserve = min(account.held[i] + account.reserve[i], max(0, limit - spent))
         rest = max(0, limit - spent - reserve)
         is_bound = name in ("tokens", "usd") and bool(account.guess[i])
-        money = words.bound(_amount(i, spent), is_bound=is_bound)
+        money = view_format.bound(_amount(i, spent), is_bound=is_bound)
         parts = [f"spent {money}", f"reserved {_amount(i, reserve)}" if reserve else ""]
         text = ", ".join([*filter(None, parts), f"left {_amount(i, rest)}"])
         unit = "" if name == "usd" else f" {'tool calls' if name == 'calls' else name}"
@@ -139,7 +140,7 @@ def _budget(final: TreeRecord, width: int) -> list[Line]:
 
 
 def _amount(i: int, amount: int) -> str:
-    return words.money(amount / 1e9) if DIMENSIONS[i] == "usd" else words.count(amount)
+    return view_format.money(amount / 1e9) if DIMENSIONS[i] == "usd" else view_format.count(amount)
 
 
 def _bar(spent: int, reserve: int, limit: int, room: int) -> str:
@@ -152,11 +153,11 @@ def _bar(spent: int, reserve: int, limit: int, room: int) -> str:
 
 def _amounts(run: ShownRun) -> Line:
     """What the run has spent itself, and with all runs below it."""
-    top, spent = run.final.rows[0].run.usage, facts.spent(run.final)
+    top, spent = run.final.rows[0].run.usage, totals.spent(run.final)
     if spent.is_offline:
-        return [Cells(" " * LABEL), Cells(facts.OFFLINE, "quiet")]
-    tokens = words.tokens(top.tokens, is_bound=bool(top.estimated))
-    usd = words.money(
+        return [Cells(" " * LABEL), Cells(totals.OFFLINE, "quiet")]
+    tokens = view_format.tokens(top.tokens, is_bound=bool(top.estimated))
+    usd = view_format.money(
         top.usd if spent.usd is not None else None, is_bound=bool(top.nanos_estimated)
     )
     own = f"self {tokens} tokens, {usd}"
@@ -164,7 +165,7 @@ def _amounts(run: ShownRun) -> Line:
 
 
 def _cache(run: ShownRun) -> dict[str, object]:
-    return facts.cache_use(facts.tree_cache(run.final))
+    return totals.cache_use(totals.tree_cache(run.final))
 
 
 def _next(run: ShownRun) -> list[Line]:
@@ -179,13 +180,13 @@ def _next(run: ShownRun) -> list[Line]:
         return _labelled(
             "next", "retinue " + " · ".join([*first, f"attach {id}", f"logs {about} -f"])
         )
-    has_work = any(end.work for row in run.final.rows if (end := facts.ending(row)) is not None)
+    has_work = any(end.work for row in run.final.rows if (end := totals.ending(row)) is not None)
     parts = [f"logs {id}", *([f"diff {id}"] if has_work else []), f'resume {id} "..."']
     return _labelled("next", "retinue " + " · ".join(parts))
 
 
 def _result(final: TreeRecord) -> list[Line]:
-    end = facts.ending(final.rows[0])
+    end = totals.ending(final.rows[0])
     if end is None:
         return []
     texts = [several_lines(end.text)] if end.text else []

@@ -95,8 +95,8 @@ COLORS: dict[Theme, dict[str, str]] = {
     "light": {"work": "blue", "fail": "red", "held": "magenta"},
     "unknown": {"work": "bold", "fail": "red", "held": "magenta"},
 }
-"""Colours of states by the ground of the terminal: the 16 of its own palette, never another, and
-never bright black, which some palettes make invisible."""
+"""Colours of states by the background of the terminal: the 16 of its own palette, never another,
+and never bright black, which some palettes make invisible."""
 _ALWAYS = {"you": "black on yellow", "done": "green", "title": "bold"}
 _GLYPH_ONLY = {"dark": ("done",), "light": ("done",), "unknown": ("done", "fail", "held")}
 

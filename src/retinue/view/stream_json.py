@@ -20,10 +20,10 @@ from retinue.host.provider_waits import ProviderWait, of_held
 from retinue.host.tree_items import (
     CallsHeld,
     MessageAdded,
+    RunAdded,
     RunChanged,
-    RunStarted,
-    Said,
     Stepped,
+    TextArrived,
     TreeItem,
 )
 from retinue.outcomes import state_word
@@ -77,7 +77,7 @@ class StreamJsonWriter:
     def tell(self, item: TreeItem) -> Iterator[dict[str, Any]]:
         """The lines that one item gives."""
         match item:
-            case RunStarted(spec=spec):
+            case RunAdded(spec=spec):
                 yield from self._begin(spec)
             case Stepped():
                 yield from self._step(item)
@@ -87,7 +87,7 @@ class StreamJsonWriter:
                 yield from self._stand(row.record)
             case CallsHeld(calls=calls):
                 yield from self._hold(calls)
-            case Said(run=run, text=text):
+            case TextArrived(run=run, text=text):
                 if self._head.deltas:
                     delta = {"type": "text_delta", "text": text}
                     event = {"type": "content_block_delta", "index": 0, "delta": delta}
@@ -338,10 +338,10 @@ def lines(
     head: StreamHeader, items: Iterable[TreeItem], final: TreeRecord
 ) -> Iterator[dict[str, Any]]:
     """All lines of a tree, the result last."""
-    teller = StreamJsonWriter(head)
+    writer = StreamJsonWriter(head)
     for item in items:
-        yield from teller.tell(item)
-    yield teller.result(final)
+        yield from writer.tell(item)
+    yield writer.result(final)
 
 
 def _subtype(state: str, stop: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retinue.host.tree_items import CallsHeld, RunChanged, RunStarted, Said, Stepped, TreeItem
+from retinue.host.tree_items import CallsHeld, RunAdded, RunChanged, Stepped, TextArrived, TreeItem
 from retinue.steps import TreeRecord
 from retinue.view.rows import TreeView
 from retinue.view.transcript import Transcripts
@@ -10,13 +10,13 @@ from retinue.view.transcript import Transcripts
 
 def feed(view: TreeView, item: TreeItem, now: int, transcripts: Transcripts | None = None) -> None:
     """One item. Texts are kept only where a user may read them."""
-    if isinstance(item, RunStarted):
+    if isinstance(item, RunAdded):
         view.take(item.spec)
     elif isinstance(item, Stepped):
         view.take(item.entry)
     elif isinstance(item, RunChanged):
         view.take(item.row.run)
-    elif isinstance(item, Said):
+    elif isinstance(item, TextArrived):
         view.hear(item.run, item.attempt, item.text, now)
         if transcripts is not None:
             transcripts.preview(item.run, item.attempt, item.text)

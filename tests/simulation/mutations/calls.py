@@ -102,7 +102,7 @@ MUTATIONS = [
     Mutation(
         "a permitted tool takes a slot that it does not hold",
         "core/calls.py",
-        "wait_in(run, ctx, Working(calls=calls, seated=holds_slots(run)))",
+        "wait_in(run, ctx, Working(calls=calls, has_slots=holds_slots(run)))",
         "wait_in(run, ctx, Working(calls=calls))",
     ),
     Mutation(

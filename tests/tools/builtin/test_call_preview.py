@@ -14,7 +14,7 @@ from retinue.core.redaction import Redactor
 from retinue.tools.builtin.change_diff import MOST_LINES, change_diff
 from retinue.tools.builtin.shell import ShellTool
 from retinue.tools.call_preview import CallPreview
-from tests.tools.builtin.filecase import TOOLS, Desk, a_caller, tree
+from tests.tools.builtin.file_tool_support import TOOLS, Desk, a_caller, tree
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.builtin.filecase import Desk, tree
+from tests.tools.builtin.file_tool_support import Desk, tree
 
 PATCH = """*** Begin Patch
 *** Update File: {path}

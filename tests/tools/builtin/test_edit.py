@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from retinue.sandbox.atomic_write import SUFFIX, prefix
-from tests.tools.builtin.filecase import TOOLS, Desk, a_caller, tree
+from tests.tools.builtin.file_tool_support import TOOLS, Desk, a_caller, tree
 
 
 def sha(data: str | bytes) -> str:

@@ -16,8 +16,8 @@ import pytest
 
 from retinue.tools.builtin.fetch import FetchTool
 from retinue.tools.builtin.web_page import PAGE, _decoded
-from tests.models.test_client import certificate
-from tests.tools.builtin.webcase import Say, Server, caller, page, redirect, serving, told
+from tests.models.test_connection_pool import certificate
+from tests.tools.builtin.web_support import Say, Server, caller, page, redirect, serving, told
 
 
 def run(

@@ -13,7 +13,7 @@ from retinue.sandbox.directory_walk import Patience, walk_directory
 from retinue.sandbox.gitignore import NONE, Judge, parse
 from retinue.sandbox.paths import Root
 from tests.needs import needs
-from tests.tools.builtin.filecase import tree
+from tests.tools.builtin.file_tool_support import tree
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from retinue.tools.builtin.edit import EditTool
 from retinue.tools.builtin.hunks import BadPatch, apply_hunks
 from retinue.tools.builtin.patch import parse
 from tests.needs import needs
-from tests.tools.builtin.filecase import Desk, tree
+from tests.tools.builtin.file_tool_support import Desk, tree
 
 A = "".join(f"line {i}\n" for i in range(1, 21))
 

@@ -13,8 +13,8 @@ import pytest
 
 from retinue.tools.builtin import ripgrep, search, search_match
 from tests.needs import needs
-from tests.sandbox.test_drafts import exchange
-from tests.tools.builtin.filecase import TOOLS, Desk, a_caller, tree
+from tests.sandbox.test_atomic_write import exchange
+from tests.tools.builtin.file_tool_support import TOOLS, Desk, a_caller, tree
 from tests.tools.builtin.test_globs import grow
 
 pytestmark = needs("rg")

@@ -61,8 +61,8 @@ def test_a_long_output_has_head_and_tail_and_the_middle_can_be_read(tmp_path: Pa
     async def act(house: House) -> tuple[str, str]:
         caller = house.caller()
         first = await house.sh("seq 1 100000", caller)
-        spool = house.processes.spool(caller.key)
-        page = await house.output.run(house.caller(), {"id": spool.id, "offset": 32768})
+        record = house.processes.record(caller.key)
+        page = await house.output.run(house.caller(), {"id": record.id, "offset": 32768})
         assert isinstance(page, ToolResult)
         return first.text, page.text
 
@@ -286,8 +286,8 @@ def test_cancelling_kills_and_records(tmp_path: Path) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        end = house.processes.spool(caller.key).end
-        return house.processes.spool(caller.key).id, end
+        end = house.processes.record(caller.key).end
+        return house.processes.record(caller.key).id, end
 
     id, end = in_house(tmp_path, act)
     assert (end.code, end.why) == (None, "cancelled")
@@ -325,7 +325,7 @@ def test_after_a_restart_a_command_that_was_cut_off_is_unknown(tmp_path: Path) -
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         (
-            house.processes.spool("key-3").folder / "end.json"
+            house.processes.record("key-3").folder / "end.json"
         ).unlink()  # as if the runtime had died before
         return await House(tmp_path).sh(
             "echo half; touch begun; sleep 600", house.caller("key-3", again=True)
@@ -339,7 +339,7 @@ def test_after_a_restart_a_command_that_was_cut_off_is_unknown(tmp_path: Path) -
 def test_a_torn_record_of_the_end_is_not_believed(tmp_path: Path) -> None:
     async def act(house: House) -> ToolResult:
         await house.sh("echo whole", house.caller("key-4"))
-        (house.processes.spool("key-4").folder / "end.json").write_text('{"code": 0, "wh')
+        (house.processes.record("key-4").folder / "end.json").write_text('{"code": 0, "wh')
         return await house.sh("echo whole", house.caller("key-4", again=True))
 
     assert in_house(tmp_path, act).text.startswith(UNKNOWN)
@@ -366,7 +366,7 @@ def test_a_helper_that_crashes_in_the_middle_is_reported_and_leaves_nothing(tmp_
         caller = house.caller()
         task = asyncio.ensure_future(house.sh("touch begun; setsid sleep 600 & sleep 600", caller))
         await begun(house)
-        id = house.processes.spool(caller.key).id
+        id = house.processes.record(caller.key).id
         os.kill(next(pid for pid in processes_with(id) if name_of(pid) == "bwrap"), signal.SIGKILL)
         return await task, id
 

@@ -153,7 +153,7 @@ def test_nothing_is_left_when_the_runtime_is_killed(tmp_path: Path, background: 
     async def restart(house: House) -> tuple[ToolResult, ToolResult]:
         again = house.caller("victim", again=True)
         answer = await house.shell.run(again, {"command": "touch twice", "background": background})
-        page = await house.output.run(house.caller(), {"id": house.processes.spool("victim").id})
+        page = await house.output.run(house.caller(), {"id": house.processes.record("victim").id})
         assert isinstance(answer, ToolResult) and isinstance(page, ToolResult)
         await house.sh("true")  # and the next command sweeps what the dead one left
         return answer, page

@@ -9,7 +9,7 @@ from typing import Any
 
 from retinue.core.redaction import Redactor
 from retinue.sandbox.private_paths import Private
-from tests.tools.builtin.filecase import Desk, tree
+from tests.tools.builtin.file_tool_support import Desk, tree
 
 FILES: dict[str, str | bytes] = {
     "src/a.py": "from src.b import target\n\ndef caller():\n    target()\n",

@@ -11,7 +11,7 @@ from retinue.formats.safe_text import several_lines
 from retinue.tools.base import Ask, ToolResult
 from retinue.tools.builtin.ask import AskTool
 from retinue.tools.builtin.think import ThinkTool
-from tests.tools.builtin.webcase import caller
+from tests.tools.builtin.web_support import caller
 
 
 def test_a_thought_is_noted() -> None:

@@ -176,7 +176,7 @@ class Liar:
 async def tried(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many tools were called."""
     rng = random.Random(seed)
-    monkeypatch.setattr(McpServer, "_wire", lambda self: Liar(rng))
+    monkeypatch.setattr(McpServer, "_transport", lambda self: Liar(rng))
     config = ServerConfig(name="liar", command="none", trust=True)
     limits = ServerLimits(discover_seconds=30.0, backoff_seconds=0.0, restarts=1)
     found = McpServers([config], environ={}, limits=limits, approve_first=rng.random() < 0.9)

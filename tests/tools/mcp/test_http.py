@@ -14,7 +14,7 @@ from aiohttp import web
 
 from retinue.tools.mcp_client import McpServers, ServerConfig
 from retinue.tools.mcp_client.transports.http_client import may_follow, url_text
-from tests.tools.mcp.parts import call, servers
+from tests.tools.mcp.client_support import call, servers
 from tests.waiting import SECONDS
 
 Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -16,7 +16,16 @@ import pytest
 from retinue.errors import ConfigError
 from retinue.tools.mcp_client import McpError, ServerConfig, ServerLimits
 from retinue.tools.mcp_client.transports.stdio_lines import LineSplitter
-from tests.tools.mcp.parts import FAKE, QUICK, call, fake, is_alive, servers, until, until_async
+from tests.tools.mcp.client_support import (
+    FAKE,
+    QUICK,
+    call,
+    fake,
+    is_alive,
+    servers,
+    until,
+    until_async,
+)
 from tests.waiting import SECONDS
 
 

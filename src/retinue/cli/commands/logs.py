@@ -100,7 +100,7 @@ def _messages(
     row = record.row(line.id)
     assert row is not None
     models = {model.name: model for model in record.load().models}
-    teller = LogLines(
+    log_lines = LogLines(
         label(row.spec),
         size(sys.stdout)[0],
         has_tools=tools,
@@ -116,13 +116,13 @@ def _messages(
         assert row is not None
         while page := record.entries(after, line.id, 1_000):
             after = page[-1][0]
-            teller.hear((entry for _, entry in page), row.spec.model)
+            log_lines.hear((entry for _, entry in page), row.spec.model)
         messages = record.conversation(row, at)
         first = said_last(messages, last) if last and not at else 0
         if since and not at:
             first = max(first, record.n_before(row, since))
         for n, message in enumerate(messages):
-            texts = list(teller.tell(at + n + 1, message, is_inherited=at + n < own))
+            texts = list(log_lines.tell(at + n + 1, message, is_inherited=at + n < own))
             if n >= first and texts:
                 print_lines(context, texts)
         at += len(messages)
@@ -130,7 +130,7 @@ def _messages(
             return
         if not follow:
             rows = stored_rows(record, record.tree(line.id), now_ms(), is_paused=line.is_paused)
-            print_lines(context, [*teller.unanswered(), teller.now(rows[0])])
+            print_lines(context, [*log_lines.unanswered(), log_lines.now(rows[0])])
             return
         time.sleep(POLL_SECONDS)
 

@@ -45,7 +45,7 @@ def command(context: CommandContext, run: str, speed: float, output_format: str)
         id = listing.resolve(run).id
     with RecordReader(context.places) as record:
         final = record.tree(id)
-        teller, last = StreamJsonWriter(StreamHeader()), 0
+        writer, last = StreamJsonWriter(StreamHeader()), 0
         logs = {row.spec.id: _log(row) for row in final.rows}
         for item in record.history(final):
             if isinstance(item, Stepped):
@@ -54,7 +54,7 @@ def command(context: CommandContext, run: str, speed: float, output_format: str)
                 last = item.entry.at
                 if item.entry.run in logs:
                     logs[item.entry.run].hear([item.entry])
-            lines = list(teller.tell(item))
+            lines = list(writer.tell(item))
             if output_format == "stream-json":
                 for line in lines:
                     out(json_line(line))
@@ -63,7 +63,7 @@ def command(context: CommandContext, run: str, speed: float, output_format: str)
             elif isinstance(item, RunChanged):
                 out(describe(item.row.record))
         if output_format == "stream-json":
-            out(json_line(teller.result(final)))
+            out(json_line(writer.result(final)))
 
 
 def _log(row: RunRecord) -> LogLines:

@@ -35,13 +35,13 @@ def command(context: CommandContext, run: str, as_json: bool) -> None:
     with RecordReader(context.places) as record:
         final = record.tree(line.id)
         if as_json:
-            teller = StreamJsonWriter(StreamHeader())
+            writer = StreamJsonWriter(StreamHeader())
             for item in record.history(final):
-                for _ in teller.tell(item):
+                for _ in writer.tell(item):
                     pass
             out(
                 json_line(
-                    {**teller.result(final), "agents": [_agent(row, final) for row in final.rows]}
+                    {**writer.result(final), "agents": [_agent(row, final) for row in final.rows]}
                 )
             )
             return

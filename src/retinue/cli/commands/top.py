@@ -10,7 +10,7 @@ from retinue.cli.context import CommandContext, common, pass_context, theme_opti
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal.colors import Palette
 from retinue.cli.terminal.keyboard import Keys
-from retinue.cli.terminal.live import with_ground
+from retinue.cli.terminal.live import with_background
 from retinue.cli.terminal.terminal_style import detect_style
 from retinue.errors import ConfigError
 
@@ -49,7 +49,7 @@ def command(context: CommandContext, run: str) -> None:
         )
     board = ProjectRuns(context.places, carried(context.environ), (top,) if top else ())
     with Keys() as keys:
-        how = with_ground(detect_style(context.environ, sys.stdout, context.color), keys)
+        how = with_background(detect_style(context.environ, sys.stdout, context.color), keys)
     palette = Palette(how.theme, how.color)
     try:
         TopApp(board, opened, palette=palette, home=context.environ.get("HOME", "")).run()

@@ -20,7 +20,7 @@ from retinue.cli.terminal.watched_run import WatchedRun
 from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.formats.markdown_blocks import MarkdownBlocks
 from retinue.formats.safe_text import one_line, several_lines
-from retinue.host.tree_items import MessageAdded, RunStarted, Said, TreeItem
+from retinue.host.tree_items import MessageAdded, RunAdded, TextArrived, TreeItem
 from retinue.view import format as view_format
 from retinue.view.call_summary import describe
 
@@ -48,10 +48,10 @@ class AnswerStream:
 
     def hear(self, item: TreeItem) -> None:
         match item:
-            case RunStarted(spec=spec):
+            case RunAdded(spec=spec):
                 self.is_single = not self._top
                 self._top = self._top or spec.id
-            case Said(run=run, attempt=attempt, text=text) if run == self._top:
+            case TextArrived(run=run, attempt=attempt, text=text) if run == self._top:
                 self._say(attempt, text)
             case MessageAdded(run=run, message=message) if run == self._top:
                 self._message(message)

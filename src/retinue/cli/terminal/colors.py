@@ -13,8 +13,8 @@ from retinue.view.state_marks import style
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """`theme` is the ground of the terminal (`dark`, `light`, `unknown`); without `color` bold, dim
-    and reverse are left."""
+    """`theme` is the background of the terminal (`dark`, `light`, `unknown`); without `color` bold,
+    dim and reverse are left."""
 
     theme: str = "unknown"
     color: bool = True

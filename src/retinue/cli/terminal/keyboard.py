@@ -51,8 +51,8 @@ PLAIN = {
     "\x04": "eof",
     "\x0c": "redraw",
 }
-ASK_GROUND, GROUND_TOLD = "\x1b]11;?\x1b\\", "\x1b]11;"
-"""The question for the colour of the ground, and how its answer begins."""
+ASK_BACKGROUND, BACKGROUND_REPLY = "\x1b]11;?\x1b\\", "\x1b]11;"
+"""The question for the colour of the background, and how its answer begins."""
 PASTE, PASTED = "[200~", "\x1b[201~"
 STRING_END = re.compile("\x07|\x1b\\\\|\x9c")
 """How a terminal ends what it tells of itself (its colours, its name): answers, and nothing that
@@ -101,8 +101,9 @@ class KeyDecoder:
         return bool(self._rest) and not self._rest.startswith("\x1b" + PASTE)
 
     def flush(self) -> list[str]:
-        """Nothing more came: it was the key. Of an answer about the ground the rest comes later."""
-        if self._rest.startswith(GROUND_TOLD):
+        """Nothing more came: it was the key. The rest of an answer about the background comes
+        later."""
+        if self._rest.startswith(BACKGROUND_REPLY):
             return []
         alone, self._rest = self._rest == "\x1b", ""
         return ["esc"] if alone else []
@@ -236,14 +237,16 @@ class Keys:
                 return [*keys, "hangup"]
             keys += self._decoder.take(data)
 
-    def ground(self) -> str:
-        """What the terminal says of its ground; "" if it does not answer immediately. What was
+    def background(self) -> str:
+        """What the terminal says of its background; "" if it does not answer immediately. What was
         typed meanwhile stays, and an answer that comes later is not a key."""
         if self._fd is None or self._saved is None or not self.is_foreground():
             return ""
-        self._write(ASK_GROUND)
+        self._write(ASK_BACKGROUND)
         data = b""
-        while GROUND_TOLD.encode() not in data or not STRING_END.search(data.decode("latin-1"), 1):
+        while BACKGROUND_REPLY.encode() not in data or not STRING_END.search(
+            data.decode("latin-1"), 1
+        ):
             if not select.select([self._fd], [], [], ANSWER_SECONDS)[0]:
                 break
             piece = os.read(self._fd, 4096)

@@ -23,7 +23,7 @@ from retinue.cli.terminal.keyboard import Editor, Keys
 from retinue.cli.terminal.pager import show_all
 from retinue.cli.terminal.painter import Painter
 from retinue.cli.terminal.screen import Focus, Screen
-from retinue.cli.terminal.terminal_style import TerminalStyle, detect_style, ground_of, size
+from retinue.cli.terminal.terminal_style import TerminalStyle, background_of, detect_style, size
 from retinue.cli.terminal.watched_run import Notice, WatchedRun, WatchLeft
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
@@ -57,15 +57,15 @@ def watch(watching: WatchedRun, context: CommandContext, *, can_answer: bool = F
     watching.deltas = True
     with Keys() as keys:
         home = context.environ.get("HOME", "")
-        how = with_ground(how, keys)
+        how = with_background(how, keys)
         return LiveView(watching, how, keys, can_answer=can_answer, home=home).run()
 
 
-def with_ground(how: TerminalStyle, keys: Keys) -> TerminalStyle:
-    """The same with the ground of the terminal, which is asked if the background is not set."""
+def with_background(how: TerminalStyle, keys: Keys) -> TerminalStyle:
+    """The same with the background of the terminal, which is asked if the background is not set."""
     if not how.color or how.theme != "unknown":
         return how
-    return replace(how, theme=ground_of(keys.ground()))
+    return replace(how, theme=background_of(keys.background()))
 
 
 class LiveView:

@@ -19,8 +19,8 @@ from retinue.host import requests
 from retinue.host.tree_items import (
     CallsHeld,
     MessageAdded,
+    RunAdded,
     RunChanged,
-    RunStarted,
     Stepped,
     TreeItem,
 )
@@ -49,7 +49,7 @@ class PlainView:
     """Prints each change of each run."""
 
     def __init__(self, watching: WatchedRun, context: CommandContext, can_answer: bool) -> None:
-        self._watching, self._door = watching, context
+        self._watching, self._context = watching, context
         self._view = TreeView(describe)
         self._told: dict[str, tuple[object, ...]] = {}
         self._calls: dict[str, str] = {}
@@ -88,7 +88,7 @@ class PlainView:
         for merge in conflicts_of(thing):
             text = conflict_text(merge)
             self._say(f"! {text}", text)
-        if isinstance(thing, RunStarted) and thing.spec.id == self._watching.run:
+        if isinstance(thing, RunAdded) and thing.spec.id == self._watching.run:
             task = one_line(thing.spec.request.task, 100)
             self._say(f"run {view_format.short_id(thing.spec.id)}: {task}")
         elif isinstance(thing, RunChanged):
@@ -201,9 +201,9 @@ class PlainView:
         if not self._is_reader:
             tops = self._view.tops
             began = tops[0].spec.created_at if tops else now_ms()
-            self._door.say(f"{_clock(now_ms() - began)} {line}")
+            self._context.say(f"{_clock(now_ms() - began)} {line}")
         elif sentence:
-            self._door.say(sentence)
+            self._context.say(sentence)
 
     def _ask(self, questions: list[dict[str, Any]]) -> None:
         """Put the oldest open question; the next one comes when this one is over."""
@@ -211,14 +211,14 @@ class PlainView:
         self._is_asking, self._asked = False, next(new, None)
         if self._asked is None:
             return
-        panel = request_panel(self._asked, self._door.environ.get("HOME", ""))
+        panel = request_panel(self._asked, self._context.environ.get("HOME", ""))
         texts = spoken.spoken_request(panel) if self._is_reader else panel_text(panel)
         note("\n".join(texts))
         self._prompt()
 
     def _show_asked(self, question: dict[str, Any]) -> None:
         """All of a request, and the prompt again."""
-        panel = request_panel(question, self._door.environ.get("HOME", ""))
+        panel = request_panel(question, self._context.environ.get("HOME", ""))
         note("\n".join(spoken.spoken_panel(panel)))
         self._prompt()
 

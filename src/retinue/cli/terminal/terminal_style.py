@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TextIO
 
 THEME = "RETINUE_THEME"
-GROUND = re.compile(r"\x1b\]11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})")
+BACKGROUND = re.compile(r"\x1b\]11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})")
 OFF = ("", "0", "false", "no", "off")
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalStyle:
     """`color`: whether colours are used. `moves`: whether lines may be drawn again in place.
-    `theme`: whether the ground is `dark`, `light` or `unknown`."""
+    `theme`: whether the background is `dark`, `light` or `unknown`."""
 
     color: bool
     moves: bool
@@ -41,31 +41,33 @@ def detect_style(environ: Mapping[str, str], stream: TextIO, color: str = "auto"
         is_tty = False
     is_dumb = environ.get("TERM", "") in ("dumb", "unknown", "")
     moves = is_tty and not is_dumb and not is_on(environ, "CI") and not is_reader(environ)
-    ground = theme(environ)
+    background = theme(environ)
     if color in ("always", "never"):
-        return TerminalStyle(color == "always", moves, ground)
+        return TerminalStyle(color == "always", moves, background)
     if environ.get("NO_COLOR"):
-        return TerminalStyle(False, moves, ground)
+        return TerminalStyle(False, moves, background)
     if is_on(environ, "CLICOLOR_FORCE") or is_on(environ, "FORCE_COLOR"):
-        return TerminalStyle(True, moves, ground)
-    return TerminalStyle(is_tty and not is_dumb and environ.get("CLICOLOR") != "0", moves, ground)
+        return TerminalStyle(True, moves, background)
+    return TerminalStyle(
+        is_tty and not is_dumb and environ.get("CLICOLOR") != "0", moves, background
+    )
 
 
 def theme(environ: Mapping[str, str]) -> str:
-    """The ground as it was asked for (`--theme`), else what a terminal says of it in COLORFGBG:
+    """The background as it was asked for (`--theme`), else what a terminal says of it in COLORFGBG:
     `15;0` is light on dark."""
     choice = environ.get(THEME, "").strip().lower()
     if choice in ("dark", "light"):
         return choice
-    ground = environ.get("COLORFGBG", "").rpartition(";")[2]
-    if not ground.isdigit():
+    background = environ.get("COLORFGBG", "").rpartition(";")[2]
+    if not background.isdigit():
         return "unknown"
-    return "light" if int(ground) in (7, 15) else "dark"
+    return "light" if int(background) in (7, 15) else "dark"
 
 
-def ground_of(answer: str) -> str:
-    """Whether the colour that a terminal tells of its ground is dark or light."""
-    match = GROUND.search(answer)
+def background_of(answer: str) -> str:
+    """Whether the colour that a terminal tells of its background is dark or light."""
+    match = BACKGROUND.search(answer)
     if match is None:
         return "unknown"
     red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in match.groups())

@@ -21,7 +21,7 @@ from retinue.cli import exit_codes
 from retinue.host import requests
 from retinue.host.client import HostClient
 from retinue.host.problem_documents import error_of
-from retinue.host.tree_items import CallsHeld, RunChanged, RunStarted, Stepped, TreeItem
+from retinue.host.tree_items import CallsHeld, RunAdded, RunChanged, Stepped, TreeItem
 from retinue.steps import RunRecord, TreeRecord
 from retinue.view import format as view_format
 from retinue.view import parked_runs
@@ -174,7 +174,7 @@ class WatchedRun:
             self.listen(item)
         if isinstance(item, Stepped):
             self.after = item.seq
-        if isinstance(item, RunStarted):
+        if isinstance(item, RunAdded):
             self._begun.add(item.spec.id)
         if isinstance(item, RunChanged):
             self._rows[item.row.spec.id] = item.row.record

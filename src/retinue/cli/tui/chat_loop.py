@@ -63,7 +63,7 @@ class ChatLoop:
         families: Sequence[Family] = (),
     ) -> None:
         self._families, self._on = tuple(families), dict[str, bool]()
-        self._door = context
+        self._context = context
         self._plan = plan
         self._terms = terms
         self.run = run
@@ -85,7 +85,7 @@ class ChatLoop:
     @property
     def client(self) -> HostClient:
         if self._client is None:
-            self._client = reach(self._door.prepare(), carried(self._door.environ))
+            self._client = reach(self._context.prepare(), carried(self._context.environ))
         return self._client
 
     def talk(self, prompt: MessagePrompt) -> int:
@@ -154,7 +154,7 @@ class ChatLoop:
             )["run"]
         else:
             self.run = start(
-                self._door, self.client, self._plan(), text, self._terms_for(text), RunDisplay()
+                self._context, self.client, self._plan(), text, self._terms_for(text), RunDisplay()
             )
         if not self._is_open:
             self._after = 0
@@ -225,13 +225,13 @@ class ChatLoop:
     def _watch(self, watching: WatchedRun) -> TreeRecord:
         from retinue.cli.terminal import live, plain
 
-        if self._door.is_quiet:
+        if self._context.is_quiet:
             while not isinstance(thing := watching.next(), TreeRecord):
                 pass
             return thing
         if sys.stderr.isatty():
-            return live.watch(watching, self._door, can_answer=self._can_answer)
-        return plain.watch(watching, self._door, can_answer=self._can_answer)
+            return live.watch(watching, self._context, can_answer=self._can_answer)
+        return plain.watch(watching, self._context, can_answer=self._can_answer)
 
     def _tell(self, final: TreeRecord, code: int | None) -> None:
         self.spent = self.spent.plus(totals.spent(final))
@@ -255,19 +255,19 @@ class ChatLoop:
             note(f"retinue: {one_line(lacking)}")
         # A person who cancels a turn does not want the chat to have failed.
         self.code = exit_codes.OK if code is not None else exit_codes.of_outcome(state, stop)
-        self._door.say(summary.end_lines(final)[0])
+        self._context.say(summary.end_lines(final)[0])
 
     def ended(self) -> list[str]:
         """What has ended in the background since the last time: a line each."""
         try:
-            with RunListing(self._door.places) as listing:
+            with RunListing(self._context.places) as listing:
                 now = {run.id for run in listing.open_runs()}
             ids = self._background - now
             # A run that was left belongs to the background until it is over.
             ids -= {self.run} if not self._is_open else set()
             self._background, self._is_open = now, self._is_open and self.run in now
             with contextlib.ExitStack() as stack:
-                record = stack.enter_context(RecordReader(self._door.places)) if ids else None
+                record = stack.enter_context(RecordReader(self._context.places)) if ids else None
                 rows = [
                     row for id in ids if record is not None and (row := record.row(id)) is not None
                 ]
@@ -333,7 +333,7 @@ class ChatLoop:
             if not self.run:
                 raise RetinueError("No run yet. Send a message first.")
             return self.run
-        with RunListing(self._door.places) as listing:
+        with RunListing(self._context.places) as listing:
             below = (
                 [n for n in listing.below(self._root(listing)) if address == n.label]
                 if self.run
@@ -349,7 +349,7 @@ class ChatLoop:
         if not self.run:
             say("No agents yet.")
             return
-        with RunListing(self._door.places) as listing:
+        with RunListing(self._context.places) as listing:
             top = listing.line(self.run)
             lines = ([top] if top is not None else []) + listing.below(self._root(listing))
         for run in lines:
@@ -364,8 +364,8 @@ class ChatLoop:
         """The command of the command line, for a run of this conversation."""
         from retinue.cli.command_list import cli
 
-        where = ["--store", self._door.store] if self._door.store else []
-        where += ["-C", self._door.cwd] if self._door.cwd else []
+        where = ["--store", self._context.store] if self._context.store else []
+        where += ["-C", self._context.cwd] if self._context.cwd else []
         address = self._id(shlex.split(rest)[0] if rest else "")
         cli.main(args=[*where, command, address], prog_name="retinue", standalone_mode=False)
 
@@ -379,7 +379,7 @@ class ChatLoop:
         elif head in WITH_RUN and " " not in rest:
             with (
                 contextlib.suppress(RetinueError, OSError),
-                RunListing(self._door.places) as listing,
+                RunListing(self._context.places) as listing,
             ):
                 lines = [
                     *(listing.below(self._root(listing)) if self.run else ()),

@@ -15,8 +15,8 @@ from retinue.host.keys import carried
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
 from retinue.steps import RunRecord
-from retinue.view import format as words
-from retinue.view import totals as facts
+from retinue.view import format as view_format
+from retinue.view import totals
 from retinue.view.cells import Cells, Line, fits, right
 from retinue.view.cells import size as width_of
 from retinue.view.run_row import RunRow
@@ -39,14 +39,14 @@ class ChatRows:
     """`roots` are the first runs of the conversation's messages."""
 
     def __init__(self, context: CommandContext, roots: Callable[[], Collection[str]]) -> None:
-        self._door, self._roots = context, roots
+        self._context, self._roots = context, roots
         self._rows: list[RunRow] = []
 
     def look(self) -> None:
         """Read what is at work; a store that cannot be read now is read the next time."""
         roots = self._roots()
         try:
-            with RunListing(self._door.places) as listing:
+            with RunListing(self._context.places) as listing:
                 lines = [line for line in listing.open_runs() if line.root in roots]
             tops = dict.fromkeys(line.root for line in lines)
             self._rows = self._read(list(tops)) if tops else []
@@ -54,7 +54,7 @@ class ChatRows:
             return
 
     def _read(self, tops: list[str]) -> list[RunRow]:
-        with RecordReader(self._door.places) as record:
+        with RecordReader(self._context.places) as record:
             trees = [stored_rows(record, record.tree(top), now_ms()) for top in tops]
         return [row for rows in trees for row in rows if not row.is_over]
 
@@ -76,7 +76,7 @@ class ChatRows:
 
     def toolbar(self, cost: str) -> str:
         """The same with the sequences of its colours."""
-        how = detect_style(self._door.environ, sys.stderr, self._door.color)
+        how = detect_style(self._context.environ, sys.stderr, self._context.color)
         palette = Palette(how.theme, how.color)
         columns, _ = size(sys.stderr)
         return "\n".join(ansi(palette.text(line)) for line in self.lines(cost, columns))
@@ -88,29 +88,31 @@ class ChatRows:
         from retinue.cli.tui.project_runs import ProjectRuns
         from retinue.cli.tui.top_app import TopApp
 
-        board = ProjectRuns(self._door.places, carried(self._door.environ), tuple(self._roots()))
-        how = detect_style(self._door.environ, sys.stdout, self._door.color)
-        home = self._door.environ.get("HOME", "")
+        runs = ProjectRuns(
+            self._context.places, carried(self._context.environ), tuple(self._roots())
+        )
+        how = detect_style(self._context.environ, sys.stdout, self._context.color)
+        home = self._context.environ.get("HOME", "")
         try:
-            TopApp(board, palette=Palette(how.theme, how.color), home=home, is_chat=True).run()
+            TopApp(runs, palette=Palette(how.theme, how.color), home=home, is_chat=True).run()
         finally:
-            board.close()
+            runs.close()
         return ""
 
 
 def ended_lines(row: RunRecord, *, is_own: bool) -> list[str]:
     """That something has ended in the background: how long it took, what it came to, what it cost,
     and how to see more."""
-    end, state = facts.ending(row), facts.word(row)
+    end, state = totals.ending(row), totals.word(row)
     if end is None:
         return []
     name = fits(label(row.spec), 40)
-    address = name if is_own and " " not in name else words.short_id(row.spec.id)
+    address = name if is_own and " " not in name else view_format.short_id(row.spec.id)
     sign = mark(state)
-    took = words.span_text(facts.elapsed(row))
+    took = view_format.span_text(totals.elapsed(row))
     text = one_line(ending(end, row.run.started_at), 160)
     parts = [f"{sign.glyph} {name} {sign.word} in {took}", text]
-    if not facts.is_offline(row) and row.run.usage.nanos:
-        parts.append(words.money(row.run.usage.usd, is_bound=not row.run.usage.cost_is_known))
+    if not totals.is_offline(row) and row.run.usage.nanos:
+        parts.append(view_format.money(row.run.usage.usd, is_bound=not row.run.usage.cost_is_known))
     lines = [" · ".join([*parts, f"/show {address}"])]
     return [*lines, READ_LATER] if is_own and row.spec.parent else lines

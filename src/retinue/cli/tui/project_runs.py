@@ -155,8 +155,8 @@ class ProjectRuns:
         elif has_open or line.id not in self._loaded:
             if not has_open:
                 self._loaded.add(line.id)
-            with RecordReader(self._places) as book:
-                recall(self.view, book, book.tree(line.id))
+            with RecordReader(self._places) as reader:
+                recall(self.view, reader, reader.tree(line.id))
 
     def _measure(self) -> None:
         at = time.monotonic()

@@ -49,7 +49,7 @@ class RequestScreen(ModalScreen[None]):
         self._questions: list[dict[str, Any]] = []
         self._at, self._looked_at = 0, 0.0
         self._decide: Callable[[dict[str, Any], str, str], None] | None = None
-        self._board: ProjectRuns | None = None
+        self._runs: ProjectRuns | None = None
         self._home = ""
 
     @classmethod
@@ -59,14 +59,14 @@ class RequestScreen(ModalScreen[None]):
         at: int,
         decide: Callable[[dict[str, Any], str, str], None],
         palette: Palette,
-        board: ProjectRuns,
+        runs: ProjectRuns,
         home: str,
     ) -> RequestScreen:
         """Requests of a project, of which the one at a place is open."""
         q = questions[at]
         screen = cls(request_panel(q, home), lambda key, text: decide(q, key, text), palette)
         screen._questions, screen._at, screen._decide = list(questions), at, decide
-        screen._board, screen._home, screen._looked_at = board, home, time.monotonic()
+        screen._runs, screen._home, screen._looked_at = runs, home, time.monotonic()
         return screen
 
     @property
@@ -112,15 +112,15 @@ class RequestScreen(ModalScreen[None]):
 
     def _look_again(self) -> None:
         """Whether a request is still open, and still about the same thing."""
-        q, board = self.question, self._board
-        node = board.view.nodes.get(q["run"]) if q is not None and board is not None else None
-        if q is None or board is None or node is None or self.decision.over:
+        q, runs = self.question, self._runs
+        node = runs.view.nodes.get(q["run"]) if q is not None and runs is not None else None
+        if q is None or runs is None or node is None or self.decision.over:
             return
         if not is_asked(node, q["id"]):
             self.decision.over = "✓ done: decided elsewhere. Nothing was decided here."
         elif time.monotonic() - self._looked_at >= LOOK_SECONDS:
             self._looked_at = time.monotonic()
-            board.ask(requests.QuestionsRequest(run=q["run"]), self._renewed)
+            runs.ask(requests.QuestionsRequest(run=q["run"]), self._renewed)
 
     def _renewed(self, reply: Mapping[str, Any]) -> None:
         before = self.question

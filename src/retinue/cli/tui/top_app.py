@@ -1,5 +1,5 @@
 """`retinue top`: all runs of a project on a full screen. What is drawn is made in `view.top_frame`;
-here are the keys, and a board behind them."""
+here are the keys, and the runs behind them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOVES = {"up": "up", "k": "up", "down": "down", "j": "down", "home": "home", "en
 
 
 class TopApp(App[None]):
-    """The list, its keys, and a board behind it."""
+    """The list, its keys, and the runs behind it."""
 
     TITLE = "retinue top"
     ENABLE_COMMAND_PALETTE = False
@@ -46,7 +46,7 @@ class TopApp(App[None]):
 
     def __init__(
         self,
-        board: ProjectRuns,
+        runs: ProjectRuns,
         opened: str = "",
         seconds: float = SECONDS,
         palette: Palette | None = None,
@@ -55,7 +55,7 @@ class TopApp(App[None]):
         is_chat: bool = False,
     ) -> None:
         super().__init__(ansi_color=True)
-        self.board, self._seconds, self._first = board, seconds, opened
+        self.runs, self._seconds, self._first = runs, seconds, opened
         self.palette, self.home = palette or Palette(), home
         self._is_chat = is_chat
         self.list = TopList()
@@ -67,19 +67,19 @@ class TopApp(App[None]):
     def on_mount(self) -> None:
         self._look()
         self.set_interval(self._seconds, self._look)
-        self.set_interval(0.1, self.board.listen)
+        self.set_interval(0.1, self.runs.listen)
 
     def on_resize(self) -> None:
         self.draw()
 
     def _look(self) -> None:
-        self.board.refresh()
-        for text in self.board.notices:
+        self.runs.refresh()
+        for text in self.runs.notices:
             self.list.said = one_line(text)
-        self.board.notices.clear()
+        self.runs.notices.clear()
         self.draw()
-        if self._first in self.board.view.nodes and not isinstance(self.screen, ModalScreen):
-            self.push_screen(RunScreen(self.board, self._first, self.palette))
+        if self._first in self.runs.view.nodes and not isinstance(self.screen, ModalScreen):
+            self.push_screen(RunScreen(self.runs, self._first, self.palette))
             self._first = ""
 
     def draw(self) -> None:
@@ -87,23 +87,23 @@ class TopApp(App[None]):
         for frame in frames:
             width, height = self.size
             lines = top_frame(
-                self._facts(), self.list, self.board.rows(), max(20, width), max(6, height)
+                self._facts(), self.list, self.runs.rows(), max(20, width), max(6, height)
             )
             text = Text("\n", no_wrap=True).join(self.palette.text(line) for line in lines)
             assert isinstance(frame, Static)
             frame.update(text)
 
     def _facts(self) -> TopFacts:
-        board = self.board
-        bars, tokens = board.per_minute()
-        asking = [row for row in board.rows() if row.needs_you]
+        runs = self.runs
+        bars, tokens = runs.per_minute()
+        asking = [row for row in runs.rows() if row.needs_you]
         return TopFacts(
-            name=board.name,
-            marks=board.view.marks,
-            today=view_format.sum_text(*board.today),
+            name=runs.name,
+            marks=runs.view.marks,
+            today=view_format.sum_text(*runs.today),
             per_minute=view_format.count(tokens),
             bars=bars,
-            n_open=board.n_runs,
+            n_open=runs.n_runs,
             clock=time.strftime("%H:%M:%S"),
             requests=sorted(asking, key=lambda row: -row.idle_ms),
         )
@@ -114,7 +114,7 @@ class TopApp(App[None]):
         return self.screen.run_id if isinstance(self.screen, RunScreen) else self.list.selected
 
     def _row(self, id: str) -> RunRow | None:
-        return next((row for row in self.board.rows() if row.id == id), None)
+        return next((row for row in self.runs.rows() if row.id == id), None)
 
     # keys
 
@@ -140,7 +140,7 @@ class TopApp(App[None]):
         self.draw()
 
     def _ids(self) -> list[str]:
-        shown = self.list.order(self.board.rows(), self.size.height - 5)
+        shown = self.list.order(self.runs.rows(), self.size.height - 5)
         return [row.row.id for row in shown if row is not None]
 
     def _filtering(self, key: str) -> None:
@@ -168,8 +168,8 @@ class TopApp(App[None]):
             self.list.is_help = not self.list.is_help
         elif key == "q":
             self.exit()
-        elif key == "enter" and self.list.selected in self.board.view.nodes:
-            self.push_screen(RunScreen(self.board, self.list.selected, self.palette))
+        elif key == "enter" and self.list.selected in self.runs.view.nodes:
+            self.push_screen(RunScreen(self.runs, self.list.selected, self.palette))
         elif key in ("a", "tab"):
             self.answer()
         elif key == "m":
@@ -178,22 +178,22 @@ class TopApp(App[None]):
             self.cancel()
 
     def _is_folded(self, id: str) -> bool:
-        shown = self.list.order(self.board.rows(), self.size.height - 5)
+        shown = self.list.order(self.runs.rows(), self.size.height - 5)
         return any(row is not None and row.row.id == id and row.n_folded for row in shown)
 
     def cancel(self) -> None:
         id = self.chosen
-        node = self.board.view.nodes.get(id)
+        node = self.runs.view.nodes.get(id)
         if node is None or node.is_over:
             self.list.said = "This run has ended."
             return
         n = sum(not below.is_over for below in walk(node))
-        label = self.board.view.row(id, 0).label
+        label = self.runs.view.row(id, 0).label
         title = f"Stop {label}?" if n <= 1 else f"Stop {n} agents: {label} and those below?"
 
         def go(key: str, text: str) -> None:
             if key == "y" and not node.is_over:
-                self.board.ask(
+                self.runs.ask(
                     requests.CancelRequest(runs=(id,), reason="cancelled by the user with x")
                 )
 
@@ -202,28 +202,28 @@ class TopApp(App[None]):
 
     def message(self) -> None:
         id = self.chosen
-        if id not in self.board.view.nodes or self.board.view.nodes[id].is_over:
+        if id not in self.runs.view.nodes or self.runs.view.nodes[id].is_over:
             self.list.said = "This run has ended and cannot receive messages."
             return
 
         def go(text: str | None) -> None:
             if text and text.strip():
-                self.board.ask(requests.SendRequest(run=id, text=text.strip()))
+                self.runs.ask(requests.SendRequest(run=id, text=text.strip()))
 
-        self.push_screen(Say(Text(f"Message to {self.board.view.row(id, 0).label}")), go)
+        self.push_screen(Say(Text(f"Message to {self.runs.view.row(id, 0).label}")), go)
 
     def answer(self) -> None:
         """What needs a person, oldest first; the request of the selected run, if it has one."""
-        if not any(node.state == "needs_input" for node in self.board.view.nodes.values()):
+        if not any(node.state == "needs_input" for node in self.runs.view.nodes.values()):
             self.list.said = "Nothing needs you."
             return
-        only = self.board.only
+        only = self.runs.only
         run = only[0] if len(only) == 1 else ""
-        self.board.ask(requests.QuestionsRequest(run=run), self._asked)
+        self.runs.ask(requests.QuestionsRequest(run=run), self._asked)
 
     def _asked(self, reply: dict[str, Any]) -> None:
         """By now another user may have answered."""
-        waits = {row.id: row.idle_ms for row in self.board.rows()}
+        waits = {row.id: row.idle_ms for row in self.runs.rows()}
         here = [q for q in reply["questions"] if q["run"] in waits]
         questions = sorted(here, key=lambda q: -waits.get(q["run"], 0))
         selection = self.chosen
@@ -233,9 +233,7 @@ class TopApp(App[None]):
             self.draw()
         elif not isinstance(self.screen, ModalScreen):
             self.push_screen(
-                RequestScreen.of(
-                    questions, mine, self._decided, self.palette, self.board, self.home
-                )
+                RequestScreen.of(questions, mine, self._decided, self.palette, self.runs, self.home)
             )
 
     def _decided(self, q: dict[str, Any], key: str, text: str) -> None:
@@ -243,7 +241,7 @@ class TopApp(App[None]):
         if want is None:
             self.list.said = "That is not an amount above zero. Nothing was added."
         else:
-            self.board.ask(want)
-            n_more = sum(n.state == "needs_input" for n in self.board.view.nodes.values()) - 1
+            self.runs.ask(want)
+            n_more = sum(n.state == "needs_input" for n in self.runs.view.nodes.values()) - 1
             self.list.said = request_answer.told(q, key, text, n_more)
         self.draw()

@@ -48,9 +48,9 @@ class RunScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "app.pop_screen", "Back")]
     KEYS = " m message  a answer  x cancel  esc back"
 
-    def __init__(self, board: ProjectRuns, id: str, palette: Palette) -> None:
+    def __init__(self, runs: ProjectRuns, id: str, palette: Palette) -> None:
         super().__init__()
-        self._board = board
+        self._runs = runs
         self.run_id = id
         self._seen = ""
         self._palette = palette
@@ -75,7 +75,7 @@ class RunScreen(Screen[None]):
     def _draw(self) -> None:
         if not self.query("#said"):
             return  # it is being opened or closed
-        row = self._board.view.row(self.run_id, self._board.view.nodes[self.run_id].last_at)
+        row = self._runs.view.row(self.run_id, self._runs.view.nodes[self.run_id].last_at)
         turn = f" · turn {turns(row)}" if row.turn else ""
         head = f" {row.glyph} {row.label} {row.short} · {row.word}{turn} · {row.model} · {row.now}"
         self.query_one("#title", Static).update(
@@ -84,7 +84,7 @@ class RunScreen(Screen[None]):
         if row.is_over and self._seen:
             return
         content = Text()
-        for kind, text in self._board.transcript(self.run_id):
+        for kind, text in self._runs.transcript(self.run_id):
             content.append(text + "\n", style=self._palette.style(KINDS.get(kind, "")))
         if content.plain != self._seen:
             self._seen = content.plain

@@ -26,30 +26,34 @@ FULL = re.compile(r"limit reached|too many active|concurrency", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class AreaTask:
-    """`order` is what a sub-agent must know, as JSON; `say` tells people what it does."""
+    """`assignment` is what a sub-agent must know, as JSON; `say` tells people what it does."""
 
     name: str
     say: str
-    order: dict[str, Any]
+    assignment: dict[str, Any]
 
     @property
     def task(self) -> str:
         return (
             f"{self.say}\nOnly read; submit your findings as rows of "
-            f"JSON.\n{MARK}{dumps(self.order)}"
+            f"JSON.\n{MARK}{dumps(self.assignment)}"
         )
 
 
-def order_in(task: str) -> dict[str, Any] | None:
-    """The order in the task of a sub-agent; None for the task of a person."""
+def assignment_in(task: str) -> dict[str, Any] | None:
+    """The assignment in the task of a sub-agent; None for the task of a person."""
     match = re.search(rf"^.*?{re.escape(MARK)}(\{{.*\}})\s*$", task, re.MULTILINE)
     if match is None:
         return None
     try:
-        order = json.loads(match[1])
+        assignment = json.loads(match[1])
     except ValueError:
         return None
-    return order if isinstance(order, dict) and isinstance(order.get("part"), str) else None
+    return (
+        assignment
+        if isinstance(assignment, dict) and isinstance(assignment.get("part"), str)
+        else None
+    )
 
 
 Answers = dict[str, Findings]
@@ -64,7 +68,7 @@ def hand_out(answers: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
     for tool, dialect in _DIALECTS:
         if answers.can(tool) or answers.used(tool):
             if tool != "sessions_spawn":  # its results come by mail, which is short
-                parts = [replace(p, order={**p.order, "room": WIDE}) for p in parts]
+                parts = [replace(p, assignment={**p.assignment, "room": WIDE}) for p in parts]
             return dialect(answers, parts)
     return {}
 

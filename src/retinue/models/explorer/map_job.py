@@ -102,15 +102,15 @@ def gather(answers: KnownAnswers, parts: list[AreaTask]) -> dict[str, Findings] 
         return None
     for part in parts:
         if part.name not in findings_by_part:
-            findings_by_part[part.name] = WORK[part.order["part"]](answers, part.order)
+            findings_by_part[part.name] = WORK[part.assignment["part"]](answers, part.assignment)
     return None if answers.pending else findings_by_part
 
 
-def explore_area(answers: KnownAnswers, order: dict[str, Any]) -> Findings:
+def explore_area(answers: KnownAnswers, assignment: dict[str, Any]) -> Findings:
     """What one area is, for the sub-agent that explores it."""
-    name = str(order.get("name", ""))
+    name = str(assignment.get("name", ""))
     answer = answers.whole(
-        answers.ask(TOOL, question="area", area=name, **_more(bool(order.get("full"))))
+        answers.ask(TOOL, question="area", area=name, **_more(bool(assignment.get("full"))))
     )
     if answers.pending:
         return Findings(name)
@@ -122,7 +122,7 @@ def explore_area(answers: KnownAnswers, order: dict[str, Any]) -> Findings:
     return Findings(name, [["area", msgspec.to_builtins(row)] for row in rows], said=summary)
 
 
-def read_history(answers: KnownAnswers, order: dict[str, Any]) -> Findings:
+def read_history(answers: KnownAnswers, assignment: dict[str, Any]) -> Findings:
     """Which files the last commits changed."""
     answer = answers.whole(answers.ask(TOOL, question=HISTORY))
     if answers.pending:

@@ -13,7 +13,7 @@ from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.values import ModelInfo, Usage
 from retinue.models.base import ModelRequest
 from retinue.models.explorer.child_report import ROOM, encode
-from retinue.models.explorer.delegation import order_in
+from retinue.models.explorer.delegation import assignment_in
 from retinue.models.explorer.find_job import NO_TOOL, find_job
 from retinue.models.explorer.intent import JOBS, Intent, read_intent
 from retinue.models.explorer.known_answers import Assignment, KnownAnswers, assignment
@@ -70,19 +70,19 @@ def answer(request: ModelRequest) -> AssistantMessage:
     """What to say next: a pure function of the request."""
     work = assignment(request.messages)
     room = max(256, request.max_output * BYTES_PER_TOKEN)
-    order = order_in(work.task)
-    if request.purpose == "announce" and order is not None:
+    area_task = assignment_in(work.task)
+    if request.purpose == "announce" and area_task is not None:
         return AssistantMessage(text=_announcement(request))
     if not work.task and work.summary:
         return _end(request, _recalled(work), ok=True)
     closing = request.purpose != "turn"
-    limit = MOST_CALLS if order is None else MOST_CALLS_OF_PART
+    limit = MOST_CALLS if area_task is None else MOST_CALLS_OF_PART
     answers = KnownAnswers(work, request.tools, request.declared, closing=closing, limit=limit)
-    if order is not None:
+    if area_task is not None:
         text, ok = _part(
             answers,
-            order,
-            min(room, ROOM if not isinstance(order.get("room"), int) else order["room"]),
+            area_task,
+            min(room, ROOM if not isinstance(area_task.get("room"), int) else area_task["room"]),
         )
     else:
         report = _job(answers, read_intent(work.task))
@@ -119,13 +119,13 @@ def _job(answers: KnownAnswers, intent: Intent) -> Report | None:
             return review_job(answers, intent.text, note, full=intent.full)
 
 
-def _part(answers: KnownAnswers, order: dict[str, Any], room: int) -> tuple[str, bool]:
+def _part(answers: KnownAnswers, area_task: dict[str, Any], room: int) -> tuple[str, bool]:
     """The findings of a sub-agent as a text; false when there is nothing in them."""
-    name = str(order.get("name", ""))
-    work = WORK.get(str(order.get("part")))
+    name = str(area_task.get("name", ""))
+    work = WORK.get(str(area_task.get("part")))
     if work is None:
-        return f"Unknown part {order.get('part')!r}.", False
-    findings = work(answers, order)
+        return f"Unknown part {area_task.get('part')!r}.", False
+    findings = work(answers, area_task)
     if answers.pending:
         return "", True
     rows = [

@@ -240,7 +240,7 @@ class SqliteReader:
                 for (body,) in self._all(f"select body from outbox {where} order by rowid", args)
             ]
 
-    def board(self, root: str, after: int) -> list[Noted]:
+    def task_list(self, root: str, after: int) -> list[Noted]:
         with reading(self.path):
             rows = self._all(
                 "select n, key, body from board where root = ? and n > ? order by n", (root, after)

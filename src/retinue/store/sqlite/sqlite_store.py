@@ -142,8 +142,8 @@ class SqliteStore(Store):
     async def deliveries(self, states: Iterable[str] = ()) -> list[Delivery]:
         return self._reader.deliveries(states)
 
-    async def board(self, root: str, after: int = 0) -> list[Noted]:
-        return self._reader.board(root, after)
+    async def task_list(self, root: str, after: int = 0) -> list[Noted]:
+        return self._reader.task_list(root, after)
 
     async def note(self, root: str, key: str, at: int, act: Act) -> None:
         if self._writer is None:

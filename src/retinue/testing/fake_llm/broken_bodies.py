@@ -39,7 +39,7 @@ async def no_last_event(scene: FakeRequest) -> None:
 
 
 async def cut_chunk(scene: FakeRequest) -> None:
-    data = _unended(scene) if scene.is_stream else encode(scene.wire.body(scene.say()))
+    data = _unended(scene) if scene.is_stream else encode(scene.api.body(scene.say()))
     start = (
         scene.stream_head()
         if scene.is_stream
@@ -50,7 +50,7 @@ async def cut_chunk(scene: FakeRequest) -> None:
 
 
 async def short_length(scene: FakeRequest) -> None:
-    data = _unended(scene) if scene.is_stream else encode(scene.wire.body(scene.say()))
+    data = _unended(scene) if scene.is_stream else encode(scene.api.body(scene.say()))
     kind = SSE if scene.is_stream else JSON
     scene.conn.send(
         head(200, {"content-type": kind, "content-length": str(2 * len(data))})
@@ -64,10 +64,10 @@ async def huge(scene: FakeRequest) -> None:
     mark = "@huge@"
     reply = replace(scene.say(), text=mark, calls=(), stop="end")
     if scene.is_stream:
-        frames = b"".join(scene.frames(scene.wire.events(reply, 1)))
+        frames = b"".join(scene.frames(scene.api.events(reply, 1)))
         before, _, after = frames.partition(mark.encode())
     else:
-        before, _, after = encode(scene.wire.body(reply)).partition(mark.encode())
+        before, _, after = encode(scene.api.body(reply)).partition(mark.encode())
     size = scene.settings.huge_bytes
     kind = SSE if scene.is_stream else JSON
     scene.conn.send(

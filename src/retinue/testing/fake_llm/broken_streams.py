@@ -61,7 +61,7 @@ async def overloaded(scene: FakeRequest) -> None:
     if not scene.is_stream:
         return scene.refuse(error_answers.overloaded(scene))
     events = _until(scene.partial(), "text", 3)
-    match scene.wire.dialect:
+    match scene.api.dialect:
         case "anthropic":
             error = {"type": "overloaded_error", "message": "Overloaded"}
             events.append(StreamEvent("last", "error", {"type": "error", "error": error}))
@@ -70,7 +70,7 @@ async def overloaded(scene: FakeRequest) -> None:
         case _:
             events.append(
                 StreamEvent(
-                    "last", "", scene.wire.error(error_answers.overloaded(scene), scene.heard.n)
+                    "last", "", scene.api.error(error_answers.overloaded(scene), scene.heard.n)
                 )
             )
     return await _say(scene, events)
@@ -81,7 +81,7 @@ async def broken(scene: FakeRequest) -> None:
         return scene.refuse(error_answers.broken(scene))
     events = [event for event in scene.partial() if event.kind == "start"]
     trouble = error_answers.broken(scene)
-    match scene.wire.dialect:
+    match scene.api.dialect:
         case "anthropic":
             error = {"type": "api_error", "message": trouble.message}
             events.append(StreamEvent("last", "error", {"type": "error", "error": error}))
@@ -94,7 +94,7 @@ async def broken(scene: FakeRequest) -> None:
             }
             events.append(StreamEvent("last", "error", {"type": "error", **details}))
         case _:
-            events.append(StreamEvent("last", "", scene.wire.error(trouble, scene.heard.n)))
+            events.append(StreamEvent("last", "", scene.api.error(trouble, scene.heard.n)))
     return await _say(scene, events)
 
 
@@ -138,8 +138,8 @@ async def reset_in_call(scene: FakeRequest) -> None:
         start, body = scene.whole(reply)
         scene.conn.send(start + body[: len(body) // 2])
         return await scene.reset()
-    events = scene.wire.events(reply, 6)
-    if scene.wire.dialect == "gemini":
+    events = scene.api.events(reply, 6)
+    if scene.api.dialect == "gemini":
         frames = scene.frames(events)
         at = next(n for n, event in enumerate(events) if b"functionCall" in encode(event.data))
         half = frames[at][: frames[at].index(b"functionCall") + 20]
@@ -147,7 +147,7 @@ async def reset_in_call(scene: FakeRequest) -> None:
     else:
         _begin(
             scene,
-            _until(events, *(("call", 1) if scene.wire.dialect == "anthropic" else ("args", 1))),
+            _until(events, *(("call", 1) if scene.api.dialect == "anthropic" else ("args", 1))),
         )
     return await scene.reset()
 
@@ -155,13 +155,13 @@ async def reset_in_call(scene: FakeRequest) -> None:
 async def odd_events(scene: FakeRequest) -> None:
     """Everything that the standard of server-sent events allows, and fields and events that no one
     knows yet."""
-    events = scene.wire.events(scene.say(), scene.n_deltas)
+    events = scene.api.events(scene.say(), scene.n_deltas)
     if not scene.is_stream:
         return scene.conn.answer(
-            200, scene.headers, encode({**scene.wire.body(scene.say()), "future_field": {"a": [1]}})
+            200, scene.headers, encode({**scene.api.body(scene.say()), "future_field": {"a": [1]}})
         )
     unknown = {"anthropic": "future_event", "openai_responses": "response.future.thing"}.get(
-        scene.wire.dialect, ""
+        scene.api.dialect, ""
     )
     if unknown:
         events.insert(
@@ -196,7 +196,7 @@ async def bad_json(scene: FakeRequest) -> None:
     n = len(_until(events, "text", 2))
     frames = scene.frames(events)
     name = (
-        "content_block_delta" if scene.wire.dialect == "anthropic" else "response.output_text.delta"
+        "content_block_delta" if scene.api.dialect == "anthropic" else "response.output_text.delta"
     )
     named = f"event: {name}\n" if events[n].name else ""
     bad = f'{named}data: {{"type":"content_block\n\n'.encode()
@@ -210,10 +210,10 @@ async def twice(scene: FakeRequest) -> None:
     reply = scene.say()
     if not scene.is_stream:
         return scene.play(reply)
-    events = scene.wire.events(reply, max(scene.n_deltas, 3))
+    events = scene.api.events(reply, max(scene.n_deltas, 3))
     kind = "args" if reply.calls else "text"
     at = next((n for n, event in enumerate(events) if event.kind == kind), 0)
-    if reply.calls and scene.wire.dialect == "anthropic":
+    if reply.calls and scene.api.dialect == "anthropic":
         at += 1  # the first piece of arguments is empty
     return await _say(scene, [*events[: at + 1], *events[at:]])
 
@@ -222,7 +222,7 @@ async def two_ends(scene: FakeRequest) -> None:
     reply = scene.say()
     if not scene.is_stream:
         return scene.play(reply)
-    events = scene.wire.events(reply, scene.n_deltas)
+    events = scene.api.events(reply, scene.n_deltas)
     return await _say(scene, _numbered([*events, events[-1]]))
 
 
@@ -230,9 +230,7 @@ async def more_after_end(scene: FakeRequest) -> None:
     reply = scene.say()
     if not scene.is_stream:
         return scene.play(reply)
-    events = scene.wire.events(reply, scene.n_deltas)
-    other = scene.wire.events(
-        replace(reply, text="This came too late.", calls=(), usage=Usage()), 1
-    )
+    events = scene.api.events(reply, scene.n_deltas)
+    other = scene.api.events(replace(reply, text="This came too late.", calls=(), usage=Usage()), 1)
     late = [event for event in other if event.kind in ("text", "last")]
     return await _say(scene, _numbered([*events, *late]))

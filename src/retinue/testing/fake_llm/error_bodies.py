@@ -13,7 +13,7 @@ RPC = "type.googleapis.com/google.rpc"
 def by_dialect(
     scene: FakeRequest, anthropic: FakeError, openai: FakeError, gemini: FakeError
 ) -> FakeError:
-    match scene.wire.dialect:
+    match scene.api.dialect:
         case "anthropic":
             return anthropic
         case "gemini":

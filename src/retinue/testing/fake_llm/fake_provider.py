@@ -113,7 +113,7 @@ class FakeLLM:
             "/v1/responses": OpenAIResponsesApi(),
         }
         self._wires: dict[Dialect, FakeDialect] = {
-            wire.dialect: wire for wire in (*self._paths.values(), self._gemini)
+            api.dialect: api for api in (*self._paths.values(), self._gemini)
         }
 
     async def __aenter__(self) -> FakeLLM:
@@ -200,12 +200,12 @@ class FakeLLM:
             return None
         self.n_requests += 1
         n = self.n_requests
-        wire, model = self._route(ask.path)
+        api, model = self._route(ask.path)
         try:
-            prompt = self._read(wire, ask, model)
+            prompt = self._read(api, ask, model)
             request = ParsedRequest(
                 n=n,
-                dialect=wire.dialect,
+                dialect=api.dialect,
                 model=prompt.model,
                 system=prompt.system,
                 messages=prompt.messages,
@@ -221,12 +221,12 @@ class FakeLLM:
             if not inspect.isawaitable(line):
                 check_line(line)
         except FakeError as trouble:
-            self._violated(conn, wire, trouble, n)
+            self._violated(conn, api, trouble, n)
             return None
         except Exception as error:
-            self._violated(conn, wire, self._mistaken(wire, error), n)
+            self._violated(conn, api, self._mistaken(api, error), n)
             return None
-        scene = FakeRequest(conn, ask, request, prompt, wire, self.settings, self._chunks, _nothing)
+        scene = FakeRequest(conn, ask, request, prompt, api, self.settings, self._chunks, _nothing)
         if (
             fault is None
             and not self._seconds
@@ -252,15 +252,15 @@ class FakeLLM:
             "/v1/messages" if path.startswith("/v1/messages") else "/v1/chat/completions"
         ], None
 
-    def _read(self, wire: FakeDialect, ask: HttpRequest, model: str | None) -> ParsedPrompt:
+    def _read(self, api: FakeDialect, ask: HttpRequest, model: str | None) -> ParsedPrompt:
         if model is None:
-            raise plain_trouble(wire, 404, f"Not found: {ask.path}")
+            raise plain_trouble(api, 404, f"Not found: {ask.path}")
         if ask.method != "POST":
-            raise plain_trouble(wire, 405, f"Method not allowed: {ask.method}")
+            raise plain_trouble(api, 405, f"Method not allowed: {ask.method}")
         if ask.is_too_large:
-            raise plain_trouble(wire, 413, "Request exceeds the maximum size")
+            raise plain_trouble(api, 413, "Request exceeds the maximum size")
         try:
-            return wire.read(ask, model)
+            return api.read(ask, model)
         except (
             AttributeError,
             KeyError,
@@ -268,15 +268,13 @@ class FakeLLM:
             ValueError,
         ) as error:  # a type that no rule asked about
             raise plain_trouble(
-                wire, 400, f"The request has a value of the wrong type: {error}"
+                api, 400, f"The request has a value of the wrong type: {error}"
             ) from error
 
-    def _violated(
-        self, conn: HttpConnection, wire: FakeDialect, trouble: FakeError, n: int
-    ) -> None:
-        self.violations.append(Violation(n, wire.dialect, trouble.status, trouble.message))
+    def _violated(self, conn: HttpConnection, api: FakeDialect, trouble: FakeError, n: int) -> None:
+        self.violations.append(Violation(n, api.dialect, trouble.status, trouble.message))
         conn.answer(
-            trouble.status, {**wire.headers(n), **trouble.headers}, encode(wire.error(trouble, n))
+            trouble.status, {**api.headers(n), **trouble.headers}, encode(api.error(trouble, n))
         )
 
     def _keep(self, request: ParsedRequest) -> None:
@@ -333,13 +331,13 @@ class FakeLLM:
     ) -> None:
         self.open += 1
         try:
-            reply = await self._awaited(scene.wire, line) if inspect.isawaitable(line) else line
+            reply = await self._awaited(scene.api, line) if inspect.isawaitable(line) else line
             if isinstance(reply, str) and reply in FAULTS:
                 fault, reply = fault or self._fault(scene.heard, reply), DEFAULT[0]
             await asyncio.sleep(self._seconds)
             await self._perform(scene, fault, reply)
         except FakeError as trouble:
-            self._violated(scene.conn, scene.wire, trouble, scene.heard.n)
+            self._violated(scene.conn, scene.api, trouble, scene.heard.n)
         except asyncio.CancelledError:
             self.disconnects += scene.conn.is_lost and not scene.conn.is_ended
             raise
@@ -356,16 +354,16 @@ class FakeLLM:
         else:
             await scene.play_slowly(scene.say())
 
-    async def _awaited(self, wire: FakeDialect, line: Awaitable[Line]) -> Line:
+    async def _awaited(self, api: FakeDialect, line: Awaitable[Line]) -> Line:
         try:
             return check_line(await line)
         except Exception as error:
-            raise self._mistaken(wire, error) from error
+            raise self._mistaken(api, error) from error
 
-    def _mistaken(self, wire: FakeDialect, error: Exception) -> FakeError:
+    def _mistaken(self, api: FakeDialect, error: Exception) -> FakeError:
         """A mistake in a script is refused for good: who tries again gets nothing else."""
         self._mistakes.append(error)
-        return plain_trouble(wire, 400, f"The script failed: {type(error).__name__}: {error}")
+        return plain_trouble(api, 400, f"The script failed: {type(error).__name__}: {error}")
 
     def stats(self) -> dict[str, Any]:
         """What `GET /stats` shows to a test that runs elsewhere."""

@@ -79,7 +79,7 @@ class FakeRequest:
     ask: HttpRequest
     heard: ParsedRequest
     prompt: ParsedPrompt
-    wire: FakeDialect
+    api: FakeDialect
     settings: FakeSettings
     n_deltas: int
     say: Callable[[], FakeReply]
@@ -90,10 +90,10 @@ class FakeRequest:
 
     @property
     def headers(self) -> dict[str, str]:
-        return self.wire.headers(self.heard.n)
+        return self.api.headers(self.heard.n)
 
     def refuse(self, trouble: FakeError) -> None:
-        problem: Any = self.wire.error(trouble, self.heard.n)
+        problem: Any = self.api.error(trouble, self.heard.n)
         if self.is_stream and not self.prompt.is_sse:
             problem = [problem]
         self.conn.answer(trouble.status, {**self.headers, **trouble.headers}, encode(problem))
@@ -101,7 +101,7 @@ class FakeRequest:
     def play(self, reply: FakeReply) -> None:
         """The reply, as it should be."""
         if not self.is_stream:
-            self.conn.answer(200, self.headers, encode(self.wire.body(reply)))
+            self.conn.answer(200, self.headers, encode(self.api.body(reply)))
             return
         first, *more = self.writes(reply)
         self.conn.send(self.stream_head() + chunk(first))
@@ -135,22 +135,22 @@ class FakeRequest:
 
     def writes(self, reply: FakeReply) -> list[bytes]:
         """A stream in as many writes as there are deltas asked for in a text."""
-        frames = self.frames(self.wire.events(reply, self.n_deltas))
+        frames = self.frames(self.api.events(reply, self.n_deltas))
         size = -(-len(frames) // max(self.n_deltas, 1))
         return [b"".join(frames[at : at + size]) for at in range(0, len(frames), size)]
 
     def frames(self, events: Sequence[StreamEvent]) -> list[bytes]:
         if self.prompt.is_sse:
-            return [frame(self.wire.dialect, event) for event in events]
+            return [frame(self.api.dialect, event) for event in events]
         parts = [encode(event.data) for event in events]
         return [b"[" + parts[0], *(b",\r\n" + part for part in parts[1:]), b"]"]
 
     def whole(self, reply: FakeReply) -> tuple[bytes, bytes]:
         """Head and body of the reply, correct to the last byte."""
         if self.is_stream:
-            frames = self.frames(self.wire.events(reply, self.n_deltas))
+            frames = self.frames(self.api.events(reply, self.n_deltas))
             return self.stream_head(), b"".join(map(chunk, frames)) + LAST_CHUNK
-        body = encode(self.wire.body(reply))
+        body = encode(self.api.body(reply))
         return head(
             200, {"content-type": JSON, "content-length": str(len(body)), **self.headers}
         ), body
@@ -158,7 +158,7 @@ class FakeRequest:
     def partial(self) -> list[StreamEvent]:
         """A stream long enough to be broken after some deltas of text."""
         reply = self.say()
-        return self.wire.events(
+        return self.api.events(
             replace(reply, text=reply.text if len(reply.text) > 24 else FILLER), 6
         )
 

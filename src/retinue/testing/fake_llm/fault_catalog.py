@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from retinue.testing.fake_llm import broken_bodies, error_answers, request_errors
-from retinue.testing.fake_llm import broken_streams as breaks
+from retinue.testing.fake_llm import broken_bodies, broken_streams, error_answers, request_errors
 from retinue.testing.fake_llm.dialect import DIALECTS, Dialect, FakeError, FakeReply
 from retinue.testing.fake_llm.fake_request import FakeRequest
 from retinue.testing.fake_llm.faulty_replies import (
@@ -105,9 +104,9 @@ _ROWS: tuple[Fault, ...] = (
         "F4",
         "overloaded inside a stream that began with 200, after three deltas",
         "R",
-        breaks.overloaded,
+        broken_streams.overloaded,
     ),
-    Fault("F5", "an error event at the start of a stream", "R", breaks.broken),
+    Fault("F5", "an error event at the start of a stream", "R", broken_streams.broken),
     Fault("F6", "500 in the provider's shape", "R", _status(error_answers.broken)),
     Fault("F7", "502, a page of a proxy", "R", _at_once(error_answers.page, 502, "Bad Gateway")),
     Fault(
@@ -133,7 +132,7 @@ _ROWS: tuple[Fault, ...] = (
         "F12b",
         "the conversation is too long, said inside a stream",
         "S",
-        breaks.too_long,
+        broken_streams.too_long,
         RESPONSES,
     ),
     Fault(
@@ -162,21 +161,21 @@ _ROWS: tuple[Fault, ...] = (
     Fault("F16", "the schema of a tool is refused", "T", _status(request_errors.bad_schema)),
     Fault("F18", "the request is taken and never answered", "R", broken_bodies.never),
     Fault("F19", "reset before any header", "R", broken_bodies.reset),
-    Fault("F20", "three deltas, then silence", "R", breaks.stall),
-    Fault("F22", "one byte at a time, slowly", "R", breaks.drip),
+    Fault("F20", "three deltas, then silence", "R", broken_streams.stall),
+    Fault("F22", "one byte at a time, slowly", "R", broken_streams.drip),
     Fault("F23", "the connection is closed before the last event", "R", broken_bodies.early_end),
     Fault("F23b", "a complete body without the last event", "R", broken_bodies.no_last_event),
     Fault("F24", "a chunk that is cut off", "R", broken_bodies.cut_chunk),
     Fault("F24b", "fewer bytes than Content-Length says", "R", broken_bodies.short_length),
-    Fault("F25", "reset inside a call", "R", breaks.reset_in_call),
-    Fault("F26", "one byte per write", "OK", breaks.one_byte),
+    Fault("F25", "reset inside a call", "R", broken_streams.reset_in_call),
+    Fault("F26", "one byte per write", "OK", broken_streams.one_byte),
     Fault(
         "F27",
         "odd, but allowed: comments, BOM, line ends, unknown events and fields",
         "OK",
-        breaks.odd_events,
+        broken_streams.odd_events,
     ),
-    Fault("F28", "an event that is no JSON; the rest is good", "R", breaks.bad_json),
+    Fault("F28", "an event that is no JSON; the rest is good", "R", broken_streams.bad_json),
     Fault("F30", "an event of 20 MiB", "T", broken_bodies.huge),
     Fault("F31", "a compressed body that unpacks to 10 GiB", "T", broken_bodies.bomb),
     Fault("F31b", "a body that says gzip and is not", "R", broken_bodies.not_gzip),
@@ -184,11 +183,13 @@ _ROWS: tuple[Fault, ...] = (
         "F32",
         "the same delta twice; where events have numbers, so have the twins",
         "M",
-        breaks.twice,
+        broken_streams.twice,
         differs={"openai_responses": "OK"},
     ),
-    Fault("F34", "two ends", "OK", breaks.two_ends),
-    Fault("F34b", "more text and a second end after the first", "OK", breaks.more_after_end),
+    Fault("F34", "two ends", "OK", broken_streams.two_ends),
+    Fault(
+        "F34b", "more text and a second end after the first", "OK", broken_streams.more_after_end
+    ),
     Fault("F35", "a redirect to another host", "T", _at_once(error_answers.redirect)),
     Fault("F36", "a header of 1 MiB", "T", _at_once(error_answers.giant_header)),
     Fault("F38", "an answer without content", "R", _reply(empty)),

@@ -18,7 +18,7 @@ STALE_ID = "000000000000000000000001"
 
 
 def empty(scene: FakeRequest) -> FakeReply:
-    stop: Any = "nothing" if scene.wire.dialect == "gemini" else "end"
+    stop: Any = "nothing" if scene.api.dialect == "gemini" else "end"
     return replace(scene.say(), text="", calls=(), thinking="", stop=stop)
 
 
@@ -28,7 +28,7 @@ def empty_content(scene: FakeRequest) -> FakeReply:
 
 def cut_call(scene: FakeRequest) -> FakeReply:
     reply = scene.called()
-    if scene.wire.dialect == "gemini":
+    if scene.api.dialect == "gemini":
         return replace(reply, text="I am about to", calls=(), stop="length")
     last = reply.calls[-1]
     args = last.args if len(last.args) > 4 else '{"path":"a.txt"}'
@@ -44,7 +44,7 @@ def cut_text(scene: FakeRequest) -> FakeReply:
 
 def refused(scene: FakeRequest) -> FakeReply:
     reply = replace(scene.say(), calls=())
-    match scene.wire.dialect:
+    match scene.api.dialect:
         case "anthropic":
             return replace(reply, text="", stop="refusal")
         case "gemini":
@@ -66,13 +66,13 @@ def _with_args(scene: FakeRequest, args: str) -> FakeReply:
 
 
 def bad_args(scene: FakeRequest) -> FakeReply:
-    if scene.wire.dialect == "gemini":
+    if scene.api.dialect == "gemini":
         return replace(scene.say(), text="", calls=(), stop="malformed")
-    return _with_args(scene, '{"path": "a", ' if scene.wire.dialect == "anthropic" else '{"path":}')
+    return _with_args(scene, '{"path": "a", ' if scene.api.dialect == "anthropic" else '{"path":}')
 
 
 def text_for_args(scene: FakeRequest) -> FakeReply:
-    if scene.wire.dialect == "gemini":
+    if scene.api.dialect == "gemini":
         return text_for_object(scene)
     return _with_args(scene, encode(scene.called().calls[0].args).decode())
 
@@ -117,7 +117,7 @@ def storm(scene: FakeRequest) -> FakeReply:
 
 
 def paused(scene: FakeRequest) -> FakeReply:
-    text = "I am still searching." if scene.wire.dialect == "anthropic" else ""
+    text = "I am still searching." if scene.api.dialect == "anthropic" else ""
     return replace(scene.say(), text=text, calls=(), thinking="", stop="pause")
 
 
@@ -134,12 +134,12 @@ async def odd_text(scene: FakeRequest) -> None:
     reply = replace(scene.say(), text=ODD_TEXT, calls=(), stop="end")
     hole = HOLE.encode()
     if scene.is_stream:
-        frames = scene.frames(scene.wire.events(reply, scene.n_deltas))
+        frames = scene.frames(scene.api.events(reply, scene.n_deltas))
         data = b"".join(frames).replace(hole, rb"\ud800")
         scene.conn.send(scene.stream_head() + b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data))
     else:
         scene.conn.answer(
-            200, scene.headers, encode(scene.wire.body(reply)).replace(hole, rb"\ud800")
+            200, scene.headers, encode(scene.api.body(reply)).replace(hole, rb"\ud800")
         )
 
 

@@ -23,7 +23,7 @@ GEMINI_WINDOW = (
 
 
 def prompt_too_long(scene: FakeRequest) -> FakeError:
-    param = "input" if scene.wire.dialect == "openai_responses" else "messages"
+    param = "input" if scene.api.dialect == "openai_responses" else "messages"
     return by_dialect(
         scene,
         anthropic_error(400, "invalid_request_error", TOO_LONG),
@@ -56,10 +56,10 @@ def orphan(scene: FakeRequest) -> FakeError:
     )
     text = (
         chat
-        if scene.wire.dialect == "openai_chat"
+        if scene.api.dialect == "openai_chat"
         else "No tool output found for function call call_1."
     )
-    param = "messages.[2].role" if scene.wire.dialect == "openai_chat" else "input"
+    param = "messages.[2].role" if scene.api.dialect == "openai_chat" else "input"
     return by_dialect(
         scene,
         anthropic_error(
@@ -103,7 +103,7 @@ def bad_seal(scene: FakeRequest) -> FakeError:
 
 def bad_schema(scene: FakeRequest) -> FakeError:
     name = scene.heard.tools[0].name if scene.heard.tools else "lookup"
-    chat = scene.wire.dialect == "openai_chat"
+    chat = scene.api.dialect == "openai_chat"
     field = "tools[0].function_declarations[0].parameters"
     text = (
         f"Invalid JSON payload received. Unknown name \"$schema\" at '{field}': Cannot find field."

@@ -8,9 +8,9 @@ from retinue.testing.fake_llm.dialect import FakeDialect, FakeError
 from retinue.testing.fake_llm.fake_request import FakeRequest
 
 
-def plain_trouble(wire: FakeDialect, status: int, message: str) -> FakeError:
+def plain_trouble(api: FakeDialect, status: int, message: str) -> FakeError:
     """An error of no special kind, in the words of a dialect."""
-    match wire.dialect:
+    match api.dialect:
         case "gemini":
             kinds = {404: "NOT_FOUND", 405: "UNIMPLEMENTED"}
             return FakeError(status, kinds.get(status, "INVALID_ARGUMENT"), message)

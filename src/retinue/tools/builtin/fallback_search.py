@@ -92,7 +92,7 @@ def said(value: bytes) -> dict[str, str]:
         return {"bytes": base64.b64encode(value).decode("ascii")}
 
 
-def scan(out: IO[str], order: dict[str, Any], root_fd: int, path: str, matcher: Matcher) -> None:
+def scan(out: IO[str], query: dict[str, Any], root_fd: int, path: str, matcher: Matcher) -> None:
     data = content(root_fd, path)
     if not data or not matcher.could(data):
         return
@@ -104,11 +104,11 @@ def scan(out: IO[str], order: dict[str, Any], root_fd: int, path: str, matcher: 
         start = matcher.find(line.removesuffix(b"\r"))
         if start >= 0:
             hits[number] = start
-            if order["first"]:
+            if query["first"]:
                 break
     if not hits:
         return
-    n = order["context"]
+    n = query["context"]
     around = {i for hit in hits for i in range(max(0, hit - n), min(len(lines), hit + n + 1))}
     offset = 0
     name = said(os.fsencode(path))
@@ -128,15 +128,15 @@ def scan(out: IO[str], order: dict[str, Any], root_fd: int, path: str, matcher: 
 
 
 def main() -> None:
-    order = json.loads(sys.stdin.buffer.readline())
+    query = json.loads(sys.stdin.buffer.readline())
     paths = [os.fsdecode(p) for p in sys.stdin.buffer.read().split(b"\0") if p]
     try:
-        matcher = Matcher(order["pattern"], order["ignore_case"])
+        matcher = Matcher(query["pattern"], query["ignore_case"])
     except (re.error, RecursionError, OverflowError, ValueError) as error:
         sys.stderr.write(f"error: {error}")
         sys.exit(2)
     for path in paths:
-        scan(sys.stdout, order, order["fd"], path, matcher)
+        scan(sys.stdout, query, query["fd"], path, matcher)
     sys.stdout.flush()
 
 

@@ -18,7 +18,7 @@ class LiveCommand:
     secret is on disk, whole or cut in two."""
 
     run: str
-    spool: CommandRecord
+    record: CommandRecord
     stream: ByteStream
     background: bool = False
     notes: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class LiveCommand:
     forget: Callable[[], object] = lambda: None
 
     def sink(self, data: bytes) -> None:
-        self.spool.write(self.stream.feed(data))
+        self.record.write(self.stream.feed(data))
         self.news.set()
 
     async def wait(self, seconds: float | None) -> CommandEnd:
@@ -50,8 +50,8 @@ class LiveCommand:
 
     def _note(self, ended: CommandExit) -> CommandEnd:
         try:
-            self.spool.write(self.stream.close())
-            return self.spool.finish(replace(ended, notes=(*ended.notes, *self.notes)))
+            self.record.write(self.stream.close())
+            return self.record.finish(replace(ended, notes=(*ended.notes, *self.notes)))
         finally:  # on a full disk too: others wait for this
             self.forget()
             self.over.set()

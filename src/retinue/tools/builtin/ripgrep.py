@@ -83,14 +83,14 @@ def _types(glob: str) -> list[str]:
 
 async def by_scanner(query: Query, root_fd: int, paths: Sequence[str], enough: int) -> SearchResult:
     """Search the files with these paths below a directory."""
-    order = {
+    search_job = {
         "pattern": query.pattern,
         "ignore_case": query.ignore_case,
         "context": query.context,
         "first": query.first,
         "fd": root_fd,
     }
-    fed = json.dumps(order).encode() + b"\n" + b"\0".join(os.fsencode(p) for p in paths)
+    fed = json.dumps(search_job).encode() + b"\n" + b"\0".join(os.fsencode(p) for p in paths)
     program = str(Path(__file__).with_name("fallback_search.py"))
     argv = [programs.python(), "-I", "-S", "-X", "utf8", program]
     return await _run(argv, enough, stdin=asyncio.subprocess.PIPE, fed=fed, pass_fds=(root_fd,))

@@ -117,7 +117,7 @@ class Processes:
                 opened=opened,
             )
 
-    def spool(self, key: str) -> CommandRecord:
+    def record(self, key: str) -> CommandRecord:
         return CommandRecord(self._folder / digest("shell", key)[:16])
 
     async def start(
@@ -131,14 +131,14 @@ class Processes:
                 "background",
                 f"{n} processes are running in the background. Stop one with shell_stop first.",
             )
-        spool = self.spool(context.key)
+        record = self.record(context.key)
         live = LiveCommand(
             run=context.run_id,
-            spool=spool,
+            record=record,
             stream=context.redactor.byte_stream(),
             background=background,
         )
-        tag = f"{self._mark}:{spool.id}"
+        tag = f"{self._mark}:{record.id}"
         shown = context.redactor.clean(shown)
         start = CommandStart(
             run=context.run_id,
@@ -147,15 +147,15 @@ class Processes:
             tag=tag,
             background=background,
         )
-        await asyncio.to_thread(self._record, spool, start)
+        await asyncio.to_thread(self._record, record, start)
         try:
             live.running = await sandbox.start(replace(command, tag=tag), live.sink)
         except BaseException:
-            spool.discard()
+            record.discard()
             raise
-        self._live[spool.id] = live
+        self._live[record.id] = live
         live.notes, self._untold = self._untold, ()
-        live.forget = lambda: self._live.pop(spool.id, None)
+        live.forget = lambda: self._live.pop(record.id, None)
         if background:
             live.watching = asyncio.get_running_loop().create_task(
                 live.wait(self._background_seconds)
@@ -169,13 +169,13 @@ class Processes:
             return live if live.run == run else None
         if not id.isalnum():
             return None
-        spool = CommandRecord(self._folder / id)
-        start = spool.start
-        return spool if start is not None and start.run == run else None
+        record = CommandRecord(self._folder / id)
+        start = record.start
+        return record if start is not None and start.run == run else None
 
-    def forsake(self, spool: CommandRecord) -> None:
+    def forsake(self, record: CommandRecord) -> None:
         """Before a call is answered for after a restart: nothing of it may still run."""
-        kill_tagged(f"{self._mark}:{spool.id}")
+        kill_tagged(f"{self._mark}:{record.id}")
 
     def has(self, run: str) -> bool:
         """Whether a run has left something running."""
@@ -198,7 +198,7 @@ class Processes:
             for late in (await asyncio.wait(ends, timeout=END_SECONDS))[1]:
                 late.cancel()
 
-    def _record(self, spool: CommandRecord, start: CommandStart) -> None:
+    def _record(self, record: CommandRecord, start: CommandStart) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(self._folder, 0o700)
         if not self._is_swept:
@@ -210,7 +210,7 @@ class Processes:
             self._untold = tuple(
                 _late(path, saved_path) for path, saved_path in untold(self._aside)
             )
-        spool.create(start)
+        record.create(start)
 
 
 def _late(path: str, saved_path: str) -> str:

@@ -89,11 +89,11 @@ class ShellTool(Builtin[ShellArguments]):
         first = f"[read-only: {reason}]\n" if reason else ""
         if args.background:
             return ToolResult(
-                text=f"{first}Started in the background; id {live.spool.id!r} for shell_output "
+                text=f"{first}Started in the background; id {live.record.id!r} for shell_output "
                 "and shell_stop."
             )
         end = await live.wait(args.timeout_seconds)
-        return status_text(live.spool, end, first, args.timeout_seconds)
+        return status_text(live.record, end, first, args.timeout_seconds)
 
     async def _reason(self, context: Context) -> str:
         if (reason := _read_only(context)) or self._may_write is None:
@@ -128,20 +128,20 @@ class ShellTool(Builtin[ShellArguments]):
     def _adopt(self, context: Context, args: ShellArguments) -> ToolResult | None:
         """After a restart: the real outcome when it is on disk, unknown when it is not, None when
         it never started."""
-        spool = self._processes.spool(context.key)
-        if not spool.folder.exists():
+        record = self._processes.record(context.key)
+        if not record.folder.exists():
             return None
-        self._processes.forsake(spool)
-        end = spool.end
+        self._processes.forsake(record)
+        end = record.end
         if args.background:
             text = (
-                f"The command was started in the background with id {spool.id!r} and "
+                f"The command was started in the background with id {record.id!r} and "
                 "ended with the runtime, which restarted."
             )
             return ToolResult(text=f"{text} shell_output shows its output.", error=True)
         if end is not None:
-            return status_text(spool, end, "", args.timeout_seconds)
-        return ToolResult(text=f"{UNKNOWN}\n{_written(spool)}", error=True)
+            return status_text(record, end, "", args.timeout_seconds)
+        return ToolResult(text=f"{UNKNOWN}\n{_written(record)}", error=True)
 
     def summary(self, args: dict[str, Any]) -> str:
         line = " ".join(str(args.get("command", "")).split())
@@ -177,10 +177,10 @@ class ShellOutputTool(Builtin[OutputArguments]):
             return ToolResult(text=_unknown(args.id), error=True)
         if isinstance(command, LiveCommand):
             await news_of(command, args.offset, args.wait_seconds)
-        spool = command.spool if isinstance(command, LiveCommand) else command
+        record = command.record if isinstance(command, LiveCommand) else command
         is_live = isinstance(command, LiveCommand) and not command.over.is_set()
         return ToolResult(
-            text=f"{status_of(spool, is_live=is_live)}\n{output_page(spool, args.offset)}"
+            text=f"{status_of(record, is_live=is_live)}\n{output_page(record, args.offset)}"
         )
 
     def summary(self, args: dict[str, Any]) -> str:
@@ -211,8 +211,8 @@ class ShellStopTool(Builtin[StopArguments]):
         if isinstance(command, LiveCommand) and command.running is not None:
             command.running.stop()
             await command.over.wait()
-        spool = command.spool if isinstance(command, LiveCommand) else command
-        return ToolResult(text=f"{status_of(spool, is_live=False)}\n{spool.shown()}")
+        record = command.record if isinstance(command, LiveCommand) else command
+        return ToolResult(text=f"{status_of(record, is_live=False)}\n{record.shown()}")
 
     def summary(self, args: dict[str, Any]) -> str:
         return f"shell_stop {args.get('id', '')}"
@@ -245,10 +245,10 @@ def _bash(text: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", text)
 
 
-def _written(spool: CommandRecord) -> str:
+def _written(record: CommandRecord) -> str:
     return (
-        f"Its output until then:\n{spool.shown()}"
-        if spool.total()
+        f"Its output until then:\n{record.shown()}"
+        if record.total()
         else "It had written no output until then."
     )
 

@@ -13,9 +13,9 @@ from retinue.tools.builtin.live_command import LiveCommand
 PAGE = 64 << 10
 
 
-def status_text(spool: CommandRecord, end: CommandEnd, first: str, limit: float) -> ToolResult:
+def status_text(record: CommandRecord, end: CommandEnd, first: str, limit: float) -> ToolResult:
     """The outcome of a command for the model."""
-    return ToolResult(text=f"{first}{_ending(end, limit)}\n{spool.shown()}", error=end.code != 0)
+    return ToolResult(text=f"{first}{_ending(end, limit)}\n{record.shown()}", error=end.code != 0)
 
 
 def _ending(end: CommandEnd, limit: float | None = None) -> str:
@@ -33,18 +33,18 @@ def _ending(end: CommandEnd, limit: float | None = None) -> str:
     return "; ".join((words.get(end.why, f"ended {after}"), *end.notes)) + "."
 
 
-def status_of(spool: CommandRecord, *, is_live: bool) -> str:
+def status_of(record: CommandRecord, *, is_live: bool) -> str:
     if is_live:
-        return f"running; {spool.total()} bytes so far."
-    end = spool.end
+        return f"running; {record.total()} bytes so far."
+    end = record.end
     return (
         "The command ended with the runtime, which was restarted." if end is None else _ending(end)
     )
 
 
-def output_page(spool: CommandRecord, offset: int) -> str:
-    total, n_saved = spool.total(), spool.kept()
-    data = spool.read(offset, PAGE)
+def output_page(record: CommandRecord, offset: int) -> str:
+    total, n_saved = record.total(), record.kept()
+    data = record.read(offset, PAGE)
     if offset + len(data) < n_saved:
         data = whole_characters(data)
     end = offset + len(data)
@@ -53,7 +53,7 @@ def output_page(spool: CommandRecord, offset: int) -> str:
     elif end < total:
         rest = (
             f"the {total - n_saved} bytes after that were not saved; the last "
-            f"ones:\n{plain(trim(spool.last()))}"
+            f"ones:\n{plain(trim(record.last()))}"
         )
     else:
         rest = "this is all so far"
@@ -63,6 +63,6 @@ def output_page(spool: CommandRecord, offset: int) -> str:
 async def news_of(live: LiveCommand, offset: int, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while not live.over.is_set() and live.spool.total() <= offset:
+            while not live.over.is_set() and live.record.total() <= offset:
                 live.news.clear()
                 await live.news.wait()

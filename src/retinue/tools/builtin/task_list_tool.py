@@ -33,10 +33,10 @@ TITLE, NOTE, OWNER = 300, 1_000, 60
 MOST_BOARDS = 64
 
 
-class Boards(Protocol):
+class TaskListStore(Protocol):
     """Where the acts on to-do lists are kept; a store is one."""
 
-    async def board(self, root: str, after: int = 0) -> list[Noted]:
+    async def task_list(self, root: str, after: int = 0) -> list[Noted]:
         """The acts on the list of a tree behind number `after`, oldest first."""
 
     async def note(self, root: str, key: str, at: int, act: Act) -> None:
@@ -65,7 +65,7 @@ class TasksArgs(ToolArguments, frozen=True):
 
 
 class TasksTool(Builtin[TasksArgs]):
-    """What was read once is kept folded, so that a call costs what is new on its board."""
+    """What was read once is kept folded, so that a call costs what is new on its list."""
 
     name: ClassVar[str] = "tasks"
     description: ClassVar[str] = (
@@ -78,9 +78,9 @@ class TasksTool(Builtin[TasksArgs]):
     restart: Restart = "keyed"
     risk: Risk = "read"
 
-    def __init__(self, boards: Boards) -> None:
+    def __init__(self, store: TaskListStore) -> None:
         super().__init__()
-        self._boards = boards
+        self._store = store
         self._known: OrderedDict[str, TaskList] = OrderedDict()
 
     async def call(self, context: Context, args: TasksArgs) -> Returned:
@@ -94,39 +94,39 @@ class TasksTool(Builtin[TasksArgs]):
 
     async def _take(self, context: Context, args: TasksArgs, act: Act | None) -> ToolResult:
         root = context.spec.root
-        board = await self._board(root)
+        task_list = await self._task_list(root)
         if act is None:
-            return ToolResult(text=_table(board, list(board.tasks.values()), args.offset))
-        if context.key not in board.keys:
-            refusal = _refusal(board, act)
+            return ToolResult(text=_table(task_list, list(task_list.tasks.values()), args.offset))
+        if context.key not in task_list.keys:
+            refusal = _refusal(task_list, act)
             if refusal:
                 return ToolResult(text=refusal, error=True)
-            await self._boards.note(root, context.key, context.called_at, act)
-            board = await self._board(root)
-        if context.key not in board.keys:
+            await self._store.note(root, context.key, context.called_at, act)
+            task_list = await self._task_list(root)
+        if context.key not in task_list.keys:
             return ToolResult(
                 text="The task list was deleted with its run. Nothing was saved.",
                 error=True,
             )
-        ids = board.keys[context.key]
+        ids = task_list.keys[context.key]
         if not ids:
             return ToolResult(
-                text=f"Task {args.id} was removed by another agent. {_counts(board)}",
+                text=f"Task {args.id} was removed by another agent. {_counts(task_list)}",
                 error=True,
             )
         if isinstance(act, Removed):
-            return ToolResult(text=f"Removed task {args.id}. {_counts(board)}")
+            return ToolResult(text=f"Removed task {args.id}. {_counts(task_list)}")
         return ToolResult(
-            text=_table(board, [board.tasks[id] for id in ids if id in board.tasks], 0)
+            text=_table(task_list, [task_list.tasks[id] for id in ids if id in task_list.tasks], 0)
         )
 
-    async def _board(self, root: str) -> TaskList:
-        board = self._known.pop(root, None) or TaskList()
-        self._known[root] = board
+    async def _task_list(self, root: str) -> TaskList:
+        task_list = self._known.pop(root, None) or TaskList()
+        self._known[root] = task_list
         if len(self._known) > MOST_BOARDS:
             self._known.popitem(last=False)
-        board.fold(await self._boards.board(root, board.last))
-        return board
+        task_list.fold(await self._store.task_list(root, task_list.last))
+        return task_list
 
     def summary(self, args: dict[str, Any]) -> str:
         action, titles = args.get("action", ""), args.get("titles")
@@ -173,21 +173,23 @@ def _act(args: TasksArgs) -> Act | str | None:
     )
 
 
-def _refusal(board: TaskList, act: Act) -> str:
-    if isinstance(act, Added) and len(board.tasks) + len(act.titles) > MOST:
+def _refusal(task_list: TaskList, act: Act) -> str:
+    if isinstance(act, Added) and len(task_list.tasks) + len(act.titles) > MOST:
         return (
-            f"The list has {len(board.tasks)} tasks and the limit is {MOST}, so nothing "
+            f"The list has {len(task_list.tasks)} tasks and the limit is {MOST}, so nothing "
             "was added. Remove finished tasks, or combine several steps in one task."
         )
-    missing = board.missing(act)
+    missing = task_list.missing(act)
     return (
-        f"Task {missing[0]} not found, so nothing was changed. {_counts(board)}" if missing else ""
+        f"Task {missing[0]} not found, so nothing was changed. {_counts(task_list)}"
+        if missing
+        else ""
     )
 
 
-def _table(board: TaskList, tasks: Sequence[TaskItem], offset: int) -> str:
+def _table(task_list: TaskList, tasks: Sequence[TaskItem], offset: int) -> str:
     shown = tasks[offset : offset + PAGE]
-    lines = [_counts(board)]
+    lines = [_counts(task_list)]
     if shown:
         lines.append("id | status | owner | title")
         lines += [_row(task) for task in shown]
@@ -202,14 +204,14 @@ def _row(task: TaskItem) -> str:
     return f"{task.id} | {task.status} | {task.owner or '-'} | {task.title}{note}"
 
 
-def _counts(board: TaskList) -> str:
-    if not board.tasks:
+def _counts(task_list: TaskList) -> str:
+    if not task_list.tasks:
         return "The list is empty."
     counts = dict.fromkeys(STATUSES, 0)
-    for task in board.tasks.values():
+    for task in task_list.tasks.values():
         counts[task.status] += 1
     return (
-        f"{len(board.tasks)} tasks: "
+        f"{len(task_list.tasks)} tasks: "
         + ", ".join(f"{n} {status}" for status, n in counts.items() if n)
         + "."
     )

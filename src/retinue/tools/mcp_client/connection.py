@@ -56,7 +56,7 @@ class McpConnection:
     """Open it, ask it, close it. `changed` is called when the server says that its tools have
     changed; `gone` says why nothing will come. With `roots` the server gets them when it asks."""
 
-    wire: Transport
+    transport: Transport
     limits: ServerLimits
     roots: Sequence[str] = ()
     client: Mapping[str, str] = field(default_factory=own_name)
@@ -80,7 +80,7 @@ class McpConnection:
         """Connect and agree on a version. `era` is what this server spoke last time."""
         try:
             async with asyncio.timeout(seconds):
-                await self.wire.open(self._receive, self._lose)
+                await self.transport.open(self._receive, self._lose)
                 self.hello = await (self._initialize() if era == "handshake" else self._discover())
         except TimeoutError:
             raise McpError(
@@ -149,7 +149,7 @@ class McpConnection:
         )
 
     async def _initialize(self) -> ServerInfo:
-        self.wire.forget()
+        self.transport.forget()
         params = {
             "protocolVersion": HANDSHAKE[0],
             "capabilities": self._capabilities(),
@@ -165,7 +165,7 @@ class McpConnection:
             )
         self.hello = hello_of("handshake", version, answer, answer.get("serverInfo"))
         try:
-            await self.wire.send(
+            await self.transport.send(
                 {"jsonrpc": "2.0", "method": "notifications/initialized"}, self._headers(version)
             )
         except SessionGone:
@@ -275,9 +275,8 @@ class McpConnection:
         if meta:
             body["_meta"] = meta
         message = {"jsonrpc": "2.0", "id": id, "method": method, "params": body}
-        sending = asyncio.create_task(
-            self.wire.send(message, {**self._headers(version, method, params), **(headers or {})})
-        )
+        all_headers = {**self._headers(version, method, params), **(headers or {})}
+        sending = asyncio.create_task(self.transport.send(message, all_headers))
         is_answered = False
         try:
             answer = await self._wait(pending, sending, seconds)
@@ -312,7 +311,7 @@ class McpConnection:
             await asyncio.wait(waiting, timeout=seconds_left, return_when=asyncio.FIRST_COMPLETED)
             if sending.done() and not pending.answer.done():
                 raise_error(sending)
-                if self.wire.is_inline:
+                if self.transport.is_inline:
                     raise McpError("lost", "the server's answer ended too early", is_open=True)
                 waiting = {pending.answer}
         return pending.answer.result()
@@ -323,7 +322,7 @@ class McpConnection:
         """Say that an answer is no longer wanted. Over HTTP the new versions see the end of the
         connection; the two requests that open a connection may not be cancelled."""
         is_told = is_answered or method in ("initialize", "server/discover") or bool(self.gone)
-        if not is_told and not (self.wire.is_inline and version in MODERN):
+        if not is_told and not (self.transport.is_inline and version in MODERN):
             note = {
                 "jsonrpc": "2.0",
                 "method": "notifications/cancelled",
@@ -429,7 +428,7 @@ class McpConnection:
         async def send() -> None:
             with contextlib.suppress(McpError, SessionGone, TimeoutError):
                 async with asyncio.timeout(10.0):
-                    await self.wire.send(message, self._headers(version))
+                    await self.transport.send(message, self._headers(version))
 
         task = asyncio.create_task(send())
         self._replies.add(task)
@@ -446,4 +445,4 @@ class McpConnection:
         for task in self._replies:
             task.cancel()
         await asyncio.gather(*self._replies, return_exceptions=True)
-        await self.wire.close()
+        await self.transport.close()

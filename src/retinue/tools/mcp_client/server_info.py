@@ -40,7 +40,7 @@ class ServerInfo:
 
 
 def raise_error(sending: asyncio.Task[None]) -> None:
-    """Foreign exceptions of a wire end here; what has been sent by then is not known."""
+    """Foreign exceptions of a transport end here; what has been sent by then is not known."""
     try:
         sending.result()
     except (McpError, SessionGone, asyncio.CancelledError):

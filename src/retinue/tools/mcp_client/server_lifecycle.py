@@ -107,9 +107,13 @@ class McpServer:
             return await self._connect("handshake")
 
     async def _connect(self, era: Era | None) -> McpConnection:
-        wire = self._wire()
+        transport = self._transport()
         connection = McpConnection(
-            wire, self.limits, roots=self._roots, changed=self._changed, redactor=self._redactor
+            transport,
+            self.limits,
+            roots=self._roots,
+            changed=self._changed,
+            redactor=self._redactor,
         )
         try:
             hello = await connection.open(
@@ -119,13 +123,15 @@ class McpServer:
             await self._list(connection)
         except McpError as error:
             await connection.close()
-            raise McpError(error.fault, self._words(str(error), wire), code=error.code) from None
+            raise McpError(
+                error.fault, self._words(str(error), transport), code=error.code
+            ) from None
         except BaseException:
             await connection.close()
             raise
         return connection
 
-    def _wire(self) -> Transport:
+    def _transport(self) -> Transport:
         config = self.config
         if config.kind == "stdio":
             env = environment(self._environ, config.env)
@@ -141,11 +147,11 @@ class McpServer:
         from retinue.tools.mcp_client.transports.legacy_sse import LegacySseTransport
         from retinue.tools.mcp_client.transports.streamable_http import StreamableHttpTransport
 
-        wire = LegacySseTransport if config.kind == "sse" else StreamableHttpTransport
-        return wire(config.url, config.headers, environ=self._environ, limits=self.limits)
+        transport = LegacySseTransport if config.kind == "sse" else StreamableHttpTransport
+        return transport(config.url, config.headers, environ=self._environ, limits=self.limits)
 
-    def _words(self, text: str, wire: Transport) -> str:
-        tail = self._redactor.clean(wire.tail())[-TAIL:]
+    def _words(self, text: str, transport: Transport) -> str:
+        tail = self._redactor.clean(transport.tail())[-TAIL:]
         return self._redactor.clean(f"{text}. Its last output: {tail}" if tail else text)
 
     def _fail(self, error: McpError) -> None:
@@ -214,7 +220,7 @@ class McpServer:
                 self._n_failures = 0
             raise McpError(
                 error.fault,
-                self._words(str(error), connection.wire),
+                self._words(str(error), connection.transport),
                 is_open=error.is_open,
                 code=error.code,
             ) from None
@@ -301,7 +307,7 @@ class McpServer:
 
     async def _drop(self, connection: McpConnection) -> None:
         self.connection = None
-        self._fail(McpError("lost", self._words(connection.gone, connection.wire)))
+        self._fail(McpError("lost", self._words(connection.gone, connection.transport)))
         await connection.close()
 
     async def restart(self) -> None:

@@ -78,7 +78,7 @@ class ServerStatus(Value):
 
 
 class McpServers:
-    """`pins` is the file of approvals; without it they last as long as this object. The tools that
+    """`approvals_file` keeps approvals; without it they last as long as this object. The tools that
     a server has when it is seen for the first time are approved with it, unless `approve_first` is
     False: its user has just chosen to run it. `workspace` is the directory that servers start in
     and get as their root. `environ` is where the few variables come from that every server may see.
@@ -90,7 +90,7 @@ class McpServers:
         self,
         configs: Iterable[ServerConfig],
         *,
-        pins: Path | None = None,
+        approvals_file: Path | None = None,
         workspace: Path | None = None,
         environ: Mapping[str, str] | None = None,
         skipped: Sequence[ServerComplaint] = (),
@@ -101,7 +101,7 @@ class McpServers:
         self._limits = limits or ServerLimits()
         redactor = Redactor() if redactor is None else redactor
         redactor.learn(secrets_of(environ or {}))
-        self._pins = Approvals(pins)
+        self._approvals = Approvals(approvals_file)
         self._skipped = tuple(skipped)
         self._approve_first = approve_first
         self._servers: dict[str, McpServer] = {}
@@ -167,7 +167,7 @@ class McpServers:
             raise ConfigError(f"A required MCP server could not be used: {reasons}")
 
     def _is_as_approved(self, server: McpServer) -> bool:
-        pinned = self._pins.server(server.config.name)
+        pinned = self._approvals.server(server.config.name)
         if (
             pinned is None
             or pinned.identity == server.config.identity
@@ -183,8 +183,8 @@ class McpServers:
     # tools
 
     def _listed(self, server: McpServer) -> None:
-        if self._pins.server(server.config.name) is None and self._approve_first:
-            self._pins.approve(
+        if self._approvals.server(server.config.name) is None and self._approve_first:
+            self._approvals.approve(
                 server.config.name, server.config.identity, *server.definitions, whole=True
             )
 
@@ -195,7 +195,7 @@ class McpServers:
             return "the server no longer offers this tool"
         if not self._is_wanted(self._servers[server].config, tool):
             return "its configuration excludes this tool"
-        state = self._pins.state(server, tool, self._look(server, definition).print)
+        state = self._approvals.state(server, tool, self._look(server, definition).print)
         if state == "approved":
             return ""
         return (
@@ -266,13 +266,13 @@ class McpServers:
                 raise NotFound(
                     f"MCP server {server!r} has no tool {tool!r}. Use status() to list them."
                 )
-            self._pins.approve(server, state.config.identity, definition)
+            self._approvals.approve(server, state.config.identity, definition)
             return
         if state.state == "changed":
-            self._pins.approve(server, state.config.identity, whole=True)
+            self._approvals.approve(server, state.config.identity, whole=True)
             state.state = "idle"
             await state.start()
-        self._pins.approve(server, state.config.identity, *state.definitions, whole=True)
+        self._approvals.approve(server, state.config.identity, *state.definitions, whole=True)
 
     def _server(self, name: str) -> McpServer:
         if name not in self._servers:
@@ -300,7 +300,7 @@ class McpServers:
     def _status(self, server: McpServer, known: Mapping[names.Key, str]) -> ServerStatus:
         config, hello = server.config, server.connection.hello if server.connection else None
         offered, withheld = [], []
-        pinned = self._pins.server(config.name)
+        pinned = self._approvals.server(config.name)
         for definition in server.definitions:
             tool = definition["name"]
             if not self._is_wanted(config, tool):

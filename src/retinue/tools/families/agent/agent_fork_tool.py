@@ -66,7 +66,7 @@ class ForkTool(Starter):
         id, comms = context.child_id(), self.settings.enable_comms
         name = f"fork-{short(id)}"
         tokens, share = self._allowance(request.budget_policy, context)
-        order = self.order(
+        child_request = self.child_request(
             context,
             context.spec.request.agent,
             with_comms(request.prompt, context.run_id) if comms else request.prompt,
@@ -91,7 +91,7 @@ class ForkTool(Starter):
         if comms:
             reply["comms"] = comms_note(id)
         refusals = self.refusals("fork agent", "Failed to spawn forked agent")
-        return Actions(spawns=(order,), answer=as_json(reply), refusals=refusals)
+        return Actions(spawns=(child_request,), answer=as_json(reply), refusals=refusals)
 
     def _allowance(self, policy: str | None, context: Context) -> tuple[int | None, str]:
         """Tokens, and the way to share. What cannot be read counts as `equal`, and so does

@@ -54,8 +54,8 @@ class ResumeTool(Starter):
         await self.check_limits(context, "resume sub-agent", "spawning")
         if not request.prompt.strip():
             raise CallComplaint("Prompt cannot be empty")
-        (kin,) = await self.watcher.find(context, request.agent_id)
-        spec, run = kin
+        (record,) = await self.watcher.find(context, request.agent_id)
+        spec, run = record
         if ending_of(run) is None:
             raise CallComplaint(
                 f"Sub-agent {spec.id} is still running. Use {SEND} to send it a message"
@@ -63,7 +63,7 @@ class ResumeTool(Starter):
         id, budget, before = context.child_id(), request.budget or SpawnBudget(), spec.request
         name = f"sub-agent-{short(id)}"
         base = ForkPoint(conversation=spec.conversation, length=run.length, start=run.start)
-        order = self.order(
+        child_request = self.child_request(
             context,
             before.agent,
             request.prompt,
@@ -96,4 +96,4 @@ class ResumeTool(Starter):
         if self.settings.enable_comms:
             reply["comms"] = comms_note(id)
         refusals = self.refusals("resume sub-agent", "Failed to resume sub-agent")
-        return Actions(spawns=(order,), answer=as_json(reply), refusals=refusals)
+        return Actions(spawns=(child_request,), answer=as_json(reply), refusals=refusals)

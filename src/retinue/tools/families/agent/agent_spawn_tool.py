@@ -98,7 +98,7 @@ class AgentSpawnTool(Starter):
         )
         id = context.child_id()
         name = f"sub-agent-{short(id)}"
-        order = self._order(context, request, access, name, real)
+        child_request = self._child_request(context, request, access, name, real)
         reply = {
             "agent_id": id,
             "name": name,
@@ -110,9 +110,9 @@ class AgentSpawnTool(Starter):
         if self.settings.enable_comms:
             reply["comms"] = comms_note(id)
         refusals = self.refusals("spawn sub-agent", "Failed to spawn sub-agent")
-        return Actions(spawns=(order,), answer=as_json(reply), refusals=refusals)
+        return Actions(spawns=(child_request,), answer=as_json(reply), refusals=refusals)
 
-    def _order(
+    def _child_request(
         self,
         context: Context,
         request: AgentSpawnArgs,
@@ -128,7 +128,7 @@ class AgentSpawnTool(Starter):
         task = request.prompt
         if settings.enable_comms:
             task = with_comms(task, context.run_id, host=request.host_mode)
-        return self.order(
+        return self.child_request(
             context,
             helper_name(context.spec.request.agent, "agent"),
             task,

@@ -98,7 +98,7 @@ class Starter(AgentTool):
         most: int = self.settings.concurrency_limits.max_concurrent_ops
         return max(0, most - looking(context).n_calls(context.spec.root))
 
-    def order(self, context: Context, agent: str, task: str, **options: Any) -> RunRequest:
+    def child_request(self, context: Context, agent: str, task: str, **options: Any) -> RunRequest:
         """A request with the same numbers for the machine, which counts them again when it is
         taken. Nothing comes from the defaults of the parent's agent: a child neither announces nor
         hosts because its parent does.

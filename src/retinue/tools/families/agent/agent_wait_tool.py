@@ -60,18 +60,18 @@ class WaitTool(ChildTool):
             raise CallComplaint(
                 f"{self.invalid_prefix}: timeout_seconds must be between 0 and {MAX_WAIT:.0f}"
             )
-        kin = await self.find(context, *request.agent_ids)
-        live = [spec.id for spec, run in kin if ending_of(run) is None]
-        over = not live or (request.mode == "any" and len(live) < len(kin))
+        records = await self.find(context, *request.agent_ids)
+        live = [spec.id for spec, run in records if ending_of(run) is None]
+        over = not live or (request.mode == "any" and len(live) < len(records))
         if over or context.is_woken or not request.timeout_seconds:
-            return self._report(kin, context.called_at, over=over)
+            return self._report(records, context.called_at, over=over)
         timeout_ms = round(request.timeout_seconds * 1000)
         wait = WaitForRuns(
             runs=tuple(live), timeout_ms=timeout_ms, first=request.mode == "any", then=as_json(args)
         )
         return Actions(wait=wait)
 
-    def _report(self, kin: Sequence[RunRecord], now: int, *, over: bool) -> Laid:
+    def _report(self, records: Sequence[RunRecord], now: int, *, over: bool) -> Laid:
         status = "complete" if over else "timeout"
-        agents = [status_of(k, now, more_keys=self.more_keys) for k in kin]
+        agents = [status_of(record, now, more_keys=self.more_keys) for record in records]
         return Sheet({"status": status, "agents": agents}, "agents", lambda row: row["state"])

@@ -40,12 +40,12 @@ class ChildTool(AgentTool):
             (e.at, spec.id) for spec, run in children if (e := ending_of(run)) is not None
         )
         ids = {id for _, id in ended[: max(0, len(ended) - self.kept)]}
-        return [kin for kin in children if kin[0].id not in ids]
+        return [record for record in children if record[0].id not in ids]
 
     async def find(self, context: Context, *ids: str) -> list[RunRecord]:
         """Children by their ids, each once."""
         uuids = dict.fromkeys(uuid_of(id) for id in ids)
-        known = {kin[0].id: kin for kin in await self.visible(context)}
+        known = {record[0].id: record for record in await self.visible(context)}
         for id in uuids:
             if id not in known:
                 raise CallComplaint(f"Sub-agent not found: {id}")
@@ -59,15 +59,15 @@ def uuid_of(id: str) -> str:
         raise CallComplaint(f"Invalid agent_id format: {error}") from None
 
 
-def started(kin: RunRecord) -> int:
-    spec, run = kin
+def started(record: RunRecord) -> int:
+    spec, run = record
     return spec.created_at if run.started_at is None else run.started_at
 
 
-def status_of(kin: RunRecord, now: int, *, more_keys: bool = True) -> dict[str, Any]:
+def status_of(record: RunRecord, now: int, *, more_keys: bool = True) -> dict[str, Any]:
     """Keys that do not apply are absent. `more_keys`: with those that the document does not
     have."""
-    spec, run = kin
+    spec, run = record
     ending, state = ending_of(run), agent_state(run)
     out: dict[str, Any] = {"agent_id": spec.id, "state": state}
     if state == "completed" and ending is not None:
@@ -79,7 +79,7 @@ def status_of(kin: RunRecord, now: int, *, more_keys: bool = True) -> dict[str, 
     if ending is not None and (missing := tell(ending.helpers)):
         out["missing"] = missing
     out["is_final"] = ending is not None
-    out["duration_ms"] = max(0, (now if ending is None else ending.at) - started(kin))
+    out["duration_ms"] = max(0, (now if ending is None else ending.at) - started(record))
     if ending is not None:
         out["tokens_used"] = run.usage.tokens
         if more_keys and run.usage.estimated:

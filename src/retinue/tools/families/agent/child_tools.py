@@ -43,8 +43,8 @@ class StatusTool(ChildTool):
     )
 
     async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
-        (kin,) = await self.find(context, self.read(args, One).agent_id)
-        return Sheet(status_of(kin, context.called_at, more_keys=self.more_keys))
+        (record,) = await self.find(context, self.read(args, One).agent_id)
+        return Sheet(status_of(record, context.called_at, more_keys=self.more_keys))
 
 
 class CancelTool(ChildTool):
@@ -88,7 +88,7 @@ class AgentListTool(ChildTool):
     async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
         self.read(args, Nothing)
         agents, count = [], dict.fromkeys(("running", "completed", "failed", "cancelled"), 0)
-        for spec, run in sorted(await self.visible(context), key=lambda kin: kin[0].id):
+        for spec, run in sorted(await self.visible(context), key=lambda record: record[0].id):
             state, ending = agent_state(run), ending_of(run)
             count[state] += 1
             running_ms = max(

@@ -71,10 +71,10 @@ class DelegateTasks(FamilyTool):
         group, tokens = await self._reserve(context, helper, mode, len(tasks))
         shared = self._shared(context, group, tokens, len(tasks))
         spawns = tuple(
-            _order(context, helper, task, *limits, shared)
+            _child_request(context, helper, task, *limits, shared)
             for task, limits in zip(tasks, access, strict=True)
         )
-        return self._orders(context, spawns, group)
+        return self._actions(context, spawns, group)
 
     def format_results(self, outcomes: Sequence[ChildOutcome]) -> Laid:
         return results(outcomes)
@@ -82,7 +82,7 @@ class DelegateTasks(FamilyTool):
     def summarize(self, group: str, outcomes: Sequence[ChildOutcome]) -> Laid:
         return summary(group, outcomes)
 
-    def _orders(self, context: Context, spawns: tuple[RunRequest, ...], group: str) -> Actions:
+    def _actions(self, context: Context, spawns: tuple[RunRequest, ...], group: str) -> Actions:
         n, s = len(spawns), self._settings
         refusals = {
             "depth": DEPTH,
@@ -135,14 +135,14 @@ class DelegateTasks(FamilyTool):
             return {**fields, "join": "call", "format_results": True, "result_order": "input"}
         # A sub-agent is not done before those whom it has started: what they spend is part of what
         # it was granted.
-        bond = "wait" if is_task(context.spec) else "keep"
+        on_parent_end = "wait" if is_task(context.spec) else "keep"
         news = not context.spec.origin.channel
         own = {"group": group, "group_kind": NAME, "group_size": n}
         return {
             **fields,
             **own,
             "join": "none",
-            "on_parent_end": bond,
+            "on_parent_end": on_parent_end,
             "announce": True,
             "tell_parent": news,
         }
@@ -213,7 +213,7 @@ class DelegateTasks(FamilyTool):
         return each
 
 
-def _order(
+def _child_request(
     context: Context,
     helper: str,
     task: DelegateTask,

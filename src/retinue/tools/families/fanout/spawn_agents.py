@@ -72,7 +72,7 @@ class SpawnAgents(FamilyTool):
         )
         places = await asyncio.to_thread(self._places, context, tasks)
         spawns = tuple(
-            self._order(context, n, task, explorer, models[n], *places[n])
+            self._child_request(context, n, task, explorer, models[n], *places[n])
             for n, task in enumerate(tasks)
         )
         return Actions(spawns=spawns, refusals={"tools": NO_TOOLS})
@@ -173,7 +173,7 @@ class SpawnAgents(FamilyTool):
             for n, (task, cwd) in enumerate(zip(tasks, cwds, strict=True))
         ]
 
-    def _order(
+    def _child_request(
         self,
         context: Context,
         n: int,

@@ -32,9 +32,9 @@ class SessionReader(SessionTool):
             sessions[key] = record
         put_away = self.settings.is_archived
         return {
-            key: kin
-            for key, kin in sessions.items()
-            if not put_away(kin[0], ending_of(kin[1]), now)
+            key: record
+            for key, record in sessions.items()
+            if not put_away(record[0], ending_of(record[1]), now)
         }
 
     async def find(self, context: Context, key: str) -> RunRecord:
@@ -68,7 +68,7 @@ class SessionReader(SessionTool):
 
     async def labelled(self, context: Context, label: str) -> RunRecord:
         spawned = self.spawned(await context.children(), context.called_at)
-        matches = [kin for kin in spawned.values() if kin[0].request.label == label]
+        matches = [record for record in spawned.values() if record[0].request.label == label]
         if len(matches) != 1:
             why = (
                 "matches no session; use sessions_list to see them"
@@ -78,8 +78,10 @@ class SessionReader(SessionTool):
             raise CallComplaint(f"label '{clip(label, 80)}' {why}")
         return matches[0]
 
-    async def said(self, context: Context, kin: RunRecord, *, tools: bool) -> list[dict[str, Any]]:
-        messages = await looking(context).messages(*kin)
+    async def said(
+        self, context: Context, record: RunRecord, *, tools: bool
+    ) -> list[dict[str, Any]]:
+        messages = await looking(context).messages(*record)
         return [
             shown
             for message in messages

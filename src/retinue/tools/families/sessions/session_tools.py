@@ -134,9 +134,9 @@ class HistoryTool(SessionReader):
 
     async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
         request = self.read(args, HistoryArgs)
-        kin = await self.find(context, request.session_key)
-        shown = await self.said(context, kin, tools=request.include_tools)
-        key = self.settings.key_of(kin[0])
+        record = await self.find(context, request.session_key)
+        shown = await self.said(context, record, tools=request.include_tools)
+        key = self.settings.key_of(record[0])
         messages = shown[-request.limit :]
         return Sheet(
             {"sessionKey": key, "messages": messages},

@@ -67,18 +67,20 @@ class SessionsSendTool(SessionReader):
         if bool(request.session_key) == bool(request.label):
             raise CallComplaint(f"{self.invalid_prefix}: give either sessionKey or label")
         if request.session_key:
-            kin = await self.find(context, request.session_key)
+            record = await self.find(context, request.session_key)
         else:
-            kin = await self.labelled(context, request.label)
-        return self.deliver(context, kin, request.message, steer=request.steer)
+            record = await self.labelled(context, request.label)
+        return self.deliver(context, record, request.message, steer=request.steer)
 
-    def deliver(self, context: Context, kin: RunRecord, message: str, *, steer: bool) -> Returned:
-        spec, run = kin
+    def deliver(
+        self, context: Context, record: RunRecord, message: str, *, steer: bool
+    ) -> Returned:
+        spec, run = record
         if spec.id == context.run_id:
             raise CallComplaint("a session cannot send to itself")
         key = self.settings.key_of(spec)
         if ending_of(run) is not None:
-            return self._go_on(context, kin, key, message)
+            return self._go_on(context, record, key, message)
         if is_announcing(run):
             wait = f"{key} is done and is writing its announcement. Send to it when it has ended"
             return ToolResult(text=status("error", wait), error=True)
@@ -103,10 +105,10 @@ class SessionsSendTool(SessionReader):
         self._steered[who] = now
         return False
 
-    def _go_on(self, context: Context, kin: RunRecord, key: str, message: str) -> Returned:
+    def _go_on(self, context: Context, record: RunRecord, key: str, message: str) -> Returned:
         """An ended session is continued by a new run with the same conversation. One that is to be
         deleted is not: it may be gone before the run starts."""
-        spec, run = kin
+        spec, run = record
         old = spec.request
         if old.group_kind != SESSION or old.retention != "keep":
             why = 'is not kept. Spawn another (cleanup "keep" would keep it)'
@@ -114,9 +116,9 @@ class SessionsSendTool(SessionReader):
         spawn = SessionsSpawnTool(self.settings)
         base = ForkPoint(conversation=spec.conversation, length=run.length, start=run.start)
         history = History(kind="run", run=spec.id, base=base, tokens=run.context + run.new_bytes)
-        order = replace(old, task=message, history=history, **spawn.common(context, key))
+        child_request = replace(old, task=message, history=history, **spawn.common(context, key))
         if old.origin is not None:
-            order = replace(order, announce=True)
+            child_request = replace(child_request, announce=True)
         reply = {
             "status": "accepted",
             "sessionKey": key,
@@ -125,5 +127,7 @@ class SessionsSendTool(SessionReader):
             "note": NOTE,
         }
         return Actions(
-            spawns=(order,), answer=as_json(reply), refusals=spawn.refusals(context, old.agent)
+            spawns=(child_request,),
+            answer=as_json(reply),
+            refusals=spawn.refusals(context, old.agent),
         )

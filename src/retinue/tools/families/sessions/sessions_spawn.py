@@ -137,7 +137,7 @@ class SessionsSpawnTool(SessionTool):
     def _start(self, context: Context, request: SessionsSpawnArgs, model: str) -> Returned:
         s, id = self.settings, context.child_id()
         key = s.key(id, request.agent_id or lead_of(context.spec.request.agent))
-        order = self._order(context, request, key, model)
+        child_request = self._child_request(context, request, key, model)
         refusals = self.refusals(context, request.agent_id)
         reply: dict[str, Any] = {
             "status": "accepted",
@@ -153,8 +153,10 @@ class SessionsSpawnTool(SessionTool):
             wait = WaitForRuns(
                 runs=(id,), timeout_ms=_ms(request.timeout_seconds), then=as_json(reply)
             )
-            return Actions(spawns=(order,), wait=wait, refusals=refusals)
-        return Actions(spawns=(order,), answer=as_json({**reply, "note": NOTE}), refusals=refusals)
+            return Actions(spawns=(child_request,), wait=wait, refusals=refusals)
+        return Actions(
+            spawns=(child_request,), answer=as_json({**reply, "note": NOTE}), refusals=refusals
+        )
 
     async def _after_wait(self, context: Context, reply: dict[str, Any]) -> Laid:
         """The wait is over: the reply, or a note that the session continues. It is announced all
@@ -182,7 +184,7 @@ class SessionsSpawnTool(SessionTool):
             reply |= {"status": "timeout", "note": f"It is still running. {NOTE}"}
         return Sheet(reply)
 
-    def _order(
+    def _child_request(
         self, context: Context, request: SessionsSpawnArgs, key: str, model: str
     ) -> RunRequest:
         """A fork is the calling run again, without its agent's own defaults; others start from

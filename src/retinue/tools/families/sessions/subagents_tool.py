@@ -179,13 +179,13 @@ class ControlTool(SessionsSendTool):
             raise CallComplaint(
                 f"{self.invalid_prefix}: message must have 1 to {LONGEST_STEER} characters"
             )
-        kin = await self._target(context, request.target)
-        return self.deliver(context, kin, request.message, steer=True)
+        record = await self._target(context, request.target)
+        return self.deliver(context, record, request.message, steer=True)
 
     async def _kill(self, context: Context, request: ControlArgs) -> Returned:
         own = await self._own(context)
         if request.target == "all":
-            targets = [kin for kin in own if ending_of(kin[1]) is None]
+            targets = [record for record in own if ending_of(record[1]) is None]
         else:
             targets = [await self._target(context, request.target)]
         live = [spec for spec, run in targets if ending_of(run) is None]
@@ -224,9 +224,9 @@ class ControlTool(SessionsSendTool):
         keys = {self.settings.key_of(spec) for spec, _ in own}
         if target in keys or any(target == spec.id for spec, _ in own):
             return await self.find(context, target)
-        matches = [kin for kin in own if kin[0].request.label == target]
+        matches = [record for record in own if record[0].request.label == target]
         matches = matches or [
-            kin for kin in own if len(target) >= 4 and kin[0].id.startswith(target)
+            record for record in own if len(target) >= 4 and record[0].id.startswith(target)
         ]
         if len(matches) != 1:
             why = (

@@ -50,7 +50,7 @@ class HelperStarter(FamilyTool):
         except QuotaSpent as spent:
             raise _spent(str(spent)) from None
         return Actions(
-            spawns=tuple(self.order(context, t, len(tasks), **fields) for t in tasks),
+            spawns=tuple(self.child_request(context, t, len(tasks), **fields) for t in tasks),
             refusals=refusals,
         )
 
@@ -100,7 +100,9 @@ class HelperStarter(FamilyTool):
         mine = looking(context).tools(helper_name(context.spec.request.agent, self.family.name))
         return [n for n in mine if n not in (ONE, MANY) and allows(_held(context), n)]
 
-    def order(self, context: Context, task: SubagentTask, n: int, **fields: Any) -> RunRequest:
+    def child_request(
+        self, context: Context, task: SubagentTask, n: int, **fields: Any
+    ) -> RunRequest:
         settings = self.settings
         level = level_of(context, self)
         nests = level + 2 < settings.max_depth

@@ -130,7 +130,7 @@ class Quotas:
             tree = await tree_of(context)
         finally:
             self._readers -= 1
-        ours = {id for id, kin in tree.items() if self._is_ours(kin)}
+        ours = {id for id, record in tree.items() if self._is_ours(record)}
         open_grants = self._open_grants(context, answered, tree)
         self.settled(ours)
         starts = [tree[id][0].created_at for id in ours] + [
@@ -145,8 +145,8 @@ class Quotas:
             taken=self._taken(context, tree, ours, open_grants),
         )
 
-    def _is_ours(self, kin: RunRecord) -> bool:
-        slot = kin[0].parent_call
+    def _is_ours(self, record: RunRecord) -> bool:
+        slot = record[0].parent_call
         return slot is not None and slot.tool in self._tools
 
     async def _answered(self, context: Context) -> set[str]:

@@ -98,9 +98,9 @@ def policy_of(context: Context) -> str:
 def top_of(id: str, tree: dict[str, RunRecord], ours: set[str]) -> str | None:
     """The highest run of the family at or above a run: the one that got the grant."""
     top = None
-    while (kin := tree.get(id)) is not None:
+    while (record := tree.get(id)) is not None:
         top = id if id in ours else top
-        id = kin[0].parent
+        id = record[0].parent
     return top
 
 

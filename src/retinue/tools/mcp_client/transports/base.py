@@ -1,4 +1,4 @@
-"""The port to a wire: it carries JSON-RPC messages and knows nothing of what they mean."""
+"""The port to a transport: it carries JSON-RPC messages and knows nothing of what they mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wire of 2024-11-05: one stream of events brings everything in, and its first event names
+"""The transport of 2024-11-05: one stream of events brings everything in, and its first event names
 where to POST."""
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from typing import Any
 from retinue.core.messages import ToolCall
 from retinue.tools.base import ToolResult
 from retinue.tools.toolbox import Toolbox
-from tests.tools.builtin.filecase import TOOLS, a_caller, tree
-from tests.tools.builtin.test_files import ATTACKS
+from tests.tools.builtin.file_tool_support import TOOLS, a_caller, tree
+from tests.tools.builtin.test_read_list_find import ATTACKS
 
 N_CALLS = 5_000
 TEXTS = [

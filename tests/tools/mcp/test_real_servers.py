@@ -16,8 +16,8 @@ import pytest
 
 from retinue.tools.mcp_client import McpServers, ServerConfig
 from tests.needs import needs
+from tests.tools.mcp.client_support import call, until
 from tests.tools.mcp.npm import node_server, python_path
-from tests.tools.mcp.parts import call, until
 
 SDK = Path(__file__).with_name("sdk_server.py")
 
@@ -58,7 +58,7 @@ def test_the_filesystem_server_reads_and_writes_in_the_workspace_and_nowhere_els
 
     async def main() -> None:
         async with McpServers(
-            [config], environ=os.environ, workspace=tmp_path, pins=tmp_path / "pins.json"
+            [config], environ=os.environ, workspace=tmp_path, approvals_file=tmp_path / "pins.json"
         ) as found:
             [status] = found.status()
             assert (status.state, status.version) == ("ready", "2025-11-25"), status.reason

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from retinue.tools.builtin.read_tool import MAX_IMAGE
-from tests.tools.builtin.filecase import TOOLS, Desk, a_caller, tree
+from tests.tools.builtin.file_tool_support import TOOLS, Desk, a_caller, tree
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from retinue.models import new_connections
 from retinue.models.http import ConnectionPool, HttpModel, Times
 from retinue.models.new_connections import Dialer
 from tests.models.http_world import KEY, asking, complete, http_model, serving
-from tests.models.test_client import certificate
+from tests.models.test_connection_pool import certificate
 from tests.models.test_exchange import CALM, body, fails, once, twice, with_peer
-from tests.models.test_wire import OK, REPLY, read_request
+from tests.models.test_exchange_sockets import OK, REPLY, read_request
 from tests.waiting import SECONDS, until
 
 # names and addresses

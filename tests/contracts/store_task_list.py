@@ -20,26 +20,26 @@ ACTS: tuple[Act, ...] = (
 )
 
 
-class Boards(Opening):
+class TaskLists(Opening):
     @run_async
     async def test_acts_on_a_board_are_kept_in_order_and_survive(self, tmp_path: Path) -> None:
         store, world = await self.opened(tmp_path), World()
         root, other = world.start(), world.start()
         await store.commit(world.take())
-        assert await store.board(root) == []
+        assert await store.task_list(root) == []
         for n, act in enumerate(ACTS):
             await store.note(root, f"k{n}", 5, act)
             await store.note(other, f"k{n}", 5, Added(titles=(f"other {n}",)))
         heir = store.survivor()
         await heir.open()
-        kept = await heir.board(root)
+        kept = await heir.task_list(root)
         assert [(one.key, one.act) for one in kept] == [
             (f"k{n}", act) for n, act in enumerate(ACTS)
         ]
         assert sorted({one.n for one in kept}) == [one.n for one in kept]
-        assert await heir.board(root, kept[0].n) == kept[1:]
-        assert await heir.board(root, kept[-1].n) == []
-        assert len(await heir.board(other)) == 3
+        assert await heir.task_list(root, kept[0].n) == kept[1:]
+        assert await heir.task_list(root, kept[-1].n) == []
+        assert len(await heir.task_list(other)) == 3
         assert await heir.verify() == []
         await heir.close()
 
@@ -51,8 +51,8 @@ class Boards(Opening):
         for title in ("first", "second"):
             await store.note(root, "same", 1, Added(titles=(title,)))
         await store.note(other, "same", 1, Added(titles=("third",)))
-        assert [one.act for one in await store.board(root)] == [Added(titles=("first",))]
-        assert [one.act for one in await store.board(other)] == [Added(titles=("third",))]
+        assert [one.act for one in await store.task_list(root)] == [Added(titles=("first",))]
+        assert [one.act for one in await store.task_list(other)] == [Added(titles=("third",))]
         await store.close()
 
     @run_async
@@ -67,7 +67,7 @@ class Boards(Opening):
         ]
         await asyncio.gather(*acts)
         board = TaskList()
-        board.fold(await store.board(root))
+        board.fold(await store.task_list(root))
         assert sorted(task.title for task in board.tasks.values()) == sorted(
             f"t{n}" for n in range(50)
         )
@@ -87,12 +87,12 @@ class Boards(Opening):
             world.apply(root, CancelAsked())
         world.apply("", Forgotten(root=root))
         await store.commit(world.take())
-        assert await store.board(root) == []
+        assert await store.task_list(root) == []
         await store.note(root, "late", 2, ACTS[0])
-        assert await store.board(root) == []
-        assert len(await store.board(other)) == 1
+        assert await store.task_list(root) == []
+        assert len(await store.task_list(other)) == 1
         await store.note(other, "later", 3, ACTS[1])
-        assert [one.key for one in await store.board(other)] == ["k", "later"]
+        assert [one.key for one in await store.task_list(other)] == ["k", "later"]
         assert await store.verify() == []
         await store.close()
 
@@ -107,7 +107,7 @@ class Boards(Opening):
         await heir.open()
         with pytest.raises(StoreError):
             await store.note(root, "k", 1, ACTS[0])
-        assert await heir.board(root) == []
+        assert await heir.task_list(root) == []
         await heir.close()
         with pytest.raises(StoreError):
             await heir.note(root, "k", 1, ACTS[0])
@@ -118,7 +118,7 @@ class Boards(Opening):
         root = world.start()
         await store.commit(world.take())
         await store.note(root, "k", 1, Added(titles=("half \ud83d of it", "whole")))
-        (one,) = await store.board(root)
+        (one,) = await store.task_list(root)
         assert isinstance(one.act, Added)
         assert one.act.titles[1] == "whole"
         await store.close()

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from retinue.sandbox import child_process as ending
-from retinue.sandbox import process as running
+from retinue.sandbox import child_process
+from retinue.sandbox import process as process_module
 from retinue.sandbox.base import CommandLimits
 from retinue.sandbox.process import ProcessTree
 from tests.needs import needs
-from tests.tools.builtin.filecase import Desk, tree
+from tests.tools.builtin.file_tool_support import Desk, tree
 from tests.waiting import SECONDS, until
 
 FLOOD = "import os\nwhile True: os.write(1, b'x' * 65536); os.write(2, b'y' * 65536)"
@@ -42,7 +42,7 @@ def test_what_floods_full_and_unread_pipes_is_ended(code: str) -> None:
         process.stdin.write(b"z" * (1 << 20))  # nobody reads that
         await process.stdout.read(1)
         await asyncio.sleep(0.2)  # its pipes fill up, and the reader is paused
-        await asyncio.wait_for(ending.end(process), SECONDS)
+        await asyncio.wait_for(child_process.end(process), SECONDS)
         return process.pid
 
     pid = asyncio.run(main())
@@ -58,9 +58,9 @@ def test_a_pipe_that_another_process_holds_is_not_waited_for() -> None:
         assert process.stdout is not None
         holder = int(await process.stdout.readline())
         try:
-            assert await ending.ended(process, SECONDS)
+            assert await child_process.ended(process, SECONDS)
             async with asyncio.timeout(SECONDS):
-                await ending.end(process)
+                await child_process.end(process)
         finally:
             os.kill(holder, signal.SIGKILL)
 
@@ -70,7 +70,7 @@ def test_a_pipe_that_another_process_holds_is_not_waited_for() -> None:
 def test_whoever_is_cancelled_while_a_child_processs_leaves_nothing_behind() -> None:
     async def main() -> None:
         process = await _started(STUBBORN)
-        ends = asyncio.create_task(ending.end(process))
+        ends = asyncio.create_task(child_process.end(process))
         await asyncio.sleep(0)
         ends.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -84,7 +84,7 @@ def test_whoever_is_cancelled_while_a_child_processs_leaves_nothing_behind() -> 
 
 def test_a_command_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one is that hangs in the kernel."""
-    monkeypatch.setattr(running, "GONE_SECONDS", 0.2)
+    monkeypatch.setattr(process_module, "GONE_SECONDS", 0.2)
 
     async def main() -> str:
         command = ProcessTree(lambda data: None, CommandLimits(free_disk=0), "tag-of-a-test")
@@ -95,7 +95,7 @@ def test_a_command_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyP
         with monkeypatch.context() as patched:
             patched.setattr(os, "killpg", lambda *told: None)
             patched.setattr(transport, "kill", lambda: None)
-            patched.setattr(running, "kill_tagged", lambda tag: [])
+            patched.setattr(process_module, "kill_tagged", lambda tag: [])
             command.stop("stopped")
             why = (await asyncio.wait_for(command.wait(), SECONDS)).why
         os.killpg(pid, 9)

@@ -19,7 +19,7 @@ from retinue.mcp.tool_arguments import ToolProblem, read_arguments
 from retinue.mcp.tool_table import MOST_SECONDS, STARTING
 
 
-class GuestDesk:
+class GuestCalls:
     """Whatever goes wrong in a tool becomes a result that the calling model can act on."""
 
     def __init__(self, link: HostLink, guest: Guest) -> None:

@@ -15,7 +15,7 @@ from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.tools.base import ToolResult
 from retinue.tools.builtin.task_list_tool import MOST, PAGE, TasksTool
 from tests.contracts.world import World, run_async
-from tests.tools.builtin.webcase import caller
+from tests.tools.builtin.web_support import caller
 
 both = pytest.mark.parametrize("kind", ["memory", "sqlite"])
 
@@ -182,13 +182,13 @@ def test_malformed_arguments_become_an_answer_and_change_nothing(
         async with House("memory", tmp_path) as house:
             answer = await house.tasks.run(caller(root=house.root), args)
             assert isinstance(answer, ToolResult) and answer.error and says in answer.text
-            assert await house.store.board(house.root) == []
+            assert await house.store.task_list(house.root) == []
 
     asyncio.run(story())
 
 
 class Broken:
-    async def board(self, root: str, after: int = 0) -> list[Noted]:
+    async def task_list(self, root: str, after: int = 0) -> list[Noted]:
         return []
 
     async def note(self, root: str, key: str, at: int, act: Act) -> None:

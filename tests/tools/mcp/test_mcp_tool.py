@@ -25,7 +25,7 @@ from retinue.tools.mcp_client.result_content import answer
 from retinue.tools.mcp_client.tool_names import names, plain_name
 from retinue.tools.mcp_client.tool_schemas import TYPES, Unusable, normal
 from tests.pictures import encoded, png
-from tests.tools.mcp.parts import fake, servers
+from tests.tools.mcp.client_support import fake, servers
 
 PNG = encoded(png())
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -11,7 +11,7 @@ from retinue.core.messages import ModelReply, ToolMessage
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted
 from retinue.testing import call as wants
-from tests.tools.mcp.parts import fake, servers
+from tests.tools.mcp.client_support import fake, servers
 
 
 class Listening(Scripted):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retinue.core import delivery as outbox
+from retinue.core.delivery import step_delivery
 from retinue.core.effects import ScheduleDelivery, SendDelivery
 from retinue.core.events import Acked, Bounced, Dropped, Forgotten, Requeued, Sent
 from retinue.core.values import Delivery, Limits, Origin
@@ -32,10 +32,10 @@ TAKEN = {
 def test_each_state_takes_its_events_and_no_others(state: str, event: str) -> None:
     delivery = Delivery(key="k", run="r", origin=Origin(), text="x", state=state, attempts=1)
     if event in TAKEN[state]:
-        assert outbox.step(delivery, EVENTS[event], 0, Limits()).state == TAKEN[state][event]
+        assert step_delivery(delivery, EVENTS[event], 0, Limits()).state == TAKEN[state][event]
     else:
         with pytest.raises(InvalidTransition):
-            outbox.step(delivery, EVENTS[event], 0, Limits())
+            step_delivery(delivery, EVENTS[event], 0, Limits())
 
 
 def announced() -> tuple[Story, str]:

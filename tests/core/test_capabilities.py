@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.core import capabilities as policy
+from retinue.core import capabilities
 from retinue.core.events import PermissionsRestricted
 from retinue.core.values import MODES, Permissions
 from tests.core.driver import START, Story, call, hand
@@ -29,8 +29,11 @@ def maybe(strategy: st.SearchStrategy) -> st.SearchStrategy:
     return st.none() | strategy
 
 
-def capabilities(paths: list[str]) -> st.SearchStrategy[Permissions]:
-    sets = {name: maybe(subsets(paths if name in policy.PATHS else NAMES)) for name in policy.SETS}
+def permission_sets(paths: list[str]) -> st.SearchStrategy[Permissions]:
+    sets = {
+        name: maybe(subsets(paths if name in capabilities.PATHS else NAMES))
+        for name in capabilities.SETS
+    }
     return st.builds(
         Permissions,
         **sets,
@@ -45,8 +48,8 @@ def capabilities(paths: list[str]) -> st.SearchStrategy[Permissions]:
     )
 
 
-CAPABILITIES = capabilities(PATHS)
-SANE = capabilities([p for p in PATHS if ".." not in p])
+CAPABILITIES = permission_sets(PATHS)
+SANE = permission_sets([p for p in PATHS if ".." not in p])
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -56,27 +59,27 @@ def test_nobody_down_the_tree_has_more_than_anybody_above(
 ) -> None:
     chain = [root]
     for request, cut in zip(asked, cuts, strict=True):
-        child = policy.derive(chain[-1], request)
-        chain.append(policy.narrow(child, cut))
-        assert policy.exceeds(chain[-1], child) is None
+        child = capabilities.derive(chain[-1], request)
+        chain.append(capabilities.narrow(child, cut))
+        assert capabilities.exceeds(chain[-1], child) is None
     for n, lower in enumerate(chain):
         for upper in chain[:n]:
-            assert policy.exceeds(lower, upper) is None
+            assert capabilities.exceeds(lower, upper) is None
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(SANE)
 def test_everybody_has_as_much_as_itself_and_a_child_can_ask_for_that(held: Permissions) -> None:
-    assert policy.exceeds(held, held) is None
-    assert policy.narrow(held, Permissions()) == held
-    assert policy.narrow(held, held) == held
+    assert capabilities.exceeds(held, held) is None
+    assert capabilities.narrow(held, Permissions()) == held
+    assert capabilities.narrow(held, held) == held
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(CAPABILITIES, CAPABILITIES)
 def test_a_path_that_climbs_is_never_given(parent: Permissions, asked: Permissions) -> None:
-    child = policy.derive(parent, asked)
-    assert policy.exceeds(child, parent) is None
+    child = capabilities.derive(parent, asked)
+    assert capabilities.exceeds(child, parent) is None
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -84,14 +87,14 @@ def test_a_path_that_climbs_is_never_given(parent: Permissions, asked: Permissio
 def test_a_gate_lets_through_what_both_allow_and_nothing_else(
     a: Permissions, b: Permissions
 ) -> None:
-    child = policy.derive(a, b)
+    child = capabilities.derive(a, b)
     for tool in NAMES:
-        both = policy.allows(a, tool) and policy.allows(b, tool)
-        assert policy.allows(child, tool) == both
+        both = capabilities.allows(a, tool) and capabilities.allows(b, tool)
+        assert capabilities.allows(child, tool) == both
         chain = [("child", child), ("parent", a)]
         live = all(c.expires is None or c.expires > 50 for _, c in chain)
-        assert (policy.gate(chain, tool, 50) is None) == (both and live)
-        assert policy.explain(chain, tool, 50).startswith("refused") != (both and live)
+        assert (capabilities.gate(chain, tool, 50) is None) == (both and live)
+        assert capabilities.explain(chain, tool, 50).startswith("refused") != (both and live)
 
 
 def pick(rng: random.Random, names: list[str]) -> tuple[str, ...] | None:
@@ -127,12 +130,12 @@ def test_random_trees_only_shrink() -> None:
     for _ in range(int(os.environ.get("RETINUE_TREES", "5000"))):
         top = held = anything(rng)
         for _ in range(rng.randrange(1, 6)):
-            below = policy.derive(held, anything(rng))
+            below = capabilities.derive(held, anything(rng))
             if rng.random() < 0.3:
-                below = policy.narrow(below, anything(rng))
-            assert policy.exceeds(below, held) is None
+                below = capabilities.narrow(below, anything(rng))
+            assert capabilities.exceeds(below, held) is None
             held = below
-        assert policy.exceeds(held, top) is None
+        assert capabilities.exceeds(held, top) is None
 
 
 @pytest.mark.parametrize(
@@ -153,7 +156,7 @@ def test_random_trees_only_shrink() -> None:
     ],
 )
 def test_having_more_is_named(field: str, more: object, less: object) -> None:
-    assert policy.exceeds(Permissions(**{field: more}), Permissions(**{field: less})) == field
+    assert capabilities.exceeds(Permissions(**{field: more}), Permissions(**{field: less})) == field
 
 
 def test_paths_are_whole_components() -> None:
@@ -164,9 +167,9 @@ def test_paths_are_whole_components() -> None:
         ("/srv/data/../etc", False),
         ("/srv", False),
     ):
-        child = policy.derive(parent, Permissions(read=(path,)))
+        child = capabilities.derive(parent, Permissions(read=(path,)))
         assert (path in (child.read or ())) == kept
-    assert policy.derive(parent, Permissions(read=("/srv",))).read == ("/srv/data",)
+    assert capabilities.derive(parent, Permissions(read=("/srv",))).read == ("/srv/data",)
 
 
 def test_a_revocation_is_asked_at_the_next_call() -> None:
@@ -241,7 +244,7 @@ def test_a_child_that_is_started_after_a_revocation_has_no_more_than_its_ancesto
     (b,) = story.spawning(a, hand())
     top = story.run("root").permissions
     assert top is not None
-    assert policy.exceeds(story.specs[b].permissions, top) is None
+    assert capabilities.exceeds(story.specs[b].permissions, top) is None
 
 
 def test_capabilities_expire() -> None:
