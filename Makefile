@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo test collection check fix docs coverage simulate crash faults attack api conform bench explore
+.PHONY: help setup parts demo test tests check fix docs coverage simulate crash faults attack api conform bench explore
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,14 +31,14 @@ parts: ## install bubblewrap, ripgrep, tmux, curl and chromium where that is all
 # Tests wait for other processes: a worker more than there are cores keeps all of them busy. Small portions, so that long
 # tests, which come first, are not all handed to one worker.
 WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
-test: parts $(READY) ## check, then all tests
-	@$(MAKE) --no-print-directory -j 2 check collection
+test: parts $(READY) ## check and all tests, side by side
+	@$(MAKE) --no-print-directory -j 2 --keep-going check tests
+
+# Before they are divided the tests are imported once, so that all workers find their byte code.
+tests: $(READY) ## all tests
+	@text=$$($(PY) -m pytest --collect-only -qq 2>&1) || { echo "$$text"; exit 1; }
 	@echo "== tests"
 	@$(PY) -m pytest -n $(WORKERS) --maxschedchunk 6 --durations=15
-
-# The types keep one core busy. On another the tests are imported once, so that all workers find their byte code.
-collection: $(READY) ## import every test once
-	@text=$$($(PY) -m pytest --collect-only -qq 2>&1) || { echo "$$text"; exit 1; }
 
 check: $(READY) ## lint, format, types, import contracts
 	@echo "== lint"
