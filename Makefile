@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo test tests check fix docs coverage simulate crash faults attack api conform bench explore
+.PHONY: help setup parts demo test tests check fix docs coverage pythons simulate crash faults attack api conform bench explore
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,11 @@ docs: $(READY) ## write the pages that are generated from the code
 
 coverage: $(READY) ## the tests with a count of the lines that they reach; COVER=tests/core for a part
 	@$(PY) -m pytest -q -n $(WORKERS) --cov=retinue --cov-report=term:skip-covered $(COVER)
+
+# Each in an environment of its own, away from .venv. PYTHONS="python3.12" names others.
+PYTHONS ?= python3.11 python3.12 python3.13
+pythons: ## core, API, store and tools on every Python that is found; ends with one line of JSON
+	@sh scripts/pythons.sh $(PYTHONS)
 
 simulate: N ?= 1000000
 simulate: $(READY) ## N random schedules on virtual time (N=1000000)

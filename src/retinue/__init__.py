@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ToolMessage,
         UserMessage,
     )
+    from retinue.core.model_price import Price
     from retinue.core.model_settings import ModelSettings
     from retinue.core.spec import (
         Actions,
@@ -76,7 +77,6 @@ if TYPE_CHECKING:
     from retinue.groups import Group
     from retinue.models.base import Model, ModelRequest
     from retinue.models.declared import Provider
-    from retinue.models.prices import Price
     from retinue.option_types import (
         AgentOptions,
         Retention,
@@ -113,6 +113,7 @@ _HOMES = {
     "retinue.core.effects": "ChildOutcome",
     "retinue.core.merges": "BranchMerge",
     "retinue.core.messages": "AssistantMessage Image ModelReply ToolCall ToolMessage UserMessage",
+    "retinue.core.model_price": "Price",
     "retinue.core.model_settings": "ModelSettings",
     "retinue.core.spec": "Actions History Lane Retry RunRequest SendMessage WaitForRuns",
     "retinue.core.type_parameters": "RunId",
@@ -129,7 +130,6 @@ _HOMES = {
     "retinue.groups": "Group",
     "retinue.models.base": "Model ModelRequest",
     "retinue.models.declared": "Provider",
-    "retinue.models.prices": "Price",
     "retinue.option_types": "AgentOptions Retention RetinueOptions RunOptions",
     "retinue.outcomes": "ChildInfo Outcome RunTree",
     "retinue.portal": "Portal",

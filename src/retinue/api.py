@@ -16,8 +16,9 @@ from retinue.core.redaction import Redactor
 from retinue.core.type_parameters import D, Deps_co
 from retinue.core.values import Limits, checked
 from retinue.errors import ConfigError
+from retinue.event_feed import EventFeed
 from retinue.models.base import Model
-from retinue.option_types import Retention, RetinueOptions, check_options
+from retinue.option_types import EventSink, Retention, RetinueOptions, check_options
 from retinue.registry import Registry
 from retinue.runtime.clock import SystemClock
 from retinue.runtime.engine import Engine
@@ -42,7 +43,8 @@ class Retinue(Starts[Deps_co]):
     `unsafe_no_sandbox` runs commands without. `secrets` are values, by name, that are never written
     down (or the `Redactor` that knows them), beside those of environment, models, channels and
     tools. `providers` and `models` are providers and models of your own, `threads` how many plain
-    functions of tools work in parallel. `retention`: what is kept of trees that have ended."""
+    functions of tools work in parallel. `retention`: what is kept of trees that have ended.
+    `telemetry`: where events go as spans (`retinue.otel.OpenTelemetry`)."""
 
     @overload
     def __init__(
@@ -100,6 +102,8 @@ class Retinue(Starts[Deps_co]):
         super().__init__(engine, builtin, retention, registry)
         engine.performer.tool_reader.outcome = self.wait
         self._first = tuple(agents)
+        self._telemetry: EventSink | None = options.get("telemetry")
+        self._feed: EventFeed | None = None
 
     @property
     def deps(self) -> Deps_co:
@@ -114,6 +118,8 @@ class Retinue(Starts[Deps_co]):
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         await self._engine.start()
+        if self._telemetry is not None:
+            self._feed = EventFeed(self, self._telemetry, self._engine.position, self.redactor)
         try:
             for name in (
                 self._registry.catalog.offered if self._registry.catalog is not None else ()
@@ -131,16 +137,22 @@ class Retinue(Starts[Deps_co]):
             await self._engine.found.take_up()
             self._begin_keeping()
         except BaseException:
+            await self._end_feed()
             await self._engine.stop()
             raise
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self._end_keeping()
+        await self._end_feed()
         await self._engine.stop()
         await self._builtin.close()
         if self._registry.catalog is not None:
             await self._registry.catalog.close()
+
+    async def _end_feed(self) -> None:
+        if self._feed is not None:
+            await self._feed.close()
 
 
 def _open(store: str | Path | Store | None) -> Store:

@@ -19,7 +19,7 @@ from retinue.budgets import spending_of
 from retinue.core import events as log
 from retinue.core.account import Account
 from retinue.core.changes import Changes
-from retinue.core.effects import CallTool
+from retinue.core.effects import CallModel, CallTool
 from retinue.core.messages import AssistantMessage, ToolCall, ToolMessage
 from retinue.core.shared import Shared
 from retinue.core.spec import RunSpec
@@ -64,8 +64,8 @@ def last_of(step: int) -> int:
 @dataclass(slots=True)
 class _Family:
     """What is kept of one tree between steps: rows as they were, the last message with calls of
-    each run, when calls began, what ended runs below a run have used, what is asked about
-    limits."""
+    each run, when calls of tools and of its model ("") began, what ended runs below a run have
+    used, what is asked about limits."""
 
     specs: dict[str, RunSpec] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
@@ -74,6 +74,19 @@ class _Family:
     below: dict[str, Usage] = field(default_factory=dict)
     limits: dict[str, str] = field(default_factory=dict)
     deliveries: dict[str, Delivery] = field(default_factory=dict)
+
+
+def learn(facts: Shared, event: log.AnyEvent) -> None:
+    """What a row about the whole store says of agents, models and limits."""
+    match event:
+        case log.Opened(epoch=epoch, limits=limits):
+            facts.epoch, facts.limits = epoch, limits
+        case log.AgentRegistered(definition=agent):
+            facts.definitions[agent.name] = agent
+        case log.ModelRegistered(model=model):
+            facts.models[model.name] = model
+        case _:
+            pass
 
 
 class Translator:
@@ -140,7 +153,9 @@ class Translator:
         yield from _results(family, entry.at, changes)
         yield from self._questions(family, entry, before, changes)
         for effect in changes.effects:
-            if isinstance(effect, CallTool):
+            if isinstance(effect, CallModel):
+                family.begun[effect.run, ""] = entry.at
+            elif isinstance(effect, CallTool):
                 family.begun.setdefault((effect.run, effect.call.id), entry.at)
                 own = {"turn": effect.turn, "call": effect.call}
                 yield public.ToolStarted, effect.run, own
@@ -211,21 +226,27 @@ def _direct(
     """What the step itself says."""
     own: dict[str, Any]
     id, spec = entry.run, family.specs.get(entry.run)
+    took = (entry.at - family.begun.get((id, ""), entry.at)) / 1000
     match entry.event:
         case log.RunCreated() if spec is not None:
             own = {"parent": RunId[Any](spec.parent) if spec.parent else None, "model": spec.model}
             own |= {"agent": spec.request.agent, "task": spec.request.task}
+            own |= {"conversation": spec.conversation, "meta": spec.meta}
+            if (call := spec.parent_call) is not None:
+                own |= {"call_id": call.call_id, "call_turn": call.turn}
             yield public.RunStarted, id, own
         case log.Replied(reply=reply) if after is not None:
             answer = reply.message
             usage = _minus(after.usage, before.usage if before is not None else Usage())
             own = {"turn": after.turn, "text": answer.text, "calls": answer.calls, "usage": usage}
-            yield public.ModelReplied, id, own | {"model": reply.model or after.model_used}
-        case log.ModelFailed(attempt=attempt, message=error) if after is not None:
+            own |= {"model": reply.model or after.model_used, "seconds": took}
+            yield public.ModelReplied, id, own
+        case log.ModelFailed(attempt=attempt, message=error, kind=kind) if after is not None:
             retry_at = getattr(after.state, "retry_at", None)
             if not isinstance(after.state, Ended | Stopping):
                 seconds = max(0, (retry_at or entry.at) - entry.at) / 1000
                 own = {"attempt": attempt, "error": error, "next_try_in": seconds}
+                own |= {"kind": kind, "seconds": took}
                 yield public.ModelRetried, id, own
         case log.Answered(index=index, text=text, by=by) as event:
             ids = (q.id for q in questions_of(before) if q.index == index)
@@ -304,6 +325,7 @@ def _end(family: _Family, run: Run, state: Ended) -> Draft:
     if spec.parent:
         family.below[spec.parent] = family.below.get(spec.parent, Usage()).plus(usage)
     family.said.pop(run.id, None)
+    family.begun.pop((run.id, ""), None)
     began = ending.at if run.started_at is None else run.started_at
     own: dict[str, Any]
     own = {"state": ending.state, "stop": ending.stop, "text": ending.text, "error": ending.error}

@@ -52,13 +52,19 @@ class _Event(Value, tag_field="type"):
 
 
 class RunStarted(_Event, tag="run_started"):
-    """A run exists: a root, or the child of `parent`."""
+    """A run exists: a root, or the child of `parent`, started by its call `call_id` in turn
+    `call_turn` if that is not "". Runs that continue each other have one `conversation`. `meta` is
+    what the program said of it."""
 
     type: ClassVar[Literal["run_started"]] = "run_started"
     parent: RunId[Any] | None
     agent: str
     task: str
     model: str
+    call_id: str = ""
+    call_turn: int = 0
+    conversation: str = ""
+    meta: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class RunWaiting(_Event, tag="run_waiting"):
@@ -92,7 +98,7 @@ class TextDelta(_Event, tag="text_delta"):
 
 
 class ModelReplied(_Event, tag="model_replied"):
-    """A model has answered in full."""
+    """A model has answered in full; `seconds` is how long this attempt took."""
 
     type: ClassVar[Literal["model_replied"]] = "model_replied"
     turn: int
@@ -100,15 +106,19 @@ class ModelReplied(_Event, tag="model_replied"):
     calls: tuple[ToolCall, ...]
     usage: Usage
     model: str
+    seconds: float = 0.0
 
 
 class ModelRetried(_Event, tag="model_retried"):
-    """A model call has failed and is tried again, in so many seconds."""
+    """A model call has failed after `seconds`, and is tried again in `next_try_in` seconds. `kind`
+    is the failure in one word."""
 
     type: ClassVar[Literal["model_retried"]] = "model_retried"
     attempt: int
     error: str
     next_try_in: float
+    kind: str = ""
+    seconds: float = 0.0
 
 
 class ToolStarted(_Event, tag="tool_started"):

@@ -3,9 +3,9 @@ not exist."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Protocol, TypedDict
 
 from msgspec import Meta
 
@@ -62,6 +62,17 @@ class Retention(Value):
         return (self.age_seconds, self.count, self.size) != (None, None, None)
 
 
+class EventSink(Protocol):
+    """What is told of every public event, once it is on record: `retinue.otel.OpenTelemetry`."""
+
+    def open(self, clean: Callable[[str], str]) -> None:
+        """A runtime starts; `clean` takes its secrets out of a text."""
+
+    def take(self, event: Any, *, is_new: bool) -> None:
+        """One event (`retinue.events.Event`). An earlier process was told of those that are not
+        new; they come before the first new one of their tree."""
+
+
 class RetinueOptions(TypedDict, total=False):
     """Options of a runtime that do not depend on the type of its dependencies."""
 
@@ -72,6 +83,7 @@ class RetinueOptions(TypedDict, total=False):
     providers: Mapping[str, Provider] | None
     retention: Retention | None
     secrets: Mapping[str, str] | Redactor | None
+    telemetry: EventSink | None
     threads: int
     unsafe_no_sandbox: bool
     workspace: str | Path | None

@@ -23,6 +23,7 @@ from retinue.core.values import (
     Who,
 )
 from retinue.errors import RunFailed
+from retinue.formats.money import money
 from retinue.pricing import CacheUse, PriceTag, cache_use, price_tag
 from retinue.tools.output_type import convert_output
 
@@ -90,6 +91,14 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     @property
     def ok(self) -> bool:
         return self.state == "completed"
+
+    @property
+    def cost(self) -> str:
+        """What the tree has cost, in words: `$0.18`, `at most $0.18`, `more than $0.18`; `unknown`
+        where no price is known, which is not nothing."""
+        if self.tree_usd_estimated or self.cost_is_known:
+            return money(self.tree_usd, is_bound=bool(self.tree_usd_estimated))
+        return f"more than {money(self.tree_usd)}" if self.tree_usd else "unknown"
 
     def unwrap(self) -> T_co:
         """The typed result; raises `RunFailed`, which carries this outcome, unless the run

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from retinue.core.account import Account
-from retinue.core.events import AgentRegistered, LogEntry, ModelRegistered, Opened, Requested
+from retinue.core.events import LogEntry, Requested
 from retinue.core.shared import Shared
 from retinue.core.state import Ended, RunRecord
 from retinue.core.values import Value
 from retinue.errors import NotFound
-from retinue.event_translation import Translator, last_of, step_of
+from retinue.event_translation import Translator, last_of, learn, step_of
 from retinue.events import Event, RunStarted
 from retinue.groups import Groups
 from retinue.runtime.bus import Step, TextPiece
@@ -44,10 +44,8 @@ class Steps(Groups):
         position `after` (the `seq` of the last event that you have), then as they come, until the
         run has ended. `text`: also text as models write it."""
         inside, root = {run}, (await self._row(run)).spec.root
-        first = await self._store.entries(0, root, limit=1)
-        start, at = (first[0][0] - 1, first[0][1].at) if first else (0, 0)
-        translator = Translator(await self._facts(at))
-        async for item in self._log(start, run):
+        start, translator = await self._beginning(root)
+        async for item in self._log(start, await self._end_of(run)):
             if isinstance(item, Step) and item.entry.tree in ("", root):
                 events = translator.take(item)
             elif isinstance(item, TextPiece) and text:
@@ -62,26 +60,56 @@ class Steps(Groups):
                     after = event.seq
                     yield event
 
+    async def recorded(self, run: str) -> AsyncIterator[Event]:
+        """Events of a run and of all runs below it that are on record now."""
+        inside, root = {run}, (await self._row(run)).spec.root
+        start, translator = await self._beginning(root)
+        async for item in self._log(start, None):
+            if not isinstance(item, Step) or item.entry.tree not in ("", root):
+                continue
+            for event in translator.take(item):
+                if isinstance(event, RunStarted) and event.parent in inside:
+                    inside.add(event.run)
+                if event.run in inside:
+                    yield event
+
+    async def _beginning(self, root: str) -> tuple[int, Translator]:
+        """The position before the first step of a tree, and what was known then."""
+        first = await self._store.entries(0, root, limit=1)
+        start, at = (first[0][0] - 1, first[0][1].at) if first else (0, 0)
+        return start, Translator(await self._facts(at))
+
     async def watch(self, *, text: bool = False, after: int | None = None) -> AsyncIterator[Event]:
         """Events of all runs, for as long as you listen: from now on, or those on record behind
         position `after` first. `text`: also text as models write it."""
         await self._engine.caught_up()
         after = last_of(self._engine.position) if after is None else after
+        never = asyncio.get_running_loop().create_future()
+        async for event, is_new in self.follow(after, never, text=text):
+            if is_new:
+                yield event
+
+    async def follow(
+        self, after: int, end: asyncio.Future[None], *, text: bool = False
+    ) -> AsyncIterator[tuple[Event, bool]]:
+        """Events of all runs behind position `after` until `end` is done and all were told; before
+        the first one of a tree also its earlier ones. With each: whether it is behind `after`."""
         start = max(0, step_of(after) - 1)
         next_one = await self._store.entries(start, limit=1)
         at = next_one[0][1].at if next_one else self._clock.now()
         translator = Translator(await self._facts(at))
-        async for item in self._log(start):
+        async for item in self._log(start, end):
             if isinstance(item, TextPiece):
-                events = translator.preview(item, after, self._clock.now()) if text else []
-            else:
-                if translator.lacks(item):
-                    await self._take_earlier(translator, item)
-                events = translator.take(item)
-            for event in events:
-                if event.seq > after or isinstance(item, TextPiece):
-                    after = event.seq
-                    yield event
+                previews = translator.preview(item, after, self._clock.now()) if text else []
+                for event in previews:
+                    yield event, True
+                continue
+            if translator.lacks(item):
+                async for event in self._earlier(translator, item):
+                    yield event, False
+            for event in translator.take(item):
+                yield event, event.seq > after
+                after = max(after, event.seq)
 
     async def steps(
         self, run: str, after: int = 0, *, tree: bool = True, deltas: bool = False
@@ -93,20 +121,21 @@ class Steps(Groups):
         await self._row(run)
         if not after and (first := await self._store.entries(0, run, limit=1)):
             after = first[0][0] - 1
-        async for item in self._log(after, run):
+        async for item in self._log(after, await self._end_of(run)):
             if isinstance(item, TextPiece):
                 if deltas and (item.run == run or (tree and family.is_known(item.run))):
                     yield item
             elif (id := run_of(item)) == run or (tree and await family.has(id)):
                 yield item
 
-    async def _log(self, after: int, run: str = "") -> AsyncIterator[Step | TextPiece]:
+    async def _log(
+        self, after: int, ended: asyncio.Future[None] | None
+    ) -> AsyncIterator[Step | TextPiece]:
         """All steps behind position `after`: those of the log first, then as they come, with text
-        as models write it; until `run` has ended, without one for as long as a program listens."""
+        as models write it; until `ended` is done, and without it those of the log alone."""
         engine, store = self._engine, self._store
         with engine.bus.watch() as watcher:
             await engine.caught_up()
-            ended = await self._end_of(run)
             try:
                 while True:
                     while page := await store.entries(after, limit=PAGE):
@@ -129,9 +158,8 @@ class Steps(Groups):
                     ended.cancel()
 
     async def _end_of(self, run: str) -> asyncio.Future[None] | None:
-        """Done when a run has ended, None if it has; without a run, it is never done."""
-        if not run:
-            return asyncio.get_running_loop().create_future()
+        """Done when a run has ended, None if it has and all of it is on record."""
+        await self._engine.caught_up()
         row = await self._row(run)
         if isinstance(row.run.state, Ended) and await self._store.row(run):
             return None
@@ -147,18 +175,12 @@ class Steps(Groups):
             for _, entry in page:
                 if entry.at > at:
                     return facts
-                match entry.event:
-                    case Opened(epoch=epoch, limits=limits):
-                        facts.epoch, facts.limits = epoch, limits
-                    case AgentRegistered(definition=agent):
-                        facts.definitions[agent.name] = agent
-                    case ModelRegistered(model=model):
-                        facts.models[model.name] = model
+                learn(facts, entry.event)
             page = await self._store.entries(page[-1][0], limit=PAGE, tree="")
         return facts
 
-    async def _take_earlier(self, translator: Translator, step: Step) -> None:
-        """The steps of its tree before this one, for their effect only."""
+    async def _earlier(self, translator: Translator, step: Step) -> AsyncIterator[Event]:
+        """The events of its tree before this step."""
         root = step.entry.tree
         first = await self._store.entries(0, root, limit=1)
         after = first[0][0] - 1 if first else step.seq
@@ -167,7 +189,8 @@ class Steps(Groups):
                 if after >= step.seq:
                     return
                 if entry.tree == root:
-                    translator.take(Step(after, entry))
+                    for event in translator.take(Step(after, entry)):
+                        yield event
 
     async def record(self, run: str) -> RunRecord:
         """A run: its request, and its state."""

@@ -82,9 +82,14 @@ def test_what_was_said_can_be_read_and_exported(tmp_path: Path) -> None:
         assert "<b>it" not in page and "&lt;b&gt;it" in page and "<script" not in page
         assert f"retinue {__version__}, {time.strftime('%Y-%m-%d')}<" in page
         trace = json.loads(home.ok("export", "--format", "perfetto"))["traceEvents"]
-        assert len({e["tid"] for e in trace}) == 3 and all(
+        assert len({e["pid"] for e in trace}) == 3 and all(
             e["dur"] > 0 for e in trace if e["ph"] == "X"
         )
+        spans = home.ok("export", "--format", "otlp")
+        assert spans.count('"name":"invoke_agent') == 3 and "Delegate" not in spans
+        assert "Delegate" in home.ok("export", "--format", "otlp", "--content")
+        refused = home.run("export", "--content")
+        assert refused.returncode == 2 and "--content is for --format otlp" in refused.stderr
         items = home.lines("export", "--format", "jsonl")
         assert {i["is"] for i in items} == {"run", "step", "message", "state"}
         home.ok("export", "--format", "md", "-o", "run.md")

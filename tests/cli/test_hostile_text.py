@@ -72,6 +72,7 @@ LINES = [
     ("logs", "--tools"),
     ("logs", "--jsonl"),
     *(("export", "--format", form) for form in ("md", "jsonl", "stream-json", "perfetto", "html")),
+    ("export", "--format", "otlp", "--content"),
     ("show",),
     ("show", "--json"),
     ("ps",),

@@ -97,7 +97,7 @@ def test_a_reply_comes_whole_with_its_cost_and_its_model(dialect: str, stream: b
             reply = await complete(model, said=said)
             assert (reply.message.text, reply.stop, reply.model) == (text, "end", "m")
             assert "".join(said) == (text if stream else "")
-            assert reply.usage.nanos == info.price(reply.usage) > 0
+            assert reply.usage.nanos == info.cost_of(reply.usage) > 0
             assert llm.violations == [] and llm.requests[0].headers["user-agent"] == "retinue"
 
     asyncio.run(story())

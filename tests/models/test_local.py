@@ -107,7 +107,7 @@ def test_text_comes_as_it_is_decoded_and_is_counted_while_the_loop_goes_on(
     assert reply.model == "tiny"
     assert reply.usage.output == 40
     assert 10 < reply.usage.input < 60
-    assert reply.usage.nanos == model.info.price(reply.usage) == 0
+    assert reply.usage.nanos == model.info.cost_of(reply.usage) == 0
     assert model.info.priced
     assert again.usage.input == reply.usage.input
     assert again.usage.cache_read > 0

@@ -34,7 +34,7 @@ def used(**told: int) -> Usage:
 def test_what_can_be_is_believed_to_the_token() -> None:
     told = Usage(input=1_100, output=90, cache_read=600, cache_write=300)
     assert used(input=1_100, output=90, cache_read=600, cache_write=300) == Usage(
-        input=1_100, output=90, cache_read=600, cache_write=300, nanos=INFO.price(told)
+        input=1_100, output=90, cache_read=600, cache_write=300, nanos=INFO.cost_of(told)
     )
 
 

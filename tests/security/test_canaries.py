@@ -206,7 +206,7 @@ def shown_by_commands(home: House) -> Iterator[tuple[str, str]]:
         commands = [("show", id), ("show", id, "--json"), ("logs", id), ("logs", "--jsonl", id)]
         commands += [
             ("export", id, "-f", name)
-            for name in ("md", "jsonl", "stream-json", "perfetto", "html")
+            for name in ("md", "jsonl", "stream-json", "perfetto", "otlp", "html")
         ]
         for words in commands:
             done = home.run(*words)

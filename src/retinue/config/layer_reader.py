@@ -12,7 +12,7 @@ from retinue.config.config_file import ConfigDocument, open_document
 from retinue.config.family_sections import HEADS, SECTIONS, FamilySections
 from retinue.config.layers import Kind, Layer, SettingSource
 from retinue.config.problems import MOST_PROBLEMS, ConfigProblems, problem, shown, unknown
-from retinue.config.schema import SEEDED, About, Configuration, explained
+from retinue.config.schema import SEEDED, About, Configuration, ModelsSection, explained
 from retinue.config.setting_list import (
     bare,
     check_value,
@@ -85,6 +85,9 @@ class _Walk:
         for name, value in data.items():
             if self._is_full():
                 return
+            if path == ("models",) and ":" in name:
+                self._model(name, value)
+                continue
             if name not in fields:
                 self._say(
                     (*path, name), _unknown_key(name, fields, f"setting in [{dotted(path)}]", value)
@@ -93,6 +96,17 @@ class _Walk:
             leaf, about = fields[name]
             assert about is not None
             self._leaf((*path, name), leaf, about, value)
+
+    def _model(self, name: str, value: Any) -> None:
+        """[models."provider:model"] is short for [models.facts."provider:model"]."""
+        kind, about = explained(ModelsSection)["facts"]
+        assert about is not None
+        if not isinstance(value, dict):
+            self._say(("models", name), f'Write [models."{shown(name)}"] with its facts below it')
+        elif about.scope == "user" and self._layer.kind == "project":
+            self._leaf(("models", name), kind, about, value)
+        else:
+            self._entry(("models", "facts", name), get_args(bare(kind))[1], about, value)
 
     def _leaf(self, path: tuple[str, ...], kind: Any, about: About, value: Any) -> None:
         if about.scope == "user" and self._layer.kind == "project":
@@ -121,7 +135,7 @@ class _Walk:
         from retinue.config.model_config import check_entry
 
         try:
-            name = check_entry(path)
+            name = check_entry(path, value)
         except ValueError as error:
             self._say(path, str(error))
             return

@@ -13,24 +13,27 @@ from retinue.config import value_checks as checks
 from retinue.config.problems import shown
 from retinue.config.schema import ModelsSection
 from retinue.errors import ConfigError
-from retinue.models.providers import LOCAL, PROVIDERS, provider_name
+from retinue.models.providers import ALIASES, LOCAL, PROVIDERS, adopt_providers, provider_name
 
 if TYPE_CHECKING:
     from retinue.models.catalog import Catalog
 
 PRICES, TERMS = "RETINUE_MODEL_PRICES", "RETINUE_PROVIDER_TERMS"
+FACTS = "RETINUE_MODEL_FACTS"
 Entries = Mapping[str, Mapping[str, Any]]
 
 
-def check_entry(path: tuple[str, ...]) -> str:
+def check_entry(path: tuple[str, ...], value: Any = None) -> str:
     """The name of an entry as it is used: providers by their own names. `ValueError` for one that
     means nothing."""
     section, name = tuple(path[:-1]), path[-1]
     kind = section[-1] if section[:1] in (("models",), ("providers",)) else ""
     if not name.strip() or not name.isprintable() or len(name) > 200:
         raise ValueError("A name must be printable and must not be empty")
-    if kind == "prices":
+    if kind in ("prices", "facts"):
         return checks.model(name)
+    if kind == "providers" and isinstance(value, dict) and "base_url" in value:
+        return _own_provider(name, value)
     if kind in ("allow", "urls", "keys", "providers"):
         try:
             provider = provider_name(name)
@@ -48,6 +51,18 @@ def check_entry(path: tuple[str, ...]) -> str:
         return provider
     if kind in ("aliases", "fallbacks") and (set(name) & set(":|") or name != name.strip()):
         raise ValueError(f"{shown(name)!r} cannot be an alias. Remove ':', '|' and spaces")
+    return name
+
+
+def _own_provider(name: str, value: Mapping[str, Any]) -> str:
+    """One that is declared whole need not be a known one."""
+    name = ALIASES.get(name, name)
+    if name == LOCAL or (name not in PROVIDERS and not checks.may_be_own(name)):
+        raise ValueError(
+            f"{shown(name)!r} is taken, or too like a known provider. Use another name"
+        )
+    if name not in PROVIDERS and "dialect" not in value:
+        raise ValueError("A provider of your own needs base_url and dialect")
     return name
 
 
@@ -89,33 +104,53 @@ def catalog_of(
         aliases=model_names(models),
         allow=models.allow,
         offered=models.offered,
-        **declared({PRICES: _encode(models.prices), TERMS: _encode(providers or {})}),
+        **declared(
+            {
+                PRICES: _encode(models.prices),
+                FACTS: _encode(models.facts),
+                TERMS: _encode(providers or {}),
+            }
+        ),
     )
 
 
 def declarations(models: ModelsSection, providers: Entries) -> dict[str, str]:
-    """Prices and terms as variables, for the process that keeps the runs. It knows no aliases: they
-    are resolved."""
+    """Prices, facts and providers as variables, for the process that keeps the runs. It knows no
+    aliases: they are resolved."""
     prices = {resolved(name, models): price for name, price in models.prices.items()}
-    return {
-        name: _encode(declaration)
-        for name, declaration in ((PRICES, prices), (TERMS, providers))
-        if declaration
-    }
+    facts = {resolved(name, models): entry for name, entry in models.facts.items()}
+    declared = {PRICES: prices, FACTS: facts, TERMS: providers}
+    return {name: _encode(entries) for name, entries in declared.items() if entries}
 
 
 def declared(environ: Mapping[str, str]) -> dict[str, Any]:
-    """What a catalog takes of such variables: `prices` and `terms`."""
+    """What a catalog takes of such variables: `prices`, `facts`, `providers` and `terms`."""
+    from retinue.models.declared import configured_provider
+    from retinue.models.model_facts import ModelFacts
     from retinue.models.prices import Price
-    from retinue.models.provider_settings import ProviderTerms
+    from retinue.models.provider_settings import ProviderEntry
 
+    decode = msgspec.json.decode
     try:
+        entries = decode(environ.get(TERMS) or "{}", type=dict[str, ProviderEntry])
         return {
-            "prices": msgspec.json.decode(environ.get(PRICES) or "{}", type=dict[str, Price]),
-            "terms": msgspec.json.decode(environ.get(TERMS) or "{}", type=dict[str, ProviderTerms]),
+            "prices": decode(environ.get(PRICES) or "{}", type=dict[str, Price]),
+            "facts": decode(environ.get(FACTS) or "{}", type=dict[str, ModelFacts]),
+            "terms": entries,
+            "providers": {
+                name: configured_provider(name, entry)
+                for name, entry in entries.items()
+                if entry.is_declared
+            },
         }
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"{PRICES} or {TERMS} is invalid: {error}") from None
+        raise ConfigError(f"{PRICES}, {FACTS} or {TERMS} is invalid: {error}") from None
+
+
+def adopt_declared(environ: Mapping[str, str]) -> None:
+    """Providers of the user's own are known to this process from now on."""
+    if environ.get(TERMS):
+        adopt_providers(declared(environ)["providers"])
 
 
 def _encode(entries: Entries) -> str:

@@ -77,6 +77,15 @@ class ModelsSection(Value):
             check=checks.price,
         ),
     ] = _NONE
+    facts: Annotated[
+        dict[str, dict[str, Any]],
+        About(
+            'facts about a model, also as `[models."provider:model"]`: `window` and `max_output` '
+            "in tokens, and its price like in `models.prices`",
+            scope="user",
+            check=checks.facts,
+        ),
+    ] = _NONE
     probe: Annotated[
         bool, About("look for local model servers when no API key is set", variable="RETINUE_PROBE")
     ] = True
@@ -285,11 +294,12 @@ class Configuration(Value):
     providers: Annotated[
         dict[str, dict[str, Any]],
         About(
-            "rate limits of a provider, for each account and model: `max_concurrent`, "
-            "`start_concurrent`, `requests_per_minute`, `tokens_per_minute`, "
-            "`cache_tokens`, `second_usd`",
+            "a provider: `base_url`, `dialect` (`anthropic`, `openai`, `openai-chat`, `gemini`) "
+            "and `key` (the name of a variable) of one of your own; rate limits for each account "
+            "and model: `max_concurrent`, `start_concurrent`, `requests_per_minute`, "
+            "`tokens_per_minute`, `cache_tokens`, `second_usd`",
             scope="user",
-            check=checks.terms,
+            check=checks.provider,
         ),
     ] = _NONE
     permissions: PermissionSettings = PermissionSettings()

@@ -34,6 +34,7 @@ MODE_WORDS = {
 """Permission modes, and the names that other programs have for them."""
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
 _SECRET_NAME = re.compile(r"KEY|SECRET|TOKEN|PASSW|CREDENTIAL|COOKIE|AUTH|BEARER", re.IGNORECASE)
+_PROVIDER = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 MOST_TEXT = 4_096
 
 
@@ -93,12 +94,21 @@ def model(text: str) -> str:
         head, colon, rest = (piece.strip() for piece in part.partition(":"))
         if colon and not rest:
             raise ValueError(f"{shown(text)!r} has no model name. Use PROVIDER:MODEL")
-        if colon:
+        if colon and not may_be_own(head):
             try:
                 provider_name(head)
             except ConfigError as error:
                 raise ValueError(str(error)) from None
     return text.strip()
+
+
+def may_be_own(name: str) -> bool:
+    """Whether a name can be that of a provider that the user declares, and is no misspelt one. If
+    nobody declares it, that is said when it is used."""
+    from retinue.models.providers import ALIASES, LOCAL, PROVIDERS
+
+    is_like_one = bool(did_you_mean(name, [*PROVIDERS, *ALIASES, LOCAL]))
+    return bool(_PROVIDER.fullmatch(name)) and not is_like_one
 
 
 def url(text: str) -> str:
@@ -130,11 +140,22 @@ def duration(value: float | str) -> float:
     return float(value)
 
 
-def terms(entry: dict[str, Any]) -> dict[str, Any]:
-    """How fast a provider is called: `models.terms.Terms`."""
-    from retinue.models.provider_settings import ProviderTerms
+def provider(entry: dict[str, Any]) -> dict[str, Any]:
+    """Where a provider is and how fast it is called: `models.provider_settings.ProviderEntry`."""
+    from retinue.models.provider_settings import ProviderEntry
 
-    return _fields(entry, ProviderTerms)
+    if isinstance(name := entry.get("key"), str):
+        variable(name)
+    if isinstance(address := entry.get("base_url"), str):
+        url(address)
+    return _fields(entry, ProviderEntry)
+
+
+def facts(entry: dict[str, Any]) -> dict[str, Any]:
+    """What is known of a model: `models.model_facts.ModelFacts`."""
+    from retinue.models.model_facts import ModelFacts
+
+    return _fields(entry, ModelFacts)
 
 
 def price(entry: dict[str, Any]) -> dict[str, Any]:

@@ -190,7 +190,7 @@ def charged(model: ModelInfo, usage: Usage) -> Usage:
         nanos = model.cost(usage.input + usage.estimated, usage.output)
     if not usage.estimated and not usage.nanos_estimated and nanos == usage.nanos:
         return usage
-    rest = (usage.nanos_estimated or nanos - model.price(usage)) if usage.estimated else 0
+    rest = (usage.nanos_estimated or nanos - model.cost_of(usage)) if usage.estimated else 0
     return replace(usage, nanos=nanos, nanos_estimated=min(nanos, max(0, rest)))
 
 

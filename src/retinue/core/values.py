@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from retinue.core.json_paths import in_field_names
+from retinue.core.model_price import Price, cost_of, most_cost, settle_price
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -143,12 +144,12 @@ class Budget(Value):
 
 
 class ModelInfo(Value):
-    """Facts about a model. A price of None is unknown, never free. Prices are nano-dollars per
-    token; those of the cache are the input's if unknown. `resolved` is the model that an alias
-    names. `preamble` is the most tokens that the provider adds to a prompt by itself (what it tells
-    the model about tools, and the like). `cache_tokens` is the shortest prefix that its prompt
-    cache is known to keep, `shared_tokens` the shortest for which siblings wait until the first of
-    them has it there; 0: none."""
+    """Facts about a model. A `price` of None is unknown, never free. The four amounts are the same
+    in nano-dollars per token; those of the cache are the input's if unknown. `resolved` is the
+    model that an alias names. `preamble` is the most tokens that the provider adds to a prompt by
+    itself (what it tells the model about tools, and the like). `cache_tokens` is the shortest
+    prefix that its prompt cache is known to keep, `shared_tokens` the shortest for which siblings
+    wait until the first of them has it there; 0: none."""
 
     name: str = ""
     window: int = 200_000
@@ -161,22 +162,18 @@ class ModelInfo(Value):
     preamble: int = 0
     cache_tokens: int = 0
     shared_tokens: int = 0
+    price: Price | None = None
+
+    def __post_init__(self) -> None:
+        settle_price(self)
 
     def cost(self, input_tokens: int, output_tokens: int) -> int:
         """The most that so many tokens can cost, as if the whole prompt were written to a cache."""
-        if not (self.price_in or self.price_out or self.price_cache_write):
-            return 0
-        price_in = max(self.price_in or 0, self.price_cache_write or 0)
-        return input_tokens * price_in + output_tokens * (self.price_out or 0)
+        return most_cost(self, input_tokens, output_tokens)
 
-    def price(self, usage: Usage) -> int:
+    def cost_of(self, usage: Usage) -> int:
         """What a call has cost, its cached parts at their own prices."""
-        plain = self.price_in or 0
-        read = plain if self.price_cache_read is None else self.price_cache_read
-        write = plain if self.price_cache_write is None else self.price_cache_write
-        rest = max(0, usage.input - usage.cache_read - usage.cache_write)
-        cached = usage.cache_read * read + usage.cache_write * write
-        return rest * plain + cached + usage.output * (self.price_out or 0)
+        return cost_of(self, usage)
 
     @property
     def priced(self) -> bool:

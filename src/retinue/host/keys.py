@@ -66,8 +66,9 @@ class KeyedCatalog:
         offered: tuple[str, ...] = (),
         redactor: Redactor | None = None,
     ) -> None:
-        from retinue.config.model_config import declared
+        from retinue.config.model_config import adopt_declared, declared
 
+        adopt_declared(environ)
         self.offered = offered
         self.redactor = Redactor() if redactor is None else redactor
         self.redactor.learn(secrets_of(environ))

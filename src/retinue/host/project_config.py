@@ -45,7 +45,7 @@ def load(
 ) -> EffectiveSettings:
     """The effective configuration. With `strict` every mistake of every place is raised together,
     as `ConfigProblems`; without, they are in `problems`. `notes` lists what is not used because it
-    is not trusted."""
+    is not trusted. Providers that the user declares are known to this process from then on."""
     from retinue.config.layer_reader import read_environment, read_flags, read_layer
     from retinue.config.layers import EffectiveSettings
 
@@ -63,6 +63,10 @@ def load(
     layers += ours
     layers += [read_environment(project.environ), read_flags(flags or {})]
     settings = EffectiveSettings(layers, notes)
+    if settings.value.providers:
+        from retinue.config.model_config import adopt_declared, declarations
+
+        adopt_declared(declarations(settings.value.models, settings.value.providers))
     return settings.checked() if strict else settings
 
 

@@ -7,12 +7,18 @@ from collections.abc import Iterator
 
 from retinue.core.events import ChildEnded, LogEntry, Requested
 from retinue.core.messages import Message
+from retinue.core.shared import Shared
 from retinue.core.state import Ended, RunRecord
+from retinue.core.values import Limits
 from retinue.errors import NotFound
+from retinue.event_translation import Translator, learn
+from retinue.events import Event
+from retinue.events import RunStarted as RunBegan
 from retinue.host.message_cursor import MessageCursor, inherited
 from retinue.host.message_times import message_times
 from retinue.host.project_paths import ProjectPaths
 from retinue.host.tree_items import RunAdded, RunChanged, Stepped, StoredRun, TreeItem
+from retinue.runtime.bus import Step
 from retinue.steps import TreeRecord
 from retinue.store.sqlite.reader import SqliteReader
 
@@ -65,6 +71,36 @@ class RecordReader(SqliteReader):
         entries = (entry for _, entry in self.steps(row.spec.id))
         times = [row.spec.created_at] * n + message_times(messages[n:], entries)
         return next((i for i, at in enumerate(times) if at >= since), len(times))
+
+    def events(self, run: RunRecord) -> Iterator[Event]:
+        """The public events of a run and of everything below it, as far as they are on record."""
+        root, inside = run.spec.root, {run.spec.id}
+        first = self.entries(0, root, 1)
+        after, at = (first[0][0] - 1, first[0][1].at) if first else (0, 0)
+        translator = Translator(self._facts(at))
+        while page := self.entries(after, "", PAGE):
+            for after, entry in page:
+                if entry.tree not in ("", root):
+                    continue
+                for event in translator.take(Step(after, entry)):
+                    if isinstance(event, RunBegan) and event.parent in inside:
+                        inside.add(str(event.run))
+                    if event.run in inside:
+                        yield event
+
+    def _facts(self, at: int) -> Shared:
+        """What trees shared at a time; what the log no longer has as it is now."""
+        now = self.load()
+        definitions = {agent.name: agent for agent in now.definitions}
+        facts = Shared(Limits(), 0, definitions, {model.name: model for model in now.models})
+        page = self.entries(0, "", PAGE, tree="")
+        while page:
+            for _, entry in page:
+                if entry.at > at:
+                    return facts
+                learn(facts, entry.event)
+            page = self.entries(page[-1][0], "", PAGE, tree="")
+        return facts
 
     def history(self, final: TreeRecord) -> Iterator[TreeItem]:
         """The history of a tree, as far as it is recorded: what a watcher would have received."""

@@ -29,6 +29,7 @@ from retinue.models.codec import Options
 from retinue.models.fallback import Fallback
 from retinue.models.governor import Governor
 from retinue.models.http import ConnectionPool, HttpModel, Times
+from retinue.models.model_facts import ModelFacts
 from retinue.models.prices import FREE, Price, is_near, model_facts
 from retinue.models.prompt_cache import PromptCacheState, shortest
 from retinue.models.provider_settings import ProviderTerms
@@ -95,7 +96,7 @@ class Catalog:
         prices: Mapping[str, Price] | None = None,
         terms: Mapping[str, ProviderTerms] | None = None,
         providers: Mapping[str, KnownProvider] | None = None,
-        facts: Mapping[str, ModelInfo] | None = None,
+        facts: Mapping[str, ModelInfo | ModelFacts] | None = None,
         models: Mapping[str, Model] | None = None,
     ) -> None:
         self._environ, self._aliases = environ, dict(aliases or {})
@@ -262,7 +263,10 @@ class Catalog:
         known = self._priced(
             replace(known, preamble=PREAMBLE[codec.dialect]), f"{provider.name}:{model}"
         )
-        if (own := self._facts.get(f"{provider.name}:{model}")) is not None:
+        own = self._facts.get(f"{provider.name}:{model}")
+        if isinstance(own, ModelFacts):
+            known = own.over(known)
+        elif own is not None:
             known = replace(own, name=known.name, preamble=known.preamble)
         account = self._account(provider, model, known)
         end = end_of(f"{provider.name}:{model}")

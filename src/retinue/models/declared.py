@@ -13,7 +13,7 @@ from retinue.formats.suggestion import did_you_mean
 from retinue.models.base import Model
 from retinue.models.catalog import Catalog
 from retinue.models.prices import Price
-from retinue.models.provider_settings import ProviderTerms
+from retinue.models.provider_settings import ProviderEntry, ProviderTerms
 from retinue.models.providers import ALIASES, PROVIDERS, KnownProvider
 
 DIALECTS = {
@@ -64,6 +64,17 @@ def declared_catalog(
             if p.max_parallel is not None
         },
     )
+
+
+def configured_provider(name: str, entry: ProviderEntry) -> KnownProvider:
+    """A provider as a configuration file declares it. Addresses and keys in the usual variables of
+    a known one count first."""
+    provider = Provider(base_url=entry.base_url, dialect=entry.dialect)
+    known = _known(name, provider)
+    keys = (entry.key,) if entry.key is not None else ()
+    if name in PROVIDERS:
+        keys = tuple(dict.fromkeys((*keys, *known.keys)))
+    return replace(known, url=entry.base_url or known.url, keys=keys)
 
 
 def _known(name: str, provider: Provider) -> KnownProvider:

@@ -4,50 +4,14 @@ by others. A server on this machine or beside it is free. Unknown is unknown, ne
 from __future__ import annotations
 
 import ipaddress
-import math
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit
 
-from msgspec.structs import replace
+from retinue.core.model_price import Price, nanos
+from retinue.core.values import ModelInfo
 
-from retinue.core.values import ModelInfo, Value
-from retinue.errors import ConfigError
-
-NANOS_PER_MTOK = 1_000
-"""A dollar for a million tokens is a thousand nano-dollars for one."""
-
-
-class Price(Value):
-    """What a model costs, in dollars for a million tokens. What is read from a cache or written to
-    one costs what input does, where it is not said."""
-
-    input: float
-    output: float
-    cache_read: float | None = None
-    cache_write: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("input", "output", "cache_read", "cache_write"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1e6:
-                raise ConfigError(
-                    f"The price {name} must be 0 or more US dollars per million tokens, "
-                    f"not {value!r}."
-                )
-
-    def of(self, info: ModelInfo) -> ModelInfo:
-        """The model with this price."""
-        return replace(
-            info,
-            price_in=_nanos(self.input),
-            price_out=_nanos(self.output),
-            price_cache_read=_nanos(self.cache_read),
-            price_cache_write=_nanos(self.cache_write),
-        )
-
-
+__all__ = ["FREE", "Price", "is_near", "model_facts", "model_names"]
 FREE = Price(input=0, output=0)
 
 
@@ -110,7 +74,5 @@ def _look_up(provider: str, model: str) -> tuple[Any, Any] | None:
 
 
 def _nanos(price: Any) -> int | None:
-    """A price for a million tokens in nano-dollars for one, rounded up: what is kept within a
-    budget stays in it."""
-    base = getattr(price, "base", price)
-    return None if base is None else math.ceil(Decimal(str(base)) * NANOS_PER_MTOK)
+    """The price of a list, of whose steps the first one counts."""
+    return nanos(getattr(price, "base", price))

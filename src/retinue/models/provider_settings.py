@@ -1,7 +1,10 @@
-"""On what terms a provider is called: what users may set of it. What they leave open is learned
-from its answers."""
+"""What users may set of a provider: on what terms it is called, and for one of their own where it
+is, what it speaks and which variable holds its key. Terms that they leave open are learned from its
+answers."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from retinue.core.values import Value
 from retinue.errors import ConfigError
@@ -39,3 +42,17 @@ class ProviderTerms(Value):
                 )
         if not 0 <= (self.cache_tokens or 0) < 1e9 or not 0 <= self.second_usd < 1e9:
             raise ConfigError("cache_tokens and second_usd must be 0 or more.")
+
+
+class ProviderEntry(ProviderTerms):
+    """A provider in a configuration file. `key` is the name of a variable, never a key; one of
+    one's own without it needs none."""
+
+    base_url: str | None = None
+    dialect: Literal["anthropic", "openai", "openai-chat", "gemini"] | None = None
+    key: str | None = None
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether it says more than how fast the provider is called."""
+        return (self.base_url, self.dialect, self.key) != (None, None, None)

@@ -221,6 +221,12 @@ does."""
 """The provider of models that run in this process: no dialect, no key, no address."""
 
 
+def adopt_providers(providers: Mapping[str, KnownProvider]) -> None:
+    """Those that the user's configuration declares are known like all others, for as long as this
+    process lives: a command, or the host."""
+    PROVIDERS.update(providers)
+
+
 def provider_name(name: str, known: Mapping[str, KnownProvider] = PROVIDERS) -> str:
     """The provider that is meant; raises `ConfigError` with the names that there are."""
     provider = name.strip().lower()

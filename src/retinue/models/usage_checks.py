@@ -59,7 +59,7 @@ def with_cost(reply: ModelReply, size: RequestSize) -> ModelReply:
     if not is_plain:
         used = believed(usage, length(reply), size)
         return reply if used == usage else replace(reply, usage=used)
-    price = size.info.price(usage)
+    price = size.info.cost_of(usage)
     return replace(reply, usage=replace(usage, nanos=price)) if price else reply
 
 
@@ -81,12 +81,12 @@ def believed(usage: Usage, n_bytes: int, size: RequestSize, *, is_whole: bool = 
         input=prompt, output=output, cache_read=read, cache_write=write, estimated=estimated
     )
     if not estimated:
-        price = size.info.price(used)
+        price = size.info.cost_of(used)
         return replace(used, nanos=price) if price else used
     # What is estimated of a prompt is priced as if all of it were written to a cache.
     unread = 0 if prompt else size.prompt
     guess = size.info.cost(unread, estimated - unread)
-    return replace(used, nanos=size.info.price(used) + guess, nanos_estimated=guess)
+    return replace(used, nanos=size.info.cost_of(used) + guess, nanos_estimated=guess)
 
 
 def grown(before: Usage, usage: Usage) -> Usage:

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from retinue import __version__
-from retinue.core.events import (
-    Admitted,
-    Answered,
-    Asked,
-    ChildEnded,
-    ModelFailed,
-    Replied,
-    StepTaken,
-    TextReturned,
-)
 from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.core.state import RunRecord
 from retinue.formats.safe_text import json_text, one_line, several_lines
 from retinue.host.record import RecordReader
-from retinue.host.tree_items import Stepped
+from retinue.otel.otlp_file import otlp_json
+from retinue.otel.perfetto_file import perfetto_json
+from retinue.otel.trace_export import spans_of
 from retinue.steps import TreeRecord
 from retinue.view import format as view_format
 from retinue.view import stream_json, totals
@@ -35,11 +27,13 @@ FENCE = "```"
 
 class ExportSource(NamedTuple):
     """What is exported: a tree, the open store that has its conversations and steps, and the day
-    on which the tree was started, as people write it."""
+    on which the tree was started, as people write it. `has_content`: also prompts and replies,
+    where a format can do without."""
 
     record: RecordReader
     tree: TreeRecord
     day: str
+    has_content: bool = False
 
 
 def as_markdown(source: ExportSource) -> str:
@@ -110,80 +104,14 @@ def as_stream_json(source: ExportSource) -> str:
 
 
 def as_perfetto(source: ExportSource) -> str:
-    """To see the times: a trace in Chrome's format, one lane for each run. ui.perfetto.dev opens
-    it."""
-    lanes = {row.spec.id: n for n, row in enumerate(source.tree.rows, 1)}
-    events: list[dict[str, Any]] = [
-        {
-            "ph": "M",
-            "name": "thread_name",
-            "pid": 1,
-            "tid": lanes[row.spec.id],
-            "args": {"name": _label(row)},
-        }
-        for row in source.tree.rows
-    ]
-    for row in source.tree.rows:
-        start = row.run.started_at or row.spec.created_at
-        state = totals.word(row)
-        events.append(
-            _span(
-                lanes[row.spec.id],
-                _label(row),
-                start,
-                start + totals.elapsed(row),
-                "run",
-                state=state,
-            )
-        )
-    since: dict[str, int] = {row.spec.id: row.spec.created_at for row in source.tree.rows}
-    for item in source.record.history(source.tree):
-        if not isinstance(item, Stepped) or item.entry.run not in lanes or item.entry.stale:
-            continue
-        run, at, event = item.entry.run, item.entry.at, item.entry.event
-        name = _doing(event)
-        if name:
-            events.append(
-                _span(
-                    lanes[run], name, since[run], at, str(event.__struct_config__.tag), seq=item.seq
-                )
-            )
-        if name or isinstance(event, Admitted):
-            since[run] = at
-    return json_line(
-        {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"retinue": __version__}}
-    )
+    """To see the times: a trace in Chrome's format, which ui.perfetto.dev opens."""
+    return perfetto_json(spans_of(source.record.events(source.tree.rows[0])))
 
 
-def _doing(event: object) -> str:
-    """What a run did until this happened, or nothing."""
-    match event:
-        case Replied(reply=reply):
-            return f"model {reply.model}".strip()
-        case ModelFailed(kind=kind):
-            return f"model failed: {kind}"
-        case TextReturned(name=name):
-            return name
-        case ChildEnded():
-            return "waiting for sub-agents"
-        case Asked(question=question) | StepTaken(question=question) if question:
-            return f"asks: {one_line(question, 60)}"
-        case Answered():
-            return "waiting for an answer"
-    return ""
-
-
-def _span(lane: int, name: str, start: int, end: int, kind: str, **args: Any) -> dict[str, Any]:
-    return {
-        "ph": "X",
-        "pid": 1,
-        "tid": lane,
-        "name": name,
-        "cat": kind,
-        "ts": start * 1000,
-        "dur": max(1, (end - start) * 1000),
-        "args": args,
-    }
+def as_otlp(source: ExportSource) -> str:
+    """For trace backends: the spans that OpenTelemetry would have been given, with the same ids."""
+    events = source.record.events(source.tree.rows[0])
+    return otlp_json(spans_of(events, content=source.has_content))
 
 
 PAGE = """<!doctype html>
@@ -258,5 +186,6 @@ FORMATS: dict[str, Callable[[ExportSource], str]] = {
     "jsonl": as_jsonl,
     "stream-json": as_stream_json,
     "perfetto": as_perfetto,
+    "otlp": as_otlp,
     "html": as_html,
 }

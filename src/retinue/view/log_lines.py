@@ -81,7 +81,7 @@ class LogLines:
         if usage.cache_read:
             parts = [f"{count} in, {view_format.count(usage.cache_read)} from cache"]
         if info is not None and info.priced:
-            nanos = usage.nanos or info.price(usage)
+            nanos = usage.nanos or info.cost_of(usage)
             parts.append(
                 view_format.money(nanos / 1e9, is_bound=is_bound or bool(usage.nanos_estimated))
             )

@@ -13,20 +13,23 @@ from retinue.host import answer_file
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
 
-FORMATS = ("md", "jsonl", "stream-json", "perfetto", "html")
+FORMATS = ("md", "jsonl", "stream-json", "perfetto", "otlp", "html")
 
 
 @click.command("export")
 @run_argument(default="latest")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
+@click.option("--content", is_flag=True, help="otlp: with prompts, replies and tool results.")
 @click.option("-o", "--output", default="", metavar="FILE", help="Write to FILE instead of stdout.")
 @common
 @pass_context
-def command(context: CommandContext, run: str, form: str, output: str) -> None:
+def command(context: CommandContext, run: str, form: str, content: bool, output: str) -> None:
     """Export a run and its sub-agents: md to read, jsonl to process, perfetto to see timings,
-    html to share."""
+    otlp for trace backends, html to share."""
     from retinue.view import export_formats
 
+    if content and form != "otlp":
+        raise click.UsageError(f"--content is for --format otlp; {form} needs no such option.")
     folder = os.path.dirname(os.path.expanduser(output))
     if folder and not os.path.isdir(folder):
         raise click.UsageError(f"The folder {folder} does not exist. Create it, or name another.")
@@ -35,7 +38,7 @@ def command(context: CommandContext, run: str, form: str, output: str) -> None:
     with RecordReader(context.places) as record:
         tree = record.tree(id)
         day = time.strftime("%Y-%m-%d", time.localtime(tree.rows[0].spec.created_at / 1000))
-        source = export_formats.ExportSource(record, tree, day)
+        source = export_formats.ExportSource(record, tree, day, content)
         text = export_formats.FORMATS[form](source)
     if output:
         answer_file.write(answer_file.settled(output, os.getcwd()), text)

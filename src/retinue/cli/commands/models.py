@@ -24,8 +24,10 @@ def command(click_context: click.Context) -> Any:
 def list_(context: CommandContext, as_json: bool = False) -> None:
     """List the providers, whether their API key is set, and their default models."""
     from retinue.current_models import defaults
+    from retinue.host.project_config import load
     from retinue.models.providers import PROVIDERS
 
+    load(context.project, strict=False)
     rows = []
     for p in PROVIDERS.values():
         is_set = next((key for key in p.keys if context.environ.get(key, "").strip()), "")
