@@ -199,7 +199,7 @@ def test_calls_of_the_clients_tools_wait_for_its_results(
     left = partly.choices[0].message.tool_calls or []
     assert [c.id for c in left] == [calls[1].id], "the other call still waits"
     both = [*one, {"role": "tool", "tool_call_id": calls[1].id, "content": "rain"}]
-    text, chunks = streamed(client.chat.completions.create(messages=both, stream=True, **ask))
+    text, _ = streamed(client.chat.completions.create(messages=both, stream=True, **ask))
     assert text == "Sun in Lima, rain in Oslo."
     thanks = [*both, says(text, "assistant"), says("thanks")]
     last = client.chat.completions.create(messages=thanks, **ask)

@@ -128,8 +128,8 @@ def test_the_same_without_blocking(api: Served) -> None:
             ]
             assert "".join(texts) == "And again."
             work = await client.responses.create(model="main", input="hi", background=True)
-            while (await client.responses.retrieve(work.id)).status == "in_progress":
-                await asyncio.sleep(0.02)
+            stream = await client.responses.retrieve(work.id, stream=True)
+            assert [event.type async for event in stream][-1] == "response.completed"
             assert (await client.responses.cancel(work.id)).status == "completed"
 
     asyncio.run(main())

@@ -30,10 +30,11 @@ class TextPiece:
 
 @dataclass(frozen=True)
 class MessageDone:
-    """A whole message of the agent: number `n` of its conversation."""
+    """A whole message of the agent: number `n` of its conversation, recorded at `at`."""
 
     n: int
     message: AssistantMessage
+    at: int
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class TurnParked:
     """The run waits for the client: for results of its tools, or for answers in words."""
 
     questions: tuple[OpenQuestion, ...]
+    at: int
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ TurnEvent = TextPiece | MessageDone | TurnParked | TurnEnded
 
 class TurnFollower:
     """Follows one run from message `start` of its conversation on. Text comes in pieces only if
-    asked for; it is never sent twice, whatever is tried again."""
+    asked for; it is never sent twice, whatever is tried again. It stops when the run waits for its
+    client, or tells of it once and follows on."""
 
     def __init__(
         self, host: Host, who: Identity, run: str, start: int, *, in_pieces: bool = False
@@ -64,6 +67,9 @@ class TurnFollower:
         self._in_pieces = in_pieces
         self._attempt, self._done, self._sent = 0, 0, ""
         self._states: dict[str, str] = {}
+        self.stops_when_parked = True
+        self.known: tuple[OpenQuestion, ...] = ()
+        """The questions that the client has been told of."""
 
     async def events(self) -> AsyncIterator[TurnEvent]:
         watch = WatchRequest(run=self._run, deltas=self._in_pieces)
@@ -72,8 +78,9 @@ class TurnFollower:
                 for item in self._items(event):
                     yield item
                 if event.name == "step" and (questions := await self._asked(event.value)):
-                    yield TurnParked(questions)
-                    return
+                    yield TurnParked(questions, event.value.entry.at)
+                    if self.stops_when_parked:
+                        return
         reply = await self._host.outcome(OutcomeRequest(run=self._run), self._who)
         assert reply.outcome is not None
         yield TurnEnded(reply.outcome)
@@ -90,7 +97,7 @@ class TurnFollower:
             if added.run != self._run or not isinstance(message, AssistantMessage):
                 continue
             if added.n >= self._start:
-                items += self._whole(added.n, message)
+                items += self._whole(MessageDone(added.n, message, value.entry.at))
             if isinstance(value.entry.event, Replied):
                 self._done = value.entry.event.attempt
         return items
@@ -104,14 +111,14 @@ class TurnFollower:
         self._sent += said.text
         return [TextPiece(said.text)]
 
-    def _whole(self, n: int, message: AssistantMessage) -> list[TurnEvent]:
-        rest = message.text
+    def _whole(self, done: MessageDone) -> list[TurnEvent]:
+        text = rest = done.message.text
         if self._sent:
-            is_same = message.text.startswith(self._sent)
-            rest = message.text[len(self._sent) :] if is_same else f"\n\n{message.text}"
+            is_same = text.startswith(self._sent)
+            rest = text[len(self._sent) :] if is_same else f"\n\n{text}"
         self._sent = ""
         pieces: list[TurnEvent] = [TextPiece(rest)] if rest else []
-        return [*pieces, MessageDone(n, message)]
+        return [*pieces, done]
 
     async def _asked(self, news: StepNews) -> tuple[OpenQuestion, ...]:
         """What the client has to answer, when nothing moves without it. Permissions and limits are
@@ -122,7 +129,10 @@ class TurnFollower:
         is_still = self._states.get(self._run) in STILL
         if not is_still or "asking" not in self._states.values():
             return ()
-        return await words_asked(self._host, self._who, self._run)
+        questions = await words_asked(self._host, self._who, self._run)
+        is_told = {q.id for q in questions} == {q.id for q in self.known}
+        self.known = questions
+        return () if is_told else questions
 
 
 async def words_asked(host: Host, who: Identity, run: str) -> tuple[OpenQuestion, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -18,21 +18,12 @@ from retinue.host.event_response import EventStreamResponse
 from retinue.host.host import Host
 from retinue.host.problem_documents import HttpProblem
 from retinue.host.requests import DefinitionsRequest, OutcomeRequest, RunTerms, SendRequest
-from retinue.host.server_events import ServerEvent, encode
+from retinue.host.server_events import ServerEvent
 from retinue.server.openai import dialogue as dialogues
 from retinue.server.openai.api_errors import ApiProblem, error_response
 from retinue.server.openai.dialogue import Dialogue
 from retinue.server.run_turns import RunTurn, RunTurns
 from retinue.server.turn_events import words_asked
-
-
-class DataEvent(NamedTuple):
-    """An event without a name, which is how the chat API streams. None is the end of the stream."""
-
-    value: Any
-
-    def bytes(self) -> bytes:
-        return b"data: %s\n\n" % (b"[DONE]" if self.value is None else encode(self.value))
 
 
 class AgentRequests:

@@ -15,11 +15,11 @@ from retinue.core.values import Usage
 from retinue.errors import RetinueError
 from retinue.host.event_response import EventStreamResponse
 from retinue.host.host import Host
+from retinue.host.server_events import DataEvent
 from retinue.open_questions import OpenQuestion
 from retinue.outcomes import Outcome
 from retinue.server.openai.agent_requests import (
     AgentRequests,
-    DataEvent,
     body_of,
     json_response,
     usage_numbers,

@@ -113,6 +113,7 @@ async def _again(
 
 async def cancel_response(host: Host, request: Request) -> Response:
     """`POST /v1/responses/{id}/cancel`. One that is over stays as it is."""
+    await body_of(request)
     turns = RunTurns(host, identity_of(request))
     stored = StoredResponses(turns)
     turn = await stored.find(request.path_params["response_id"])
