@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from retinue.host.operations import OPERATIONS, PREFIX
-from retinue.server.protocol_routes import protocol_routes
 from retinue.host.request_limits import RequestLimits
+from retinue.server.protocol_routes import protocol_routes
 from tests.host.served import ADMIN, Served, served
 from tests.waiting import SECONDS
 
