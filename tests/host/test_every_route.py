@@ -6,21 +6,51 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from retinue.host.operations import OPERATIONS, PREFIX
 from retinue.host.request_limits import RequestLimits
+from retinue.server.protocol_routes import protocol_routes
 from tests.host.served import ADMIN, Served, served
 from tests.waiting import SECONDS
 
+NAMES = {
+    "{run}": "r1",
+    "{sha256}": "0" * 64,
+    "{key}": "k",
+    "{model}": "main",
+    "{response_id}": "resp_r1",
+    "{tenant}": "main",
+    "{id}": "r1",
+    "{task_id}": "r1",
+}
+
+
+def plain(path: str) -> str:
+    """The path with something in the place of each name."""
+    for name, value in NAMES.items():
+        path = path.replace(name, value)
+    return path
+
+
+def of_protocols() -> list[tuple[str, str]]:
+    """The routes of other protocols, as the application has them."""
+    nothing: Any = SimpleNamespace(introduction=lambda: SimpleNamespace(store=""))
+    routes = protocol_routes(nothing)
+    return [(method, plain(route.path)) for route in routes for method in route.methods or ()]
+
+
 ROUTES = [
-    (
-        op.method,
-        PREFIX + op.path.replace("{run}", "r1").replace("{sha256}", "0" * 64).replace("{key}", "k"),
-    )
-    for op in OPERATIONS
-] + [("GET", f"{PREFIX}/openapi.json"), ("GET", "/"), ("POST", "/nowhere"), ("GET", "/static/x.js")]
+    *((op.method, plain(PREFIX + op.path)) for op in OPERATIONS),
+    *of_protocols(),
+    ("GET", f"{PREFIX}/openapi.json"),
+    ("GET", "/"),
+    ("POST", "/nowhere"),
+    ("GET", "/static/x.js"),
+]
 POSTS = [path for method, path in ROUTES if method == "POST"]
 LIMITS = RequestLimits(body_bytes=1 << 20, body_seconds=0.3, failures_burst=10_000.0)
 
@@ -29,6 +59,12 @@ LIMITS = RequestLimits(body_bytes=1 << 20, body_seconds=0.3, failures_burst=10_0
 def api() -> Iterator[Served]:
     with served(limits=LIMITS) as service:
         yield service
+
+
+def test_the_routes_of_every_protocol_are_tried() -> None:
+    paths = {path for _, path in ROUTES}
+    assert {"/v1/chat/completions", "/v1/responses", "/a2a", "/.well-known/agent-card.json"} < paths
+    assert len(of_protocols()) >= 30
 
 
 def raw(api: Served, data: bytes, *more: bytes, wait: float = 0.0) -> bytes:

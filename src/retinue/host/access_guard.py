@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from retinue.host.identity import IDENTITY, Identity
 from retinue.host.keyring import COOKIE, SESSION_SECONDS, Keyring
-from retinue.host.problem_documents import MEDIA, HttpProblem, problem_of
+from retinue.host.problem_documents import MEDIA, HttpProblem, body_at, problem_of
 from retinue.host.request_limits import LimitedBody, RequestLimits, TokenBuckets, check_size
 from retinue.host.server_events import encode
 
@@ -181,7 +181,8 @@ class GuardedAnswer:
             return
         headers = [(b"content-type", MEDIA.encode())]
         headers += [(k.encode(), v.encode()) for k, v in error.headers.items()]
-        await self.whole(error.status, headers, encode(problem_of(error)))
+        body = body_at(self._scope["path"], problem_of(error))
+        await self.whole(error.status, headers, encode(body))
 
     def log(self) -> None:
         """Without the query and without headers: secrets may be in them."""

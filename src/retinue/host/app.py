@@ -23,7 +23,13 @@ from retinue.host.event_response import EventStreamResponse
 from retinue.host.host import Host
 from retinue.host.identity import IDENTITY, Identity
 from retinue.host.operations import BY_REQUEST, OPERATIONS, PREFIX, Operation
-from retinue.host.problem_documents import MEDIA, HttpProblem, ProblemDocument, problem_of
+from retinue.host.problem_documents import (
+    MEDIA,
+    HttpProblem,
+    ProblemDocument,
+    body_at,
+    problem_of,
+)
 from retinue.host.requests import HostRequest, Position, ShowRequest, WatchRequest
 from retinue.host.server_events import ServerEvent, encode
 
@@ -79,8 +85,8 @@ class OperationEndpoint:
             await check_runs(self._host, value, who)
             events = getattr(self._host, op.name)(value, who)
             return await self._stream(request, events, value, who)
-        work = carry_out(self._host, value, who, _idempotency_key(request))
-        reply = await (_while_connected(request, work) if op.ends_with_client else work)
+        work = carry_out(self._host, value, who, idempotency_key(request))
+        reply = await (while_connected(request, work) if op.ends_with_client else work)
         body = reply if isinstance(reply, bytes) else None
         if isinstance(reply, str):
             body = reply.encode()
@@ -118,7 +124,7 @@ async def check_runs(host: Host, value: HostRequest, who: Identity) -> None:
     await host.check_visible(filter(None, named), who)
 
 
-async def _while_connected(request: Request, work: Any) -> Any:
+async def while_connected(request: Request, work: Any) -> Any:
     """A reply that may take long is not waited for when its client has gone."""
     task, departure = asyncio.ensure_future(work), asyncio.ensure_future(_disconnect(request))
     try:
@@ -148,7 +154,7 @@ def identity_of(request: Request) -> Identity:
 async def _read(request: Request, op: Operation) -> Any:
     """The request of an operation, from the path, the query and the body."""
     if op.method == "POST":
-        data = await _body(request)
+        data = await json_body(request)
     else:
         data = dict(request.query_params)
     for name in op.path_fields:
@@ -174,7 +180,8 @@ def _with_integers(data: Any) -> Any:
     return int(data) if isinstance(data, float) and data.is_integer() else data
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def json_body(request: Request) -> dict[str, Any]:
+    """The object that a client has sent. Raises `HttpProblem`."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media not in ("", "application/json"):
         raise HttpProblem(415, "Send the request as JSON, with Content-Type: application/json.")
@@ -198,7 +205,8 @@ def _last_event_id(request: Request) -> int:
         raise HttpProblem(400, "Last-Event-ID is not one of the ids of this stream.") from None
 
 
-def _idempotency_key(request: Request) -> str:
+def idempotency_key(request: Request) -> str:
+    """What a client calls this request, however often it sends it; "" if it does not."""
     key = request.headers.get("idempotency-key", "")
     if len(key) > KEY_LIMIT:
         raise HttpProblem(400, f"Idempotency-Key is longer than {KEY_LIMIT} characters.")
@@ -220,12 +228,12 @@ async def _wrong_route(request: Request, error: Exception) -> Response:
     text = f"Nothing found at {request.url.path}."
     if error.status_code == 405:
         text = f"{request.url.path} cannot be used with {request.method}."
-    return problem_response(HttpProblem(error.status_code, text, dict(error.headers or {})))
+    problem = HttpProblem(error.status_code, text, dict(error.headers or {}))
+    return problem_response(problem, request.url.path)
 
 
-def problem_response(error: BaseException) -> Response:
+def problem_response(error: BaseException, path: str = "") -> Response:
     problem: ProblemDocument = problem_of(error)
     headers = error.headers if isinstance(error, HttpProblem) else {}
-    return Response(
-        encode(problem), problem.status, {"cache-control": "no-store", **headers}, MEDIA
-    )
+    body = encode(body_at(path, problem))
+    return Response(body, problem.status, {"cache-control": "no-store", **headers}, MEDIA)

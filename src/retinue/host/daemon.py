@@ -100,6 +100,7 @@ class HostedStore:
                 planner = ProjectPlanner(self.root, self.store, self.address, catalog.environ)
                 host = Host(retinue, PlannedAgents(builder, planner), self.leave, self.store)
                 host.greet = greeter(host, catalog)
+                await host.wake_clients()
                 async with self._listening(host) as server:
                     ready()
                     await _until_idle(retinue, server, self.leave, idle_seconds)

@@ -15,6 +15,7 @@ from retinue.core.values import Origin
 from retinue.errors import NotFound, Refused, RetinueError, StoreFull
 from retinue.host import replies, requests
 from retinue.host.agent_source import AgentSource
+from retinue.host.client_tools import is_marked, plain_name, tools_of, with_client_tools
 from retinue.host.follow import follow
 from retinue.host.identity import Identity
 from retinue.host.lookups import Lookups
@@ -60,13 +61,12 @@ class Host(Lookups):
         id. With a `key`, the same request starts one run only."""
         self._check_start(request, who)
         choice = await self._agents.of_start(request)
-        options = start_options(request.terms, choice.label, choice.agent)
+        agent = with_client_tools(choice.agent, request.terms.client_tools or ())
+        options = start_options(request.terms, choice.label, agent)
         if who.user:
             options["origin"] = Origin(user=who.user)
         named = f"{who.user}\n{key}" if key else ""
-        run = await self._placed(
-            self._retinue.spawn(choice.agent, request.task, key=named, **options)
-        )
+        run = await self._placed(self._retinue.spawn(agent, request.task, key=named, **options))
         capabilities = (await self._retinue.record(run)).spec.permissions
         notes = [note for note in [await self._retinue.tools_left_out(run)] if note]
         return replies.StartReply(
@@ -96,9 +96,10 @@ class Host(Lookups):
             await self._wake(request.run)
             await self._retinue.retry(row.spec.root)
             return request.run
-        agent = await self._agent(row, request.plan)
+        agent = await self._agent(row, request.plan, request.terms)
         options = self._next(row, request.terms, agent, who)
-        if request.plan is not None and agent.name != row.spec.request.agent:
+        is_named = request.plan is not None or request.terms.client_tools is not None
+        if is_named and agent.name != row.spec.request.agent:
             raise Refused(
                 "agent",
                 f"Run {request.run} keeps its agent and model. Fork it to use another.",
@@ -109,7 +110,7 @@ class Host(Lookups):
     async def fork(self, request: requests.ForkRequest, who: Identity) -> replies.NewRunReply:
         self._check_start(request, who)
         row = await self._retinue.record(request.run)
-        agent = await self._agent(row, request.plan)
+        agent = await self._agent(row, request.plan, request.terms)
         options = self._next(row, request.terms, agent, who)
         work = self._retinue.fork(request.run, request.task, agent=agent, at=request.at, **options)
         return replies.NewRunReply(run=await self._placed(work))
@@ -142,15 +143,21 @@ class Host(Lookups):
                 raise StoreFull(f"{reason} The run starts when that is possible: `retinue ps`.")
         return await task
 
-    async def _agent(self, row: RunRecord, plan: Plan | None) -> Agent:
-        """The agent that continues: that of a plan, or the run's own, built again."""
+    async def _agent(
+        self, row: RunRecord, plan: Plan | None, terms: requests.RunTerms | None = None
+    ) -> Agent:
+        """The agent that continues: that of a plan, or the run's own, built again; with the tools
+        of its client, or with those that it has now."""
+        named = terms.client_tools if terms is not None else None
+        tools = tools_of(row.spec.meta) if named is None else named
         if plan is not None:
-            return await self._agents.of_plan(plan)
+            return with_client_tools(await self._agents.of_plan(plan), tools)
         name = row.spec.request.agent
-        agent = await self._agents.recall(name)
+        agent = await self._agents.recall(plain_name(name))
         if agent is None:
             raise NotFound(f"The saved plan of agent {name!r} is missing. Start a new run instead.")
-        return agent
+        lead = with_client_tools(agent, tools)
+        return next((a for a in lead.reachable_agents() if a.name == name), lead)
 
     async def _wake(self, run: str) -> None:
         """Let a run continue whose agents could not be built when the host started, or say why they
@@ -158,9 +165,19 @@ class Host(Lookups):
         if run in self._retinue.runs_without_agent:
             row = await self._retinue.record(run)
             await self._agent(row, None)
-            lead = await self._agents.lead(row.spec.request.agent)
+            name = row.spec.request.agent
+            lead = await self._agents.lead(plain_name(name))
             assert lead is not None
-            await self._retinue.take_up(lead)
+            tools = tools_of(row.spec.meta) if is_marked(name) else ()
+            await self._retinue.take_up(with_client_tools(lead, tools))
+
+    async def wake_clients(self) -> None:
+        """Runs of an earlier process whose agents have tools of a client continue. Those that
+        cannot are told of when someone asks for them."""
+        for run in self._retinue.runs_without_agent:
+            with contextlib.suppress(RetinueError):
+                if is_marked((await self._retinue.record(run)).spec.request.agent):
+                    await self._wake(run)
 
     # runs that are there
 
@@ -216,6 +233,7 @@ class Host(Lookups):
         if len(named) > 1:
             raise Refused("question", several(request.run, [(q.id, q.text) for q in named]))
         first, by = named[0], who.user or request.by or "the user"
+        await self._wake(first.run)
         if first.kind == "question":
             text = request.text or ("yes" if request.allow else "no")
             await self._retinue.answer(first.id, text, by=by)

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import os
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 from retinue import __version__
 from retinue.api import Retinue
+from retinue.core.state import RunRecord
 from retinue.core.state_names import ENDS
 from retinue.errors import Refused
 from retinue.host import replies, requests
@@ -58,6 +59,19 @@ class Lookups(Visibility):
                 break
         is_full = len(lines) == request.limit
         return replies.RunPage(runs=tuple(lines), next=before if is_full else "")
+
+    async def runs_with(self, meta: Mapping[str, str], who: Identity) -> list[RunInfo]:
+        """The root runs that were given these words, newest first, among the last `MOST_RUNS`."""
+        page = await self._retinue.run_page(children=False, limit=requests.MOST_RUNS)
+        return [
+            line
+            for line in page
+            if who.user in ("", line.user) and meta.items() <= line.meta.items()
+        ]
+
+    async def row(self, run: str) -> RunRecord:
+        """A run as it is on record. Who may see it is checked by the caller."""
+        return await self._retinue.record(run)
 
     async def show(self, request: requests.ShowRequest, who: Identity) -> replies.RunDetail:
         row = await self._retinue.record(request.run)

@@ -10,6 +10,8 @@ from retinue import errors
 from retinue.errors import RetinueError
 
 MEDIA = "application/problem+json"
+OPENAI_PREFIX = "/v1"
+"""Below it are the APIs of OpenAI, whose clients read errors in a shape of their own."""
 _STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (errors.NotFound, 404),
     (errors.Refused, 409),
@@ -96,3 +98,26 @@ def error_of(problem: ProblemDocument) -> Exception:
     error.pid = 0
     exception: Exception = error
     return exception
+
+
+_OPENAI_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    429: "rate_limit_error",
+}
+
+
+def openai_body(problem: ProblemDocument) -> dict[str, Any]:
+    """The same with the object `error` that clients of OpenAI's APIs look for."""
+    kind = _OPENAI_TYPES.get(problem.status, "invalid_request_error")
+    if problem.status >= 500:
+        kind = "server_error"
+    error = {"message": problem.detail, "type": kind, "param": None, "code": problem.about or None}
+    return {**msgspec.to_builtins(problem), "error": error}
+
+
+def body_at(path: str, problem: ProblemDocument) -> Any:
+    """A problem as the clients of a path read it."""
+    return openai_body(problem) if f"{path}/".startswith(OPENAI_PREFIX + "/") else problem

@@ -26,7 +26,10 @@ OnLimitOrNone = Literal["", "land", "ask", "stop"]
 
 class RunTerms(Value):
     """What one run may do and spend: the parts of a request that a user sets. None and "" keep the
-    agent's own. `families` are turned on or off by their names."""
+    agent's own. `families` are turned on or off by their names. `instructions` come behind the
+    agent's own. `meta` are words of the client's own, kept with the run. `client_tools` are carried
+    out by the client: a call waits as a question until it is answered with the result. A run that
+    continues another has that one's unless it names its own."""
 
     label: str = ""
     cwd: str = ""
@@ -42,6 +45,9 @@ class RunTerms(Value):
     questions: Literal["", "ask", "deny"] = ""
     announce: bool = False
     families: dict[str, bool] = msgspec.field(default_factory=dict)
+    instructions: str = ""
+    meta: dict[str, str] = msgspec.field(default_factory=dict)
+    client_tools: tuple[values.ToolSchema, ...] | None = None
 
 
 class HostRequest(Value, forbid_unknown_fields=True):

@@ -11,6 +11,7 @@ from retinue.core.capabilities import narrow
 from retinue.core.state import RunRecord
 from retinue.core.values import Budget, Permissions
 from retinue.errors import ConfigError
+from retinue.host.client_tools import META, kept
 from retinue.host.requests import RunTerms
 
 RAISED = ("tokens", "usd", "turns", "calls", "seconds")
@@ -38,6 +39,12 @@ def start_options(terms: RunTerms, label: str, agent: Agent | None = None) -> di
         out["questions"] = terms.questions
     if terms.families:
         out["families"] = dict(terms.families)
+    if terms.meta:
+        out["meta"] = dict(terms.meta)
+    if terms.client_tools:
+        out["meta"] = {**terms.meta, **kept(terms.client_tools)}
+    if terms.instructions and agent is not None:
+        out["instructions"] = _instructions(terms, agent)
     access = narrow(_own_access(agent), _access(terms, Permissions()))
     if access != Permissions():
         out["permissions"] = access
@@ -50,6 +57,10 @@ def next_options(row: RunRecord, terms: RunTerms, agent: Agent) -> dict[str, Any
     spec, request = row.spec, row.spec.request
     capabilities = row.run.permissions or spec.permissions
     out = start_options(terms, request.label or request.agent)
+    if terms.instructions:
+        out["instructions"] = _instructions(terms, agent)
+    if terms.client_tools == () and META in spec.meta:
+        out["meta"] = {**terms.meta, **kept(())}
     out.setdefault("cwd", request.cwd)
     out.setdefault("model", spec.model)
     if request.questions:
@@ -64,6 +75,11 @@ def next_options(row: RunRecord, terms: RunTerms, agent: Agent) -> dict[str, Any
         )
     out["permissions"] = _access(terms, capabilities)
     return out
+
+
+def _instructions(terms: RunTerms, agent: Agent) -> str:
+    own = agent.full_instructions(terms.families)
+    return f"{own}\n\n{terms.instructions}" if own else terms.instructions
 
 
 def _own_access(agent: Agent | None) -> Permissions:
@@ -82,7 +98,8 @@ def _access(terms: RunTerms, capabilities: Permissions) -> Permissions:
     if terms.deny:
         changes["deny"] = tuple(sorted({*capabilities.deny, *terms.deny}))
     if terms.tools is not None:
-        changes["tools"] = tuple(sorted(terms.tools))
+        of_client = (tool.name for tool in terms.client_tools or ())
+        changes["tools"] = tuple(sorted({*terms.tools, *of_client}))
     if terms.read:
         changes |= {"read": tuple(sorted(terms.read)), "write": tuple(sorted(terms.read))}
     try:

@@ -10,6 +10,15 @@ PING = b": ping\n\n"
 encode = msgspec.json.Encoder().encode
 
 
+class DataEvent(NamedTuple):
+    """An event without a name, as other protocols stream. None is the mark at the end."""
+
+    value: Any
+
+    def bytes(self) -> bytes:
+        return b"data: %s\n\n" % (b"[DONE]" if self.value is None else encode(self.value))
+
+
 class ServerEvent(NamedTuple):
     """`value` is written as JSON, which has no line breaks; `id` is what `Last-Event-ID` brings
     back."""

@@ -17,6 +17,7 @@ from retinue.host.identity import Identity
 from retinue.host.keyring import Keyring
 from retinue.host.operations import SCOPES
 from retinue.host.request_limits import RequestLimits
+from retinue.server.protocol_routes import protocol_routes
 
 LEAST_TOKEN = 16
 
@@ -67,4 +68,4 @@ def asgi_app(
         raise ConfigError("The application needs a token: nothing is served without one.")
     keyring = Keyring((token.value, token.identity) for token in known)
     host = Host(retinue, GivenAgents(tuple(agents)))
-    return AccessGuard(build_app(host), keyring, hosts=hosts, limits=limits)
+    return AccessGuard(build_app(host, protocol_routes(host)), keyring, hosts=hosts, limits=limits)

@@ -22,6 +22,7 @@ from retinue.host.launch import KEPT
 from retinue.host.operations import PREFIX
 from retinue.host.project_paths import ProjectPaths
 from retinue.server.mounting import AccessToken
+from retinue.server.protocol_routes import protocol_routes
 
 PORT = 8711
 
@@ -81,7 +82,7 @@ def serve(
             os.environ.pop(name, None)
     keyring = Keyring((token.value, token.identity) for token in tokens)
     hosted = HostedStore(paths.root, paths.store, paths.socket, dict(env), redactor, keyring)
-    hosted.doors = doors
+    hosted.doors = lambda host: [*protocol_routes(host), *doors(host)]
     asyncio.run(_serve(hosted, paths, address, bool(tokens), say))
 
 

@@ -249,7 +249,8 @@ class Tool(Protocol[D_contra]):
     a group; `invalid`, how its complaint about malformed arguments begins; `refuses(context)`, why
     no call of that run is taken, whatever its arguments, or ""; `approve`, and then
     `needs_approval(call)`, whether a person is asked before a call; `look_ahead(context, args)`,
-    what it would do (`call_preview.CallPreview`), without doing it; `never_waits`, and then
+    what it would do (`call_preview.CallPreview`), without doing it; `is_lent`, False if the
+    children of a family do not get it; `never_waits`, and then
     `run_now(context, args)`, the same as `run` without a coroutine, which makes its context only if
     it needs one."""
 

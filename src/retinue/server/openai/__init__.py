@@ -1,0 +1,1 @@
+"""Agents for clients that speak the APIs of OpenAI: chat completions and responses."""
