@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     )
     from retinue.events import Event, WaitingFor
     from retinue.groups import Group
+    from retinue.hooks import HookContext, Hooks, Refuse, Spawn
     from retinue.models.base import Model, ModelRequest
     from retinue.models.declared import Provider
     from retinue.models.prices import Price
@@ -127,6 +128,7 @@ _HOMES = {
     ),
     "retinue.events": "Event WaitingFor",
     "retinue.groups": "Group",
+    "retinue.hooks": "HookContext Hooks Refuse Spawn",
     "retinue.models.base": "Model ModelRequest",
     "retinue.models.declared": "Provider",
     "retinue.models.prices": "Price",
@@ -173,6 +175,8 @@ __all__ = [
     "Group",
     "Helpers",
     "History",
+    "HookContext",
+    "Hooks",
     "Image",
     "InvalidTransition",
     "Lane",
@@ -198,6 +202,7 @@ __all__ = [
     "PriceTag",
     "Provider",
     "Question",
+    "Refuse",
     "Refused",
     "Retention",
     "Retinue",
@@ -213,6 +218,7 @@ __all__ = [
     "RunTree",
     "SandboxMissing",
     "SendMessage",
+    "Spawn",
     "SpawnLimits",
     "Spending",
     "Spent",

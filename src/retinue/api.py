@@ -16,6 +16,8 @@ from retinue.core.redaction import Redactor
 from retinue.core.type_parameters import D, Deps_co
 from retinue.core.values import Limits, checked
 from retinue.errors import ConfigError
+from retinue.hook_calls import HookCalls
+from retinue.hooks import Hooks
 from retinue.models.base import Model
 from retinue.option_types import Retention, RetinueOptions, check_options
 from retinue.registry import Registry
@@ -29,7 +31,7 @@ from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.tools.builtin.builtin_tools import BuiltinTools
 from retinue.tools.toolbox import Toolbox
 
-OPTIONS = ("deps", "agents", *RetinueOptions.__annotations__)
+OPTIONS = ("deps", "agents", "hooks", *RetinueOptions.__annotations__)
 
 
 class Retinue(Starts[Deps_co]):
@@ -42,7 +44,8 @@ class Retinue(Starts[Deps_co]):
     `unsafe_no_sandbox` runs commands without. `secrets` are values, by name, that are never written
     down (or the `Redactor` that knows them), beside those of environment, models, channels and
     tools. `providers` and `models` are providers and models of your own, `threads` how many plain
-    functions of tools work in parallel. `retention`: what is kept of trees that have ended."""
+    functions of tools work in parallel. `hooks` are functions around model calls, tool calls,
+    spawns and ends. `retention`: what is kept of trees that have ended."""
 
     @overload
     def __init__(
@@ -50,6 +53,7 @@ class Retinue(Starts[Deps_co]):
         store: str | Path | Store | None = None,
         *,
         agents: Sequence[Agent[Any, None]] = (),
+        hooks: Sequence[Hooks[None]] = (),
         **options: Unpack[RetinueOptions],
     ) -> None: ...
     @overload
@@ -59,6 +63,7 @@ class Retinue(Starts[Deps_co]):
         *,
         deps: D,
         agents: Sequence[Agent[Any, D]] = (),
+        hooks: Sequence[Hooks[D]] = (),
         **options: Unpack[RetinueOptions],
     ) -> None: ...
     def __init__(
@@ -67,6 +72,7 @@ class Retinue(Starts[Deps_co]):
         *,
         deps: Any = None,
         agents: Sequence[Agent[Any, Any]] = (),
+        hooks: Sequence[Hooks[Any]] = (),
         **options: Any,
     ) -> None:
         check_options("Retinue()", options, OPTIONS)
@@ -98,7 +104,12 @@ class Retinue(Starts[Deps_co]):
         own_models = (options.get("models"), home, deps, options.get("providers"))
         registry = Registry(engine, toolbox, builtin, known_models, *own_models)
         super().__init__(engine, builtin, retention, registry)
-        engine.performer.window.outcome = self.wait
+        reader = engine.performer.window
+        reader.outcome = self.wait
+        self._hooks: HookCalls | None = None
+        if hooks:
+            self._hooks = HookCalls(hooks, deps, self.record, self.wait, reader.find_model)
+            engine.performer.hooks = self._hooks
         self._first = tuple(agents)
 
     @property
@@ -136,6 +147,8 @@ class Retinue(Starts[Deps_co]):
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        if self._hooks is not None:
+            await self._hooks.close()
         await self._end_keeping()
         await self._engine.stop()
         await self._builtin.close()

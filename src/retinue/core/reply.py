@@ -128,14 +128,14 @@ def _take_calls(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> 
     cut = event.reply.stop == "length"
     match state.purpose:
         case "turn":
-            return dispatch(run, ctx, message, cut=cut, to_ask=event.asks)
+            return dispatch(run, ctx, event, cut=cut)
         case "grace":
             if (
                 len(message.calls) == 1
                 and message.calls[0].name in ctx.definition.submit_tools
                 and not cut
             ):
-                return dispatch(run, ctx, message, cut=False, to_ask=event.asks)
+                return dispatch(run, ctx, event, cut=False)
             return finish(run, ctx, "incomplete", "turn_limit")
         case "final":
             return finish(run, ctx, "incomplete", "budget", error=why_no_more(run, ctx))
