@@ -84,7 +84,7 @@ if TYPE_CHECKING:
         RetinueOptions,
         RunOptions,
     )
-    from retinue.outcomes import ChildInfo, Outcome, RunTree
+    from retinue.outcomes import ChildInfo, Outcome
     from retinue.portal import Portal
     from retinue.pricing import CacheUse, PriceTag
     from retinue.question_types import (
@@ -93,7 +93,8 @@ if TYPE_CHECKING:
         Question,
         TextQuestion,
     )
-    from retinue.store.base import RunInfo, Store
+    from retinue.run_info import RunInfo, RunState, RunTree
+    from retinue.store.base import Store
     from retinue.tools.base import Ask, Context, Delegation, Submission, Tool, ToolResult
     from retinue.tools.families.base import Family
     from retinue.tools.families.profiles import family
@@ -133,11 +134,12 @@ _HOMES = {
     "retinue.models.declared": "Provider",
     "retinue.models.prices": "Price",
     "retinue.option_types": "AgentOptions Retention RetinueOptions RunOptions",
-    "retinue.outcomes": "ChildInfo Outcome RunTree",
+    "retinue.outcomes": "ChildInfo Outcome",
     "retinue.portal": "Portal",
     "retinue.pricing": "CacheUse PriceTag",
     "retinue.question_types": "BudgetQuestion PermissionQuestion Question TextQuestion",
-    "retinue.store.base": "RunInfo Store",
+    "retinue.run_info": "RunInfo RunState RunTree",
+    "retinue.store.base": "Store",
     "retinue.tools.base": "Ask Context Delegation Submission Tool ToolResult",
     "retinue.tools.start_options": "ChildOptions",
     "retinue.tools.families.base": "Family",
@@ -215,6 +217,7 @@ __all__ = [
     "RunInfo",
     "RunOptions",
     "RunRequest",
+    "RunState",
     "RunTree",
     "SandboxMissing",
     "SendMessage",

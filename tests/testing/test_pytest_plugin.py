@@ -88,7 +88,7 @@ lazy = Agent("lazy", model=Scripted([call("nap", hours=9), "Awake."]), tools=[na
 async def test_sleeps(retinue: Retinue) -> None:
     outcome = await retinue.run(lazy, "Good night.")
     assert outcome.text == "Awake."
-    assert outcome.ended_at - outcome.created_at == 9 * 3_600_000
+    assert outcome.ended_ms - outcome.created_ms == 9 * 3_600_000
 
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("timeout", [60, 120])

@@ -54,7 +54,7 @@ def take_reply(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> R
     spilled = run.artifacts
     if event.spilled is not None:
         sha, n = event.spilled
-        spilled = (Artifact(path=sha, bytes=n, sha256=sha),)
+        spilled = (Artifact(path=sha, size=n, sha256=sha),)
     elif message.text:
         spilled = ()
     ctx.write(run, message)

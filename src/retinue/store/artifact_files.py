@@ -91,7 +91,7 @@ class Artifacts:
             raise StoreError(
                 f"{text} Nothing was saved. Check the folder and its file permissions."
             ) from error
-        return Artifact(path=name, bytes=len(data), sha256=name)
+        return Artifact(path=name, size=len(data), sha256=name)
 
     def get(self, name: str, offset: int, limit: int | None) -> bytes:
         if not _NAME.fullmatch(name):
