@@ -35,7 +35,7 @@ def agent(
     **fields: Any,
 ) -> Agent:
     info = ModelInfo(name=f"{name}-model", **(PRICED if price is None else price))
-    return Agent(name, model=Scripted(script, info=info, seconds=seconds), **fields)
+    return Agent(name, model=Scripted(script, info=info, delay=seconds), **fields)
 
 
 def opened(store: MemoryStore, clock: VirtualClock | None = None, **options: Any) -> Retinue:
