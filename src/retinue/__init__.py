@@ -45,12 +45,15 @@ if TYPE_CHECKING:
         Helpers,
         Limits,
         Lost,
+        Mode,
         ModelInfo,
         Origin,
         Permissions,
+        Restart,
         SpawnLimits,
         ToolSchema,
         Usage,
+        Value,
     )
     from retinue.errors import (
         ConfigError,
@@ -94,14 +97,18 @@ if TYPE_CHECKING:
         TextQuestion,
     )
     from retinue.run_info import RunInfo, RunState, RunTree
+    from retinue.runtime.clock import Clock
+    from retinue.runtime_health import Health
     from retinue.store.base import Store
-    from retinue.tools.base import Ask, Context, Delegation, Submission, Tool, ToolResult
+    from retinue.tools.base import Ask, Context, Delegation, Risk, Submission, ToolResult
     from retinue.tools.families.base import Family
     from retinue.tools.families.profiles import family
     from retinue.tools.function import FunctionTool, ToolOptions, tool
+    from retinue.tools.mcp_client.mcp_toolset import McpServer
     from retinue.tools.outcome_list import Outcomes
     from retinue.tools.output_type import Output, json_schema, one_of
-    from retinue.tools.start_options import ChildOptions
+    from retinue.tools.own_tools import Tool, Toolset
+    from retinue.tools.start_options import ChildOptions, Seconds
 
 __version__ = "0.1.0"
 
@@ -119,8 +126,8 @@ _HOMES = {
     "retinue.core.spec": "Actions History Lane Retry RunRequest SendMessage WaitForRuns",
     "retinue.core.type_parameters": "RunId",
     "retinue.core.values": (
-        "Artifact Budget Delivery EndState Helpers Limits Lost ModelInfo Origin Permissions "
-        "SpawnLimits ToolSchema Usage"
+        "Artifact Budget Delivery EndState Helpers Limits Lost Mode ModelInfo Origin Permissions "
+        "Restart SpawnLimits ToolSchema Usage Value"
     ),
     "retinue.errors": (
         "ConfigError Defect InvalidTransition ModelError ModelRejected ModelUnavailable "
@@ -140,13 +147,17 @@ _HOMES = {
     "retinue.question_types": "BudgetQuestion PermissionQuestion Question TextQuestion",
     "retinue.run_info": "RunInfo RunState RunTree",
     "retinue.store.base": "Store",
-    "retinue.tools.base": "Ask Context Delegation Submission Tool ToolResult",
-    "retinue.tools.start_options": "ChildOptions",
+    "retinue.runtime.clock": "Clock",
+    "retinue.runtime_health": "Health",
+    "retinue.tools.base": "Ask Context Delegation Risk Submission ToolResult",
+    "retinue.tools.start_options": "ChildOptions Seconds",
     "retinue.tools.families.base": "Family",
     "retinue.tools.families.profiles": "family",
     "retinue.tools.function": "FunctionTool ToolOptions tool",
     "retinue.tools.outcome_list": "Outcomes",
+    "retinue.tools.mcp_client.mcp_toolset": "McpServer",
     "retinue.tools.output_type": "Output json_schema one_of",
+    "retinue.tools.own_tools": "Tool Toolset",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -165,6 +176,7 @@ __all__ = [
     "ChildInfo",
     "ChildOptions",
     "ChildOutcome",
+    "Clock",
     "ConfigError",
     "Context",
     "Defect",
@@ -175,6 +187,7 @@ __all__ = [
     "Family",
     "FunctionTool",
     "Group",
+    "Health",
     "Helpers",
     "History",
     "HookContext",
@@ -184,6 +197,8 @@ __all__ = [
     "Lane",
     "Limits",
     "Lost",
+    "McpServer",
+    "Mode",
     "Model",
     "ModelError",
     "ModelInfo",
@@ -206,11 +221,13 @@ __all__ = [
     "Question",
     "Refuse",
     "Refused",
+    "Restart",
     "Retention",
     "Retinue",
     "RetinueError",
     "RetinueOptions",
     "Retry",
+    "Risk",
     "RunBranch",
     "RunFailed",
     "RunId",
@@ -220,6 +237,7 @@ __all__ = [
     "RunState",
     "RunTree",
     "SandboxMissing",
+    "Seconds",
     "SendMessage",
     "Spawn",
     "SpawnLimits",
@@ -240,8 +258,10 @@ __all__ = [
     "ToolOptions",
     "ToolResult",
     "ToolSchema",
+    "Toolset",
     "Usage",
     "UserMessage",
+    "Value",
     "WaitForRuns",
     "WaitingFor",
     "WrongThread",

@@ -134,6 +134,7 @@ class Retinue(Starts[Deps_co]):
             for agent in self._first:
                 if named.setdefault(agent.name, agent) != agent:
                     raise ConfigError(f"Two different agents are named {agent.name!r}. Rename one.")
+                await self._registry.toolsets.open_for(agent)
                 self._registry.register(agent)
             self._registry.know_models()
             await self._builtin.sweep(
@@ -142,6 +143,7 @@ class Retinue(Starts[Deps_co]):
             await self._engine.found.take_up()
             self._begin_keeping()
         except BaseException:
+            await self._registry.toolsets.close()
             await self._engine.stop()
             raise
         return self
@@ -151,6 +153,7 @@ class Retinue(Starts[Deps_co]):
             await self._hooks.close()
         await self._end_keeping()
         await self._engine.stop()
+        await self._registry.toolsets.close()
         await self._builtin.close()
         if self._registry.catalog is not None:
             await self._registry.catalog.close()

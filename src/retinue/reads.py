@@ -21,6 +21,7 @@ from retinue.outcomes import Outcome, build_outcome
 from retinue.registry import Registry
 from retinue.run_info import PUBLIC_STATES, RunInfo, RunState, RunTree, info_fields
 from retinue.runtime.engine import Engine
+from retinue.runtime_health import Health
 from retinue.store.base import RunLine
 from retinue.tools.builtin.builtin_tools import BuiltinTools
 from retinue.tools.start_options import Seconds, seconds
@@ -154,6 +155,21 @@ class Reads(Branches):
     def blocked_reason(self) -> str:
         """Why nothing moves, when nothing moves: a full disk, a lost store."""
         return self._engine.trouble
+
+    async def health(self) -> Health:
+        """Why nothing moves, when nothing moves; `ok` when nothing is wrong."""
+        self._check_loop()
+        live = list(self._engine.trees.live())
+        dormant = set(self.runs_without_agent)
+        unknown = sorted({spec.request.agent for spec, _ in live if spec.id in dormant})
+        status = getattr(self._registry.catalog, "status", None)
+        return Health(
+            ok=not self.blocked_reason and not unknown,
+            trouble=self.blocked_reason,
+            open_runs=len(live),
+            unknown_agents=tuple(unknown),
+            models=() if status is None else tuple(status()),
+        )
 
     async def _outcome_or_none(self, id: str) -> Outcome[Any] | None:
         row = await self._store.row(id)

@@ -328,7 +328,7 @@ async def test_retries_wait_longer_each_time_and_not_less_than_they_are_told() -
     def busy(request: ModelRequest) -> object:
         at.append(asyncio.get_running_loop().time())
         if len(at) < 5:
-            raise ModelUnavailable("overloaded", after_seconds=30 if len(at) == 2 else 0)
+            raise ModelUnavailable("overloaded", retry_after=30 if len(at) == 2 else 0)
         return "at last"
 
     async with Retinue(clock=VirtualClock()) as retinue:

@@ -267,7 +267,7 @@ async def test_a_model_that_is_overloaded_for_a_while_costs_no_result() -> None:
 
     def work(request: Any) -> Any:
         tries.append(request.attempt)
-        return ModelUnavailable("busy", after_seconds=30) if len(tries) < 3 else "did it"
+        return ModelUnavailable("busy", retry_after=30) if len(tries) < 3 else "did it"
 
     assert Retry().attempts >= 3
     assert (await Stage(one("dig"), does={"dig": work}).go()).result["output"] == "sum of dig"

@@ -422,6 +422,9 @@ class Mail(Value):
     by_age: bool = False
 
 
+DeliveryState = Literal["pending", "sent", "acked", "suppressed", "dead"]
+
+
 class Delivery(Value):
     """An announcement on its way out. One key for one logical completion, whatever is tried.
     `discard` names the parent of a run that is to be deleted afterwards. With a `group` it is the
@@ -438,7 +441,7 @@ class Delivery(Value):
     group: str = ""
     tool: str = ""
     note: str = ""
-    state: Literal["pending", "sent", "acked", "suppressed", "dead"] = "pending"
+    state: DeliveryState = "pending"
     attempts: int = 0
     bounces: int = 0
     next_at: int = 0

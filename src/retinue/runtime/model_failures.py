@@ -25,7 +25,7 @@ def model_failure(
             kind=error.kind,
             message=str(error),
             retry=True,
-            after_ms=round(error.after_seconds * 1000),
+            after_ms=round(error.retry_after * 1000),
             usage=error.usage,
             trouble=error.trouble,
         )

@@ -101,7 +101,7 @@ class Artifacts:
                 file.seek(max(0, offset))
                 data = file.read(-1 if limit is None else max(0, limit))
         except FileNotFoundError:
-            raise NotFound(f"Artifact {name} not found.") from None
+            raise NotFound(f"Artifact {name} not found.", "artifact", name) from None
         except OSError as error:
             raise StoreError(
                 f"Cannot read artifact {name} ({error.strerror}). The file was not changed."

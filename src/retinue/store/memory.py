@@ -267,7 +267,7 @@ class MemoryStore(Store):
     async def get_artifact(self, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
         data = self._data.artifacts.get(sha256)
         if data is None:
-            raise NotFound(f"Artifact {sha256} not found.")
+            raise NotFound(f"Artifact {sha256} not found.", "artifact", sha256)
         start = max(0, offset)
         return data[start:] if limit is None else data[start : start + max(0, limit)]
 
