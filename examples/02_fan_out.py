@@ -34,7 +34,7 @@ def read_folder(context: Context) -> Actions:
     return Actions(spawns=spawns, answer=None if spawns else f"{none} {FOLDER}.")
 
 
-reader = Agent("reader", model=Scripted(read, name="reader", seconds=0.15), tools=[tool(read_file)])
+reader = Agent("reader", model=Scripted(read, name="reader", delay=0.15), tools=[tool(read_file)])
 script = Scripted(lambda q: q.messages[-1].text if q.turn else call("read_folder"), name="lead")
 lead = Agent("lead", model=script, tools=[read_folder], staff=[reader])
 asyncio.run(show(lead, "What is in this folder?"))

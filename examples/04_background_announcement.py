@@ -23,9 +23,9 @@ def reply(text: str) -> str:
     return "I continue meanwhile." if text == BEGUN else f"I got the result: {text.splitlines()[1]}"
 
 
-builder = Agent("builder", model=Scripted([BUILT], name="b", seconds=0.5))
+builder = Agent("builder", model=Scripted([BUILT], name="b", delay=0.5))
 build, wait = call("start_build", branch="main"), {"children_on_end": "wait"}
-model = Scripted(lambda q: reply(q.messages[-1].text) if q.turn else build, name="l", seconds=0.1)
+model = Scripted(lambda q: reply(q.messages[-1].text) if q.turn else build, name="l", delay=0.1)
 lead = Agent("lead", model=model, tools=[start_build], staff=[builder], options=wait)
 
 

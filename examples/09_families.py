@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from retinue import Agent, ModelRequest, Origin, Retinue, ToolCall, family, tool
-from retinue.channels.console import Console
+from retinue.channels import Console
 from retinue.testing import Scripted, call
 
 

@@ -46,12 +46,15 @@ if TYPE_CHECKING:
         Helpers,
         Limits,
         Lost,
+        Mode,
         ModelInfo,
         Origin,
         Permissions,
+        Restart,
         SpawnLimits,
         ToolSchema,
         Usage,
+        Value,
     )
     from retinue.errors import (
         ConfigError,
@@ -75,6 +78,7 @@ if TYPE_CHECKING:
     )
     from retinue.events import Event, WaitingFor
     from retinue.groups import Group
+    from retinue.hooks import HookContext, Hooks, Refuse, Spawn
     from retinue.models.base import Model, ModelRequest
     from retinue.models.declared import Provider
     from retinue.option_types import (
@@ -83,7 +87,7 @@ if TYPE_CHECKING:
         RetinueOptions,
         RunOptions,
     )
-    from retinue.outcomes import ChildInfo, Outcome, RunTree
+    from retinue.outcomes import ChildInfo, Outcome
     from retinue.portal import Portal
     from retinue.pricing import CacheUse, PriceTag
     from retinue.question_types import (
@@ -92,14 +96,19 @@ if TYPE_CHECKING:
         Question,
         TextQuestion,
     )
-    from retinue.store.base import RunInfo, Store
-    from retinue.tools.base import Ask, Context, Delegation, Submission, Tool, ToolResult
+    from retinue.run_info import RunInfo, RunState, RunTree
+    from retinue.runtime.clock import Clock
+    from retinue.runtime_health import Health
+    from retinue.store.base import Store
+    from retinue.tools.base import Ask, Context, Delegation, Risk, Submission, ToolResult
     from retinue.tools.families.base import Family
     from retinue.tools.families.profiles import family
     from retinue.tools.function import FunctionTool, ToolOptions, tool
+    from retinue.tools.mcp_client.mcp_toolset import McpServer
     from retinue.tools.outcome_list import Outcomes
     from retinue.tools.output_type import Output, json_schema, one_of
-    from retinue.tools.start_options import ChildOptions
+    from retinue.tools.own_tools import Tool, Toolset
+    from retinue.tools.start_options import ChildOptions, Seconds
 
 __version__ = "0.1.0"
 
@@ -118,8 +127,8 @@ _HOMES = {
     "retinue.core.spec": "Actions History Lane Retry RunRequest SendMessage WaitForRuns",
     "retinue.core.type_parameters": "RunId",
     "retinue.core.values": (
-        "Artifact Budget Delivery EndState Helpers Limits Lost ModelInfo Origin Permissions "
-        "SpawnLimits ToolSchema Usage"
+        "Artifact Budget Delivery EndState Helpers Limits Lost Mode ModelInfo Origin Permissions "
+        "Restart SpawnLimits ToolSchema Usage Value"
     ),
     "retinue.errors": (
         "ConfigError Defect InvalidTransition ModelError ModelRejected ModelUnavailable "
@@ -128,21 +137,27 @@ _HOMES = {
     ),
     "retinue.events": "Event WaitingFor",
     "retinue.groups": "Group",
+    "retinue.hooks": "HookContext Hooks Refuse Spawn",
     "retinue.models.base": "Model ModelRequest",
     "retinue.models.declared": "Provider",
     "retinue.option_types": "AgentOptions Retention RetinueOptions RunOptions",
-    "retinue.outcomes": "ChildInfo Outcome RunTree",
+    "retinue.outcomes": "ChildInfo Outcome",
     "retinue.portal": "Portal",
     "retinue.pricing": "CacheUse PriceTag",
     "retinue.question_types": "BudgetQuestion PermissionQuestion Question TextQuestion",
-    "retinue.store.base": "RunInfo Store",
-    "retinue.tools.base": "Ask Context Delegation Submission Tool ToolResult",
-    "retinue.tools.start_options": "ChildOptions",
+    "retinue.run_info": "RunInfo RunState RunTree",
+    "retinue.store.base": "Store",
+    "retinue.runtime.clock": "Clock",
+    "retinue.runtime_health": "Health",
+    "retinue.tools.base": "Ask Context Delegation Risk Submission ToolResult",
+    "retinue.tools.start_options": "ChildOptions Seconds",
     "retinue.tools.families.base": "Family",
     "retinue.tools.families.profiles": "family",
     "retinue.tools.function": "FunctionTool ToolOptions tool",
     "retinue.tools.outcome_list": "Outcomes",
+    "retinue.tools.mcp_client.mcp_toolset": "McpServer",
     "retinue.tools.output_type": "Output json_schema one_of",
+    "retinue.tools.own_tools": "Tool Toolset",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -161,6 +176,7 @@ __all__ = [
     "ChildInfo",
     "ChildOptions",
     "ChildOutcome",
+    "Clock",
     "ConfigError",
     "Context",
     "Defect",
@@ -171,13 +187,18 @@ __all__ = [
     "Family",
     "FunctionTool",
     "Group",
+    "Health",
     "Helpers",
     "History",
+    "HookContext",
+    "Hooks",
     "Image",
     "InvalidTransition",
     "Lane",
     "Limits",
     "Lost",
+    "McpServer",
+    "Mode",
     "Model",
     "ModelError",
     "ModelInfo",
@@ -198,21 +219,27 @@ __all__ = [
     "PriceTag",
     "Provider",
     "Question",
+    "Refuse",
     "Refused",
+    "Restart",
     "Retention",
     "Retinue",
     "RetinueError",
     "RetinueOptions",
     "Retry",
+    "Risk",
     "RunBranch",
     "RunFailed",
     "RunId",
     "RunInfo",
     "RunOptions",
     "RunRequest",
+    "RunState",
     "RunTree",
     "SandboxMissing",
+    "Seconds",
     "SendMessage",
+    "Spawn",
     "SpawnLimits",
     "Spending",
     "Spent",
@@ -231,8 +258,10 @@ __all__ = [
     "ToolOptions",
     "ToolResult",
     "ToolSchema",
+    "Toolset",
     "Usage",
     "UserMessage",
+    "Value",
     "WaitForRuns",
     "WaitingFor",
     "WrongThread",

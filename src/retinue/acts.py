@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, overload
+
+import msgspec
 
 from retinue.core.events import MailReceived, PermissionsRestricted, Woke
 from retinue.core.run_mail import cannot_write
@@ -22,6 +24,8 @@ from retinue.question_types import (
 )
 from retinue.reads import Reads
 from retinue.sandbox.open_directories import real_paths
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class Acts(Reads):
@@ -122,17 +126,21 @@ class Acts(Reads):
         q = await find_question(self._engine.trees, self._store.messages, name)
         await self._tell(q.run, decision(q, allow, by, reason, always))
 
-    async def explain(self, run: str, tool: str, args: str = "{}") -> str:
-        """Whether a live run may call a tool, and which rule says so."""
+    async def explain(
+        self, run: str, tool: str, arguments: Mapping[str, Any] | str | None = None
+    ) -> str:
+        """Whether a live run may call a tool, and which rule says so. The arguments are those of
+        the call, by name or as its JSON."""
+        args = arguments if isinstance(arguments, str) else _encode(arguments or {}).decode()
         tree = self._engine.trees.of(run)
         if tree is None:
-            raise NotFound(f"No open run {run!r}. It may have ended.")
+            raise NotFound(f"No open run {run!r}. It may have ended.", "run", run)
         return tree.explain(run, tool, args, self._clock.now())
 
     async def restrict(self, run: str, permissions: Permissions) -> None:
         """Take capabilities away from a live run and everything below it."""
         if self._engine.trees.run(run) is None:
-            raise NotFound(f"No open run {run!r}. It may have ended.")
+            raise NotFound(f"No open run {run!r}. It may have ended.", "run", run)
         try:
             event = PermissionsRestricted(permissions=real_paths(checked(permissions)))
         except (TypeError, ValueError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
@@ -23,6 +23,8 @@ from retinue.tools.builtin.ask import AskTool
 from retinue.tools.families.base import Family, FamilyTool, helper_name
 from retinue.tools.families.profiles import check_once, check_switches, make_family
 from retinue.tools.output_type import Output, check_output
+from retinue.tools.own_tools import InvokedTool as OwnTool
+from retinue.tools.own_tools import Toolset, is_tool, is_toolset, machine_tool
 from retinue.tools.start_options import Seconds, request_fields
 from retinue.tools.submit import ERROR, RESULT, SubmitError, SubmitResult
 
@@ -46,7 +48,7 @@ class Agent(Generic[T_co, D_contra]):
     instructions: str
     output: type[T_co] | Output[T_co] | None
     deps_type: type[Any] | None
-    tools: Sequence[Tool[D_contra] | str]
+    tools: Sequence[OwnTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str]
     staff: Sequence[Agent[Any, D_contra]]
     model: Model | str
     families: Sequence[Family | str]
@@ -63,7 +65,7 @@ class Agent(Generic[T_co, D_contra]):
         *,
         output: type[T_co] | Output[T_co] | None = None,
         deps_type: type[D_contra] | None = None,
-        tools: Sequence[Tool[D_contra] | str] | None = None,
+        tools: Sequence[OwnTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str] | None = None,
         staff: Sequence[Agent[Any, D_contra]] | None = None,
         **options: Unpack[AgentOptions],
     ) -> None:
@@ -131,19 +133,35 @@ class Agent(Generic[T_co, D_contra]):
         own = [_comparable(getattr(self, f.name)) for f in fields(self) if f.name != "staff"]
         return [*own, [agent.name for agent in self.staff]]
 
-    def replace(self, **changes: Any) -> Agent[T_co, D_contra]:
+    def replace(
+        self, *, instructions: str | None = None, **changes: Unpack[AgentOptions]
+    ) -> Agent[T_co, D_contra]:
         """The same agent with something changed, for instance another model."""
-        return replace(self, **changes)
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        if instructions is not None:
+            own["instructions"] = instructions
+        return Agent(**{**own, **changes})
 
     @property
     def own_tools(self) -> tuple[Tool[Any], ...]:
         """Its tools, as far as they are known without a runtime."""
         return self.equip(_not_here)
 
-    def equip(self, builtin: Callable[[str], Tool[Any]]) -> tuple[Tool[Any], ...]:
-        """Its tools, with names looked up; an agent with an output type gets the tools to hand it
-        in."""
-        out: list[Tool[Any]] = [builtin(t) if isinstance(t, str) else t for t in self.tools]
+    def equip(
+        self,
+        builtin: Callable[[str], Tool[Any]],
+        opened: Callable[[Toolset[Any]], Sequence[Tool[Any]]] | None = None,
+    ) -> tuple[Tool[Any], ...]:
+        """Its tools, with names looked up and sets as they were opened; an agent with an output
+        type gets the tools to hand it in."""
+        out: list[Tool[Any]] = []
+        for thing in self.tools:
+            if isinstance(thing, str):
+                out.append(builtin(thing))
+            elif is_toolset(thing):
+                out += opened(thing) if opened is not None else ()
+            else:
+                out.append(machine_tool(thing))
         out += [t for f in self.family_list for t in f.tools()]
         if self.output is not None or self.options.get("report") == "submit":
             out += [SubmitResult(str if self.output is None else self.output), SubmitError()]
@@ -167,7 +185,9 @@ class Agent(Generic[T_co, D_contra]):
             for f in self.family_list
         )
 
-    def _lent(self, dialect: Family) -> list[Tool[D_contra] | str]:
+    def _lent(
+        self, dialect: Family
+    ) -> list[OwnTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str]:
         """Its own tools as a family's children have them: without `ask`, unless the setting gives
         that too, and without those that say that they are not lent."""
         lent = [t for t in self.tools if getattr(t, "is_lent", True)]
@@ -261,7 +281,7 @@ def _comparable(value: Any) -> Any:
 
 def check_tool(owner: str, thing: object) -> None:
     """Refuses anything but a tool; a plain function gets the words that make it one."""
-    if isinstance(thing, str) or (hasattr(thing, "schema") and hasattr(thing, "run")):
+    if isinstance(thing, str) or is_tool(thing) or is_toolset(thing):
         return
     name = getattr(thing, "__name__", "")
     if callable(thing) and name:

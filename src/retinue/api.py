@@ -17,6 +17,8 @@ from retinue.core.type_parameters import D, Deps_co
 from retinue.core.values import Limits, checked
 from retinue.errors import ConfigError
 from retinue.event_feed import EventFeed
+from retinue.hook_calls import HookCalls
+from retinue.hooks import Hooks
 from retinue.models.base import Model
 from retinue.option_types import EventSink, Retention, RetinueOptions, check_options
 from retinue.registry import Registry
@@ -30,7 +32,7 @@ from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.tools.builtin.builtin_tools import BuiltinTools
 from retinue.tools.toolbox import Toolbox
 
-OPTIONS = ("deps", "agents", *RetinueOptions.__annotations__)
+OPTIONS = ("deps", "agents", "hooks", *RetinueOptions.__annotations__)
 
 
 class Retinue(Starts[Deps_co]):
@@ -43,8 +45,9 @@ class Retinue(Starts[Deps_co]):
     `unsafe_no_sandbox` runs commands without. `secrets` are values, by name, that are never written
     down (or the `Redactor` that knows them), beside those of environment, models, channels and
     tools. `providers` and `models` are providers and models of your own, `threads` how many plain
-    functions of tools work in parallel. `retention`: what is kept of trees that have ended.
-    `telemetry`: where events go as spans (`retinue.otel.OpenTelemetry`)."""
+    functions of tools work in parallel. `hooks` are functions around model calls, tool calls,
+    spawns and ends. `retention`: what is kept of trees that have ended. `telemetry`: where events
+    go as spans (`retinue.otel.OpenTelemetry`)."""
 
     @overload
     def __init__(
@@ -52,6 +55,7 @@ class Retinue(Starts[Deps_co]):
         store: str | Path | Store | None = None,
         *,
         agents: Sequence[Agent[Any, None]] = (),
+        hooks: Sequence[Hooks[None]] = (),
         **options: Unpack[RetinueOptions],
     ) -> None: ...
     @overload
@@ -61,6 +65,7 @@ class Retinue(Starts[Deps_co]):
         *,
         deps: D,
         agents: Sequence[Agent[Any, D]] = (),
+        hooks: Sequence[Hooks[D]] = (),
         **options: Unpack[RetinueOptions],
     ) -> None: ...
     def __init__(
@@ -69,6 +74,7 @@ class Retinue(Starts[Deps_co]):
         *,
         deps: Any = None,
         agents: Sequence[Agent[Any, Any]] = (),
+        hooks: Sequence[Hooks[Any]] = (),
         **options: Any,
     ) -> None:
         check_options("Retinue()", options, OPTIONS)
@@ -100,7 +106,12 @@ class Retinue(Starts[Deps_co]):
         own_models = (options.get("models"), home, deps, options.get("providers"))
         registry = Registry(engine, toolbox, builtin, known_models, *own_models)
         super().__init__(engine, builtin, retention, registry)
-        engine.performer.tool_reader.outcome = self.wait
+        reader = engine.performer.tool_reader
+        reader.outcome = self.wait
+        self._hooks: HookCalls | None = None
+        if hooks:
+            self._hooks = HookCalls(hooks, deps, self.record, self.wait, reader.find_model)
+            engine.performer.hooks = self._hooks
         self._first = tuple(agents)
         self._telemetry: EventSink | None = options.get("telemetry")
         self._feed: EventFeed | None = None
@@ -129,6 +140,7 @@ class Retinue(Starts[Deps_co]):
             for agent in self._first:
                 if named.setdefault(agent.name, agent) != agent:
                     raise ConfigError(f"Two different agents are named {agent.name!r}. Rename one.")
+                await self._registry.toolsets.open_for(agent)
                 self._registry.register(agent)
             self._registry.know_models()
             await self._builtin.sweep(
@@ -138,14 +150,18 @@ class Retinue(Starts[Deps_co]):
             self._begin_keeping()
         except BaseException:
             await self._end_feed()
+            await self._registry.toolsets.close()
             await self._engine.stop()
             raise
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        if self._hooks is not None:
+            await self._hooks.close()
         await self._end_keeping()
         await self._end_feed()
         await self._engine.stop()
+        await self._registry.toolsets.close()
         await self._builtin.close()
         if self._registry.catalog is not None:
             await self._registry.catalog.close()

@@ -8,7 +8,7 @@ RetinueError
   Refused              a limit said no (`limit` names it); nothing was done
   InvalidTransition    an event that the run's state does not take; the engine records it as stale
   ModelError
-    ModelUnavailable   worth trying again (`after_seconds`: not before)
+    ModelUnavailable   worth trying again (`retry_after`: not before)
     ModelRejected      trying again cannot help
   RunFailed            raised by `unwrap()` only; carries the outcome
   ToolError            raised in a tool: the model reads it as the error of its call
@@ -50,15 +50,27 @@ class NoKey(ConfigError):
 
 
 class NotFound(RetinueError):
-    """The thing named does not exist, or no longer exists."""
+    """The thing named does not exist, or no longer exists. `kind` says what it would be (`run`,
+    `agent`, `question`, `artifact`, `delivery`, ...) and `id` which, where that is known."""
+
+    def __init__(self, message: str, kind: str = "", id: str = "") -> None:
+        super().__init__(message)
+        self.kind, self.id = kind, id
 
 
 class Refused(RetinueError):
-    """A limit refused the request. `limit` is its name; nothing was changed."""
+    """A limit refused the request. `limit` is its name; nothing was changed. `allowed` and `wanted`
+    are its numbers, where it has some."""
 
-    def __init__(self, limit: str, message: str) -> None:
+    def __init__(
+        self,
+        limit: str,
+        message: str,
+        allowed: float | None = None,
+        wanted: float | None = None,
+    ) -> None:
         super().__init__(message)
-        self.limit = limit
+        self.limit, self.allowed, self.wanted = limit, allowed, wanted
 
 
 class ToolError(RetinueError):
@@ -71,7 +83,8 @@ class InvalidTransition(RetinueError):
 
 
 class ModelError(RetinueError):
-    """A model call failed. `kind` is one of the error kinds in `core.values`.
+    """A model call failed. `kind` says how; `model` and the HTTP `status` are given where they are
+    known.
 
     `sent` is False when nothing ever left. `usage` (a `core.values.Usage`) is what the failed call
     has cost all the same, as far as it is known: nothing when it was not sent or was refused, an
@@ -80,10 +93,18 @@ class ModelError(RetinueError):
     nothing."""
 
     def __init__(
-        self, message: str, kind: str = "server_error", *, usage: Any = None, sent: bool = True
+        self,
+        message: str,
+        kind: str = "server_error",
+        *,
+        model: str = "",
+        status: int | None = None,
+        usage: Any = None,
+        sent: bool = True,
     ) -> None:
         super().__init__(message)
         self.kind, self.usage, self.sent = kind, usage, sent
+        self.model, self.status = model, status
         self.trouble: Any = None
         self.cause = ""
 
@@ -96,13 +117,15 @@ class ModelUnavailable(ModelError):
         self,
         message: str,
         kind: str = "server_error",
-        after_seconds: float = 0.0,
+        retry_after: float = 0.0,
         *,
+        model: str = "",
+        status: int | None = None,
         usage: Any = None,
         sent: bool = True,
     ) -> None:
-        super().__init__(message, kind, usage=usage, sent=sent)
-        self.after_seconds = after_seconds
+        super().__init__(message, kind, model=model, status=status, usage=usage, sent=sent)
+        self.retry_after = retry_after
         self.hearers: dict[str, Callable[[], None]] | None = None
 
 

@@ -24,15 +24,11 @@ from retinue.core.messages import AssistantMessage, ToolCall, ToolMessage
 from retinue.core.shared import Shared
 from retinue.core.spec import RunSpec
 from retinue.core.state import (
-    Asking,
     Ended,
     Queued,
     Run,
     RunRecord,
-    Short,
     Stopping,
-    Thinking,
-    Waiting,
     limit_asked,
     questions_of,
 )
@@ -41,6 +37,7 @@ from retinue.core.type_parameters import RunId
 from retinue.core.values import Delivery, Ending, Usage
 from retinue.open_questions import OpenQuestion, about_calls, about_limits
 from retinue.question_types import typed_question
+from retinue.run_info import waiting_for
 from retinue.runtime.bus import Step, TextPiece
 
 PER_STEP = 4096
@@ -288,35 +285,14 @@ def _results(family: _Family, at: int, changes: Changes) -> Iterator[Draft]:
 def _waits(family: _Family, entry: log.LogEntry, before: Run | None, run: Run) -> Iterator[Draft]:
     if before is None:
         return
-    was = None if isinstance(entry.event, log.RunCreated) else _waiting_for(before)
-    now = _waiting_for(run)
+    was = None if isinstance(entry.event, log.RunCreated) else waiting_for(before)
+    now = waiting_for(run)
     if now is not None and (was is None or was[0] != now[0]):
         spec = family.specs[run.id]
         detail = now[1]
         if isinstance(run.state, Queued) and run.state.lane >= 0:
             detail = spec.request.lanes[run.state.lane].name
         yield public.RunWaiting, run.id, {"waiting_for": now[0], "detail": detail}
-
-
-def _waiting_for(run: Run) -> tuple[public.WaitingFor, str] | None:
-    """What a run waits for, and in words what that is; None when it is at work, or has ended."""
-    match run.state:
-        case Queued():
-            return "lane", "its turn to write"
-        case Short(asks=asks, lack=lack):
-            return "budget", asks or f"Others of its tree hold the {lack} that it needs."
-        case Thinking(retry_at=at, patient_until=until, waits_for=why) if (
-            at is not None and until is not None
-        ):
-            return "provider", why
-        case Asking(calls=calls):
-            return "question", calls.questions[0].text if calls.questions else ""
-        case Waiting(calls=None, all=False):
-            return "message", ""
-        case Waiting() | Stopping():
-            return "children", ""
-        case _:
-            return None
 
 
 def _end(family: _Family, run: Run, state: Ended) -> Draft:

@@ -14,6 +14,7 @@ from retinue.core.messages import ToolCall
 from retinue.core.type_parameters import RunId
 from retinue.core.values import EndState, Usage, Value
 from retinue.question_types import Question
+from retinue.run_info import WaitingFor
 
 __all__ = [
     "Announced",
@@ -33,9 +34,6 @@ __all__ = [
     "to_json",
     "to_sse",
 ]
-
-WaitingFor = Literal["children", "message", "question", "budget", "provider", "lane", "agent"]
-"""What a run waits for that has nothing of its own under way."""
 
 
 class _Event(Value, tag_field="type"):

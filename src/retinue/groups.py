@@ -97,7 +97,7 @@ class Groups(Budgets):
             return False
         row = await self._store.row(id)
         if row is None and self._engine.trees.run(id) is None:
-            raise NotFound(f"Run {id!r} not found.")
+            raise NotFound(f"Run {id!r} not found.", "run", id)
         return row is not None and isinstance(row.run.state, Ended)
 
     async def _ended_state(self, id: str) -> str:

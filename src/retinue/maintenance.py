@@ -49,7 +49,7 @@ class Housekeeping:
             return RunRecord(spec, run)
         row = await self._store.row(id)
         if row is None:
-            raise NotFound(f"Run {id!r} not found.")
+            raise NotFound(f"Run {id!r} not found.", "run", id)
         return row
 
     async def _tell(self, run: str, event: AnyEvent) -> None:
@@ -59,10 +59,10 @@ class Housekeeping:
         if why:
             raise Refused("state", why)
 
-    async def forget(self, root: str) -> None:
+    async def forget(self, run: str) -> None:
         """Delete an ended root run, its conversation and everything below it, with its artifacts
         and the records of its commands."""
-        await self._forget(root)
+        await self._forget(run)
         await self._builtin.forget_runs(self._store.known)
 
     async def _forget(self, root: str) -> None:

@@ -46,7 +46,7 @@ class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     A `budget` question is about a `limit` (`usd`, `tokens`, `turns`, `calls`) of `run`, at which
     those in `waiting` wait: a yes adds what is `suggested`, a no lets the work land. `choices` are
-    the answers that a tool suggests."""
+    the answers that a tool suggests; `asked_ms` is when the call was made."""
 
     id: str
     run: str
@@ -69,6 +69,7 @@ class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
     suggested: Budget = Budget()
     waiting: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    asked_ms: int = 0
 
 
 async def open_questions(
@@ -186,6 +187,7 @@ def about_calls(trees: Trees, id: str, message: AssistantMessage) -> list[OpenQu
             why=clip(several_lines(message.text).strip(), MOST_SAID),
             holds_up=_held_up(trees, spec),
             choices=q.choices,
+            asked_ms=calls.at,
         )
         for q in calls.questions
     ]
@@ -202,7 +204,8 @@ async def find_question(trees: Trees, read: Read, name: str) -> OpenQuestion:
     for question in questions if id else ():
         if question.id == id:
             return question
-    raise NotFound(f"No open question {name!r}. It may already have been answered.")
+    why = f"No open question {name!r}. It may already have been answered."
+    raise NotFound(why, "question", name)
 
 
 def _named(trees: Trees, name: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Generic
 
 import msgspec
@@ -25,32 +26,41 @@ from retinue.core.values import (
 from retinue.errors import RunFailed
 from retinue.formats.money import money
 from retinue.pricing import CacheUse, PriceTag, cache_use, price_tag
+from retinue.run_info import as_time
 from retinue.tools.output_type import convert_output
 
 
 class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One child of a run, and its state. `group` is the group of background work that it belongs
-    to."""
+    """One child of a run, and its state: `stop` and `error` say why it ended so. `group` is the
+    group of background work that it belongs to."""
 
     id: RunId[Any]
     label: str
     state: str
     stop: str = ""
     group: str = ""
+    agent: str = ""
+    error: str = ""
 
 
-class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
+STORED_TIMES = {"created_ms": "created_at", "started_ms": "started_at", "ended_ms": "ended_at"}
+"""What times are called in JSON."""
+
+
+class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, rename=STORED_TIMES):
     """How a run ended, as the runtime saw it. `output` is its typed result (its text, when its
-    agent names no type), None unless it completed. `usage` is the run's own, `tree` includes
-    everything below it. `by` is who ended it (`user`, `parent`, `limit`, `system`), "" when it
-    ended by itself. `helpers` says on whose work the result rests: how many runs were started on
-    all levels below it, and which of them never returned. `price_tag` is what its first prompt was
-    expected to cost when it was started; `cache` and `tree_cache` are what prompt caches were
-    expected to give to it, and to it and everything below it, and gave.
+    agent names no type), None unless it completed. `usage` is the run's own, `tree_usage` includes
+    everything below it. `meta` is what the program said of the run. `by` is who ended it (`user`,
+    `parent`, `limit`, `system`), "" when it ended by itself. `helpers` says on whose work the
+    result rests: how many runs were started on all levels below it, and which of them never
+    returned. `price_tag` is what its first prompt was expected to cost when it was started; `cache`
+    and `tree_cache` are what prompt caches were expected to give to it, and to it and everything
+    below it, and gave.
 
-    Calls that were never answered are in it with their bounds: `tree_tokens_estimated` and
-    `tree_usd_estimated` say how much that is, and `cost_is_known` that there is none of it, and no
-    model without a price."""
+    Calls that were never answered are in it with their bounds: `tree_usage.is_exact` says that
+    there are none of them, and `cost_is_known` that there is no model without a price, either. In
+    JSON, `tree_usage` is in the fields that begin with `tree_`, and times are milliseconds since
+    the epoch."""
 
     id: RunId[T_co]
     agent: str
@@ -70,9 +80,9 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     model_resolved: str
     model_used: str
     children: tuple[ChildInfo, ...]
-    created_at: int
-    started_at: int | None
-    ended_at: int
+    created_ms: int
+    started_ms: int | None
+    ended_ms: int
     by: Who = ""
     helpers: Helpers = Helpers()
     tree_tokens_estimated: int = 0
@@ -81,6 +91,43 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     price_tag: PriceTag | None = None
     cache: CacheUse = CacheUse()
     tree_cache: CacheUse = CacheUse()
+    tree_output_tokens: int = 0
+    meta: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was requested."""
+        return as_time(self.created_ms)
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When it first worked."""
+        return None if self.started_ms is None else as_time(self.started_ms)
+
+    @property
+    def ended_at(self) -> datetime:
+        return as_time(self.ended_ms)
+
+    @property
+    def model(self) -> str:
+        """The model that answered last; behind a chain or an alias, the real one."""
+        return self.model_used or self.model_resolved
+
+    @property
+    def tree_usage(self) -> Usage:
+        """What it and everything below it have spent."""
+        counted = self.tree_tokens - self.tree_tokens_estimated
+        return Usage(
+            input=counted - self.tree_output_tokens,
+            output=self.tree_output_tokens,
+            cache_read=self.tree_cache.read_tokens,
+            cache_write=self.tree_cache.written_tokens,
+            estimated=self.tree_tokens_estimated,
+            nanos=round(self.tree_usd * NANOS_PER_USD),
+            nanos_estimated=round(self.tree_usd_estimated * NANOS_PER_USD),
+            turns=self.tree_turns,
+            calls=self.tree_calls,
+        )
 
     @property
     def missing(self) -> str:
@@ -114,34 +161,16 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
         return self.output
 
 
-class RunTree(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in a tree, with everything below it."""
-
-    id: RunId[Any]
-    label: str
-    agent: str
-    state: str
-    turn: int
-    usage: Usage
-    children: tuple[RunTree, ...]
-    group: str = ""
-
-    def walk(self, depth: int = 0) -> Iterator[tuple[int, RunTree]]:
-        """Every run of the tree with its depth, parents first."""
-        yield depth, self
-        for child in self.children:
-            yield from child.walk(depth + 1)
-
-
 def build_outcome(
     row: RunRecord,
     account: Account | None,
     children: Sequence[RunRecord],
     agent: Agent[Any, Any] | None,
     model: ModelInfo | None,
+    output_below: int = 0,
 ) -> Outcome[Any]:
     """The envelope of an ended run. State and stop reason come from the runtime, never from a
-    model's text."""
+    model's text. `output_below` are the tokens that models wrote in runs below it."""
     spec, run = row.spec, row.run
     assert isinstance(run.state, Ended)
     ending = run.state.ending
@@ -166,9 +195,9 @@ def build_outcome(
         model_resolved=(model.resolved if model is not None else "") or spec.model,
         model_used=run.model_used,
         children=tuple(child_info(c) for c in children),
-        created_at=spec.created_at,
-        started_at=run.started_at,
-        ended_at=ending.at,
+        created_ms=spec.created_at,
+        started_ms=run.started_at,
+        ended_ms=ending.at,
         by=ending.by,
         helpers=ending.helpers,
         tree_tokens_estimated=guess[0],
@@ -179,6 +208,8 @@ def build_outcome(
         else None,
         cache=cache_use(run.cache),
         tree_cache=cache_use(account.cache if account is not None else run.cache),
+        tree_output_tokens=run.usage.output + output_below,
+        meta=spec.meta,
     )
 
 
@@ -199,6 +230,8 @@ def child_info(row: RunRecord) -> ChildInfo:
         state=state_word(row.run),
         stop=stop,
         group=request.shown_group,
+        agent=request.agent,
+        error=ending.error if ending else "",
     )
 
 

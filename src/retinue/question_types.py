@@ -3,6 +3,7 @@ and budgets a decision, and a type checker knows which."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal, cast
 
 from retinue.budgets import Spending
@@ -10,10 +11,12 @@ from retinue.core.messages import ToolCall
 from retinue.core.type_parameters import RunId
 from retinue.core.values import Budget, Value
 from retinue.open_questions import OpenQuestion
+from retinue.run_info import as_time
 
 
 class TextQuestion(Value, tag="question", tag_field="kind"):
-    """A tool wants an answer in words: `Retinue.answer`."""
+    """A tool wants an answer in words: `Retinue.answer`. `choices` are those that it suggests,
+    `asked_at` is when its turn began."""
 
     id: str
     run: RunId[Any]
@@ -21,11 +24,14 @@ class TextQuestion(Value, tag="question", tag_field="kind"):
     label: str
     text: str
     tool: str = ""
+    choices: tuple[str, ...] = ()
+    asked_at: datetime | None = None
 
 
 class PermissionQuestion(Value, tag="permission", tag_field="kind"):
     """A call wants a yes or a no to exactly these arguments: `Retinue.decide`. `shown` is the call
-    as a person should see it, `why` what the agent said with it."""
+    as a person should see it, `why` what the agent said with it; `asked_at` is when it was
+    made."""
 
     id: str
     run: RunId[Any]
@@ -36,6 +42,7 @@ class PermissionQuestion(Value, tag="permission", tag_field="kind"):
     risk: str = ""
     shown: str = ""
     why: str = ""
+    asked_at: datetime | None = None
 
 
 class BudgetQuestion(Value, tag="budget", tag_field="kind"):
@@ -58,6 +65,7 @@ Question = TextQuestion | PermissionQuestion | BudgetQuestion
 def typed_question(q: OpenQuestion, spending: Spending | None) -> Question:
     """An open question as its own type."""
     run, root = RunId[Any](q.run), RunId[Any](q.root)
+    asked_at = as_time(q.asked_ms) if q.asked_ms else None
     if q.kind == "permission":
         return PermissionQuestion(
             id=q.id,
@@ -69,6 +77,7 @@ def typed_question(q: OpenQuestion, spending: Spending | None) -> Question:
             risk=q.risk,
             shown=q.shown,
             why=q.why,
+            asked_at=asked_at,
         )
     if spending is not None:
         limit = cast(Literal["tokens", "usd", "turns", "calls"], q.limit)
@@ -82,4 +91,13 @@ def typed_question(q: OpenQuestion, spending: Spending | None) -> Question:
             spending=spending,
             suggested=q.suggested,
         )
-    return TextQuestion(id=q.id, run=run, root=root, label=q.label, text=q.text, tool=q.tool)
+    return TextQuestion(
+        id=q.id,
+        run=run,
+        root=root,
+        label=q.label,
+        text=q.text,
+        tool=q.tool,
+        choices=q.choices,
+        asked_at=asked_at,
+    )

@@ -7,43 +7,27 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, overload
 
-import msgspec
-
 from retinue.agent import Agent
 from retinue.branches import Branches
 from retinue.core.messages import Message
-from retinue.core.state import Ended
+from retinue.core.state import Ended, RunRecord
 from retinue.core.state_names import ENDS
 from retinue.core.type_parameters import RunId, T
 from retinue.errors import ConfigError
 from retinue.formats.suggestion import did_you_mean
 from retinue.models.tool_limit import fitting, left_out
 from retinue.option_types import Retention
-from retinue.outcomes import Outcome, RunTree, build_outcome, state_word
+from retinue.outcomes import Outcome, build_outcome
 from retinue.registry import Registry
+from retinue.run_info import PUBLIC_STATES, RunInfo, RunState, RunTree, info_fields
 from retinue.runtime.engine import Engine
-from retinue.store.base import RunInfo
+from retinue.runtime_health import Health
+from retinue.store.base import RunLine
 from retinue.tools.builtin.builtin_tools import BuiltinTools
 from retinue.tools.start_options import Seconds, seconds
 
 PAGE = 100
 """So many runs of a listing are read at a time."""
-RunState = Literal[
-    "queued",
-    "thinking",
-    "working",
-    "waiting",
-    "asking",
-    "completed",
-    "incomplete",
-    "failed",
-    "timed_out",
-    "cancelled",
-    "interrupted",
-]
-_SAME = ("queued", "thinking", "working", "waiting", "asking", *ENDS)
-PUBLIC_STATES = {name: name for name in _SAME} | {"short": "waiting", "stopping": "working"}
-"""States of the machine, and what programs see."""
 
 
 class Reads(Branches):
@@ -112,7 +96,7 @@ class Reads(Branches):
             )
             for line in page:
                 if _is_one(line, agent, user, meta or {}):
-                    yield msgspec.structs.replace(line, state=PUBLIC_STATES[line.state])
+                    yield await self.info(line.id)
                     n += 1
                     if n == limit:
                         return
@@ -120,25 +104,21 @@ class Reads(Branches):
                 return
             before = page[-1].id
 
-    async def run_page(self, *, limit: int, before: str = "", **choice: Any) -> Sequence[RunInfo]:
+    async def run_page(self, *, limit: int, before: str = "", **choice: Any) -> Sequence[RunLine]:
         """One page of the listing behind the run `before`, in the words of the store."""
         return await self._store.listing(limit=limit, before=before, **choice)
+
+    async def info(self, run: str) -> RunInfo:
+        """One run, as a listing has it."""
+        row = await self._row(run)
+        return RunInfo(**info_fields(row, has_agent=run not in self.runs_without_agent))
 
     async def tree(self, run: str) -> RunTree:
         """A run and everything below it."""
         row = await self._row(run)
         below = [await self.tree(child.spec.id) for child in await self._store.children(run)]
-        request = row.spec.request
-        return RunTree(
-            id=RunId(run),
-            label=request.label or request.agent,
-            agent=request.agent,
-            state=state_word(row.run),
-            turn=row.run.turn,
-            usage=row.run.usage,
-            children=tuple(below),
-            group=request.shown_group,
-        )
+        has_agent = run not in self.runs_without_agent
+        return RunTree(**info_fields(row, has_agent=has_agent), children=tuple(below))
 
     async def messages(self, run: str, start: int = 0) -> Sequence[Message]:
         """A run's conversation from message `start` on, its fork's prefix included."""
@@ -176,6 +156,21 @@ class Reads(Branches):
         """Why nothing moves, when nothing moves: a full disk, a lost store."""
         return self._engine.trouble
 
+    async def health(self) -> Health:
+        """Why nothing moves, when nothing moves; `ok` when nothing is wrong."""
+        self._check_loop()
+        live = list(self._engine.trees.live())
+        dormant = set(self.runs_without_agent)
+        unknown = sorted({spec.request.agent for spec, _ in live if spec.id in dormant})
+        status = getattr(self._registry.catalog, "status", None)
+        return Health(
+            ok=not self.blocked_reason and not unknown,
+            trouble=self.blocked_reason,
+            open_runs=len(live),
+            unknown_agents=tuple(unknown),
+            models=() if status is None else tuple(status()),
+        )
+
     async def _outcome_or_none(self, id: str) -> Outcome[Any] | None:
         row = await self._store.row(id)
         if row is None or not isinstance(row.run.state, Ended):
@@ -184,7 +179,14 @@ class Reads(Branches):
         model = self._engine.trees.shared.models.get(row.spec.model)
         agent = self._registry.agents.get(row.spec.request.agent)
         children = await self._store.children(id) if row.run.n_children else []
-        return build_outcome(row, account, children, agent, model)
+        output = await self._output_of(children)
+        return build_outcome(row, account, children, agent, model, output)
+
+    async def _output_of(self, rows: Sequence[RunRecord]) -> int:
+        """The tokens that models wrote in these runs and in all below them."""
+        below = [await self._store.children(r.spec.id) for r in rows if r.run.n_children]
+        own = sum([row.run.usage.output for row in rows])
+        return own + sum([await self._output_of(children) for children in below])
 
 
 def stored_states(state: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -207,7 +209,7 @@ def stored_states(state: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _is_one(line: RunInfo, agent: str | None, user: str | None, meta: Mapping[str, str]) -> bool:
+def _is_one(line: RunLine, agent: str | None, user: str | None, meta: Mapping[str, str]) -> bool:
     return (
         (agent is None or line.agent == agent)
         and (user is None or line.user == user)

@@ -21,6 +21,7 @@ from retinue.errors import ConfigError, NotFound, Refused
 from retinue.models.base import Model, ModelCatalog
 from retinue.models.declared import Provider
 from retinue.models.setting_support import check_settings
+from retinue.opened_toolsets import OpenedToolsets
 from retinue.runtime.engine import Engine
 from retinue.runtime.secret_filter import learn_from
 from retinue.sandbox.open_directories import real_paths
@@ -29,6 +30,8 @@ from retinue.tools.builtin.builtin_tools import BuiltinTools
 from retinue.tools.toolbox import Toolbox
 
 log = logging.getLogger("retinue.runs")
+FAMILY_MODELS = ("model", "default_model", "explore_model")
+"""Settings of families that are names of models."""
 
 
 class Registry:
@@ -59,6 +62,7 @@ class Registry:
         self.models, self.catalog = models, catalog
         self.agents: dict[str, Agent[Any, Any]] = {}
         self.preview = toolbox.preview
+        self.toolsets = OpenedToolsets()
         engine.performer.tool_reader.know_model = self.know_model
         self.learn_keys()
 
@@ -97,6 +101,7 @@ class Registry:
             self.agents[member.name] = member
             if isinstance(member.model, str):
                 self.know_model(member.model)
+            self._know_family_models(member)
             self._engine.register(define(member, tools), member.model_info)
             self._check_settings(member, member.model_name, member.request_defaults)
 
@@ -115,6 +120,14 @@ class Registry:
             learn_from(self._engine.redactor, model)
             self._engine.describe(replace(model.info, name=name, resolved=catalog.resolve(name)))
 
+    def _know_family_models(self, agent: Agent[Any, Any]) -> None:
+        """Models that the settings of its families name for sub-agents. One that cannot be had is
+        told to the model that asks for it."""
+        for family in agent.family_list:
+            for setting in FAMILY_MODELS:
+                with contextlib.suppress(ConfigError):
+                    self.know_model(getattr(family.settings, setting, None) or "")
+
     def know_models(self) -> None:
         """The models of open runs that were asked for by name alone; one without a key keeps its
         runs waiting."""
@@ -124,7 +137,7 @@ class Registry:
                     self.know_model(spec.model)
 
     def _equip(self, agent: Agent[Any, Any]) -> Sequence[Tool[Any]]:
-        own = agent.equip(self._builtin_tools.tool)
+        own = agent.equip(self._builtin_tools.tool, self.toolsets.tools)
         if not own or any(t.schema.name == "artifact" for t in own):
             return own
         return (*own, self._builtin_tools.tool("artifact"))
@@ -167,5 +180,5 @@ class Registry:
     def find(self, name: str) -> Agent[Any, Any]:
         agent = self.agents.get(name)
         if agent is None:
-            raise NotFound(f"Unknown agent {name!r}. Register it first.")
+            raise NotFound(f"Unknown agent {name!r}. Register it first.", "agent", name)
         return agent

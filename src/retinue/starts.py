@@ -190,6 +190,10 @@ class Starts(Acts, Generic[Deps_co]):
             self._registry.request(agent, task, options), self._clock.now(), n
         )
 
+    async def price_fork(self, run: str, count: int = 1) -> PriceTag:
+        """What so many forks of a run would cost before they say a word; nothing is started."""
+        return await self.price_tag(fork=run, n=count)
+
     @overload
     async def resume(
         self, run: RunId[T], task: str = "Continue.", **options: Unpack[RunOptions]
@@ -258,6 +262,7 @@ class Starts(Acts, Generic[Deps_co]):
     async def take_up(self, agent: Agent[Any, Any]) -> None:
         """Register an agent; runs that waited for it continue."""
         if agent not in self._registry:
+            await self._registry.toolsets.open_for(agent)
             self._registry.register(agent)
             self._registry.know_models()
             await self._engine.found.take_up()

@@ -211,7 +211,7 @@ class Steps(Groups):
         store = self._store
         top = await store.row(run)
         if top is None:
-            raise NotFound(f"Run {run!r} not found.")
+            raise NotFound(f"Run {run!r} not found.", "run", run)
         rows, todo = [], [top]
         while todo:
             row = todo.pop(0)

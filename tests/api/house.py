@@ -49,7 +49,7 @@ def agent(name: str, script: Any, **fields: Any) -> Agent:
     """An agent with a scripted model of its own."""
     return Agent(
         name,
-        model=Scripted(script, name=f"model of {name}", seconds=fields.pop("seconds", 0.0)),
+        model=Scripted(script, name=f"model of {name}", delay=fields.pop("seconds", 0.0)),
         **fields,
     )
 

@@ -248,7 +248,7 @@ async def test_a_lane_of_one_finishes_three_levels_that_all_wait_for_each_other(
     assert outcome.state == "completed" and most == 1
     assert [len(n.children) for n in tree.children] == [3, 3, 3]
     # 9 leaves with one turn, 3 middles and the top with two each, one second a turn, one at a time.
-    assert outcome.ended_at - outcome.created_at == (9 + 4 * 2) * 1_000
+    assert outcome.ended_ms - outcome.created_ms == (9 + 4 * 2) * 1_000
 
 
 @on_virtual_time
@@ -276,7 +276,7 @@ async def test_trees_share_a_lane_and_each_tree_has_its_own() -> None:
         async with Retinue(clock=VirtualClock()) as retinue:
             leads = [lead_of(child, 1, name=name, lanes=lanes) for name in ("one", "other")]
             first, second = await asyncio.gather(*(retinue.run(lead, "Go.") for lead in leads))
-        return max(first.ended_at, second.ended_at) - min(first.created_at, second.created_at)
+        return max(first.ended_ms, second.ended_ms) - min(first.created_ms, second.created_ms)
 
     assert await both("all") == 20_000
     assert await both("tree") == 10_000
@@ -306,7 +306,7 @@ async def test_a_deadline_ends_a_run_and_everything_below_it() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(lead_of(child, 3), "Go.", timeout=60)
         assert (outcome.state, outcome.stop) == ("timed_out", "deadline")
-        assert outcome.ended_at - outcome.created_at == 60_000
+        assert outcome.ended_ms - outcome.created_ms == 60_000
         assert {c.state for c in outcome.children} <= {"cancelled", "timed_out"}
         by_budget = await retinue.run(child, "Go.", budget=Budget(seconds=5.5))
         assert (by_budget.state, by_budget.ended_at - by_budget.created_at) == ("timed_out", 5_500)
@@ -328,7 +328,7 @@ async def test_retries_wait_longer_each_time_and_not_less_than_they_are_told() -
     def busy(request: ModelRequest) -> object:
         at.append(asyncio.get_running_loop().time())
         if len(at) < 5:
-            raise ModelUnavailable("overloaded", after_seconds=30 if len(at) == 2 else 0)
+            raise ModelUnavailable("overloaded", retry_after=30 if len(at) == 2 else 0)
         return "at last"
 
     async with Retinue(clock=VirtualClock()) as retinue:

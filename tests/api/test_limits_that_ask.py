@@ -193,7 +193,7 @@ async def test_cancel_is_the_answer_that_ends_it(tmp_path: Path) -> None:
 @on_virtual_time
 async def test_a_limit_can_be_raised_and_changed_when_nobody_asks(tmp_path: Path) -> None:
     async with Home("memory", tmp_path).open(limits=RULES) as retinue:
-        slow = Agent("slow", model=Scripted(lambda r: "done", name="s", seconds=100.0))
+        slow = Agent("slow", model=Scripted(lambda r: "done", name="s", delay=100.0))
         run = await retinue.spawn(slow, "Go.", budget=Budget(turns=3, seconds=50.0))
         assert await retinue.budget(run) == Spending(
             run=run,

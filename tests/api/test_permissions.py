@@ -226,7 +226,7 @@ async def test_which_rule_it_is_can_be_told() -> None:
         )
         await asked(retinue)
         assert (
-            await retinue.explain(run, "scribe", '{"path": "xy"}')
+            await retinue.explain(run, "scribe", {"path": "xy"})
             == "denied: rule 'deny: scribe(x*)' of writer"
         )
         told = await retinue.explain(run, "scribe", '{"path": "y"}')

@@ -182,7 +182,7 @@ async def test_a_run_between_two_tries_waits_for_its_agent_too(kind: str, tmp_pa
 
     def busy(request: ModelRequest) -> object:
         tries.append(1)
-        return ModelUnavailable("busy", after_seconds=60) if len(tries) == 1 else "at last"
+        return ModelUnavailable("busy", retry_after=60) if len(tries) == 1 else "at last"
 
     one = agent("one", busy)
     async with home.open() as retinue:

@@ -239,7 +239,7 @@ async def test_the_envelope_of_an_outcome_tells_own_and_tree_usage_models_childr
 ):
     usage = Usage(input=100, output=20, cache_read=5)
     price = {"price_in": 2, "price_out": 10}
-    child_model = Scripted(["part"], info=ModelInfo(name="small", **price), usage=usage, seconds=2)
+    child_model = Scripted(["part"], info=ModelInfo(name="small", **price), usage=usage, delay=2)
     child = Agent("child", model=child_model)
     reply = ModelReply(message=AssistantMessage(text="whole"), usage=usage, model="large-2024")
 
@@ -272,7 +272,7 @@ async def test_the_envelope_of_an_outcome_tells_own_and_tree_usage_models_childr
     ] * 2
     assert outcome.last_tool == "hire"
     assert outcome.artifacts == ()
-    assert outcome.started_at is not None and outcome.ended_at - outcome.started_at == 2_000
+    assert outcome.started_ms is not None and outcome.ended_ms - outcome.started_ms == 2_000
     assert part is not None and (part.tree_tokens, part.usage.tokens, part.model_used) == (
         120,
         120,

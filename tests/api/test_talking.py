@@ -48,7 +48,7 @@ async def test_a_message_is_read_at_the_next_turn() -> None:
         await retinue.send(run, "Hurry.")
         outcome = await ended(retinue, run)
     assert seen[1] == ["Go.", "", "rested 60 s", "Hurry."]
-    assert outcome.ended_at - outcome.created_at == 60_000
+    assert outcome.ended_ms - outcome.created_ms == 60_000
 
 
 @on_virtual_time
@@ -68,7 +68,7 @@ async def test_steering_breaks_off_a_model_call() -> None:
         await retinue.send(run, "that", steer=True)
         outcome = await ended(retinue, run)
     assert outcome.text == "heard that"
-    assert outcome.ended_at - outcome.created_at == 110_000
+    assert outcome.ended_ms - outcome.created_ms == 110_000
     assert outcome.usage.estimated > 0, "what was broken off may have cost something"
 
 
@@ -85,7 +85,7 @@ async def test_steering_breaks_off_tools_and_the_call_still_has_a_result() -> No
         await asyncio.sleep(10)
         await retinue.send(run, "Stop resting.", steer=True)
         outcome = await ended(retinue, run)
-    assert outcome.ended_at - outcome.created_at == 10_000
+    assert outcome.ended_ms - outcome.created_ms == 10_000
     assert seen[1][0] == "Go." and seen[1][-1] == "Stop resting."
     assert len(seen[1]) == 4, "the call, its result and the message"
 
@@ -185,7 +185,7 @@ async def test_cancel_ends_a_run_and_says_how_it_really_ended() -> None:
         assert (await retinue.cancel(run, "not needed any more")).state == "cancelled"
         outcome = await ended(retinue, run)
         assert (outcome.state, outcome.error) == ("cancelled", "not needed any more")
-        assert outcome.ended_at - outcome.created_at == 10_000
+        assert outcome.ended_ms - outcome.created_ms == 10_000
         assert outcome.usage.estimated > 0
         done = await retinue.run(agent("two", ["y"]), "Go.")
         assert (await retinue.cancel(done.id)).state == "completed"

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from retinue import RetinueError
 from retinue.channels.webhook import Webhook
-from retinue.channels.webhook_signature import sign, verify_signature
+from retinue.channels.webhook_signature import sign, verify_webhook
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 KEY = base64.b64decode(SECRET.removeprefix("whsec_"))
@@ -70,7 +70,7 @@ class Receiver:
         if self.answer is not None:
             return await self.answer(request)
         try:
-            key = verify_signature(self.secret, request.headers, body)
+            key = verify_webhook(self.secret, request.headers, body)
         except RetinueError as error:
             return web.Response(status=401, text=str(error))
         if self.before is not None:

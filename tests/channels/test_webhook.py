@@ -19,7 +19,7 @@ import pytest
 
 from retinue import ConfigError, RetinueError
 from retinue.channels.webhook import Webhook
-from retinue.channels.webhook_signature import sign, verify_signature
+from retinue.channels.webhook_signature import sign, verify_webhook
 from tests.channels.receiver import KEY, SECRET, Receiver, hang, hook, signed, status
 from tests.contracts.channel import ChannelContract, Side, delivery
 from tests.contracts.world import START, run_async
@@ -97,10 +97,10 @@ async def test_each_secret_signs_so_that_a_receiver_can_change_from_one_to_the_n
         ((headers, body),) = receiver.requests
     assert len(headers["webhook-signature"].split(" ")) == 3
     for secret in ("the new secret", b"\x00raw\xff", SECRET, ["another", SECRET]):
-        assert verify_signature(secret, headers, body) == "k"
+        assert verify_webhook(secret, headers, body) == "k"
     for wrong in ("another", SECRET.removeprefix("whsec_"), ["another", "and another"]):
         with pytest.raises(RetinueError, match="not signed with this secret"):
-            verify_signature(wrong, headers, body)
+            verify_webhook(wrong, headers, body)
 
 
 @run_async
@@ -184,7 +184,7 @@ async def test_a_key_that_cannot_stand_in_a_header_is_refused_before_it_is_sent(
 def test_a_secret_that_cannot_be_used_is_refused_and_not_shown(secret: Any) -> None:
     for use in (
         lambda: Webhook("https://example.org/", secret),
-        lambda: verify_signature(secret, signed(), b"{}"),
+        lambda: verify_webhook(secret, signed(), b"{}"),
     ):
         with pytest.raises(ConfigError, match="webhook") as caught:
             use()

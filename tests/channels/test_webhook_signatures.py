@@ -7,7 +7,7 @@ import time
 import pytest
 
 from retinue import RetinueError
-from retinue.channels.webhook_signature import sign, verify_signature
+from retinue.channels.webhook_signature import sign, verify_webhook
 from tests.channels.receiver import KEY, SECRET, hook, signed
 from tests.contracts.channel import delivery
 from tests.contracts.world import run_async
@@ -37,16 +37,16 @@ async def test_another_implementation_accepts_what_we_sign(secret: str) -> None:
 
 
 def test_a_good_request_gives_its_key() -> None:
-    assert verify_signature(SECRET, signed(), b"{}") == "k"
-    assert verify_signature(SECRET, signed(at=time.time() - 290), b"{}") == "k"
+    assert verify_webhook(SECRET, signed(), b"{}") == "k"
+    assert verify_webhook(SECRET, signed(at=time.time() - 290), b"{}") == "k"
     assert (
-        verify_signature(SECRET, signed(at=time.time() - 3_000), b"{}", tolerance_seconds=3_600)
+        verify_webhook(SECRET, signed(at=time.time() - 3_000), b"{}", tolerance_seconds=3_600)
         == "k"
     )
     several = signed() | {
         "WEBHOOK-SIGNATURE": f"v1a,x v2,y v1,AAAA {signed()['WEBHOOK-SIGNATURE']} v1,BBBB"
     }
-    assert verify_signature(SECRET, several, b"{}") == "k"
+    assert verify_webhook(SECRET, several, b"{}") == "k"
 
 
 @pytest.mark.parametrize(
@@ -71,25 +71,25 @@ def test_a_good_request_gives_its_key() -> None:
 )
 def test_a_request_that_was_changed_is_refused(changed: dict[str, str], why: str) -> None:
     with pytest.raises(RetinueError, match=why):
-        verify_signature(SECRET, signed() | changed, b"{}")
+        verify_webhook(SECRET, signed() | changed, b"{}")
 
 
 def test_a_request_without_headers_with_another_version_or_body_is_refused() -> None:
     good = signed()
     for name in good:
         with pytest.raises(RetinueError):
-            verify_signature(SECRET, {n: v for n, v in good.items() if n != name}, b"{}")
+            verify_webhook(SECRET, {n: v for n, v in good.items() if n != name}, b"{}")
     for signature in (
         good["WEBHOOK-SIGNATURE"].replace("v1,", "v2,"),
         good["WEBHOOK-SIGNATURE"][:-4],
     ):
         with pytest.raises(RetinueError):
-            verify_signature(SECRET, good | {"WEBHOOK-SIGNATURE": signature}, b"{}")
+            verify_webhook(SECRET, good | {"WEBHOOK-SIGNATURE": signature}, b"{}")
     with pytest.raises(RetinueError):
-        verify_signature(SECRET, good, b"{ }")
+        verify_webhook(SECRET, good, b"{ }")
 
 
 @pytest.mark.parametrize("seconds", [-10_000, -310, 310, 10_000])
 def test_a_request_of_another_time_is_refused(seconds: float) -> None:
     with pytest.raises(RetinueError, match="within"):
-        verify_signature(SECRET, signed(at=time.time() + seconds), b"{}")
+        verify_webhook(SECRET, signed(at=time.time() + seconds), b"{}")

@@ -35,7 +35,7 @@ def agent(
     **fields: Any,
 ) -> Agent:
     info = ModelInfo(name=f"{name}-model", **(PRICED if price is None else price))
-    return Agent(name, model=Scripted(script, info=info, seconds=seconds), **fields)
+    return Agent(name, model=Scripted(script, info=info, delay=seconds), **fields)
 
 
 def opened(store: MemoryStore, clock: VirtualClock | None = None, **options: Any) -> Retinue:
@@ -196,7 +196,7 @@ async def retries(items: list[tree_items.TreeItem]) -> None:
     def work(q: Any) -> Any:
         tried[0] += 1
         if tried[0] < 3:
-            raise ModelUnavailable("slow down", kind="rate_limit", after_seconds=12.0)
+            raise ModelUnavailable("slow down", kind="rate_limit", retry_after=12.0)
         return "at last"
 
     lead = agent("lead", work)

@@ -444,7 +444,7 @@ def test_an_over_long_text_is_cut_and_says_where_the_whole_is() -> None:
     ending = story.ending("root")
     assert ending.text.startswith("0123456789\n[truncated: 3 of 13")
     assert "f" * 64 in ending.text
-    assert ending.artifacts[0].bytes == 13
+    assert ending.artifacts[0].size == 13
 
 
 def test_the_model_that_really_answered_is_on_record() -> None:

@@ -74,7 +74,7 @@ class Stage:
         self.lines, self.does, self.sums = lines, does or {}, sums or {}
         self.requests: list[ModelRequest] = []
         self.busy = self.most = 0
-        self.model = Scripted(self._say, name="big", seconds=seconds)
+        self.model = Scripted(self._say, name="big", delay=seconds)
         self.lead = Agent(
             "lead",
             "Lead.",

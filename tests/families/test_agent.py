@@ -448,4 +448,4 @@ async def test_the_lead_goes_on_while_its_agents_work() -> None:
         await asyncio.sleep(1)
         assert len(world.of_lead) == 3, "three turns while both are at work"
         outcome = await retinue.wait(run)
-    assert outcome is not None and outcome.ended_at - outcome.created_at == 100_000
+    assert outcome is not None and outcome.ended_ms - outcome.created_ms == 100_000

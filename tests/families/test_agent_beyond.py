@@ -184,7 +184,7 @@ async def test_without_host_mode_an_agent_ends_with_its_first_reply() -> None:
 async def test_a_host_does_not_keep_its_parent_and_ends_with_it() -> None:
     world = World(spawn("say ready", host_mode=True), pause(5, "done"), enable_comms=True)
     outcome = await world.go()
-    assert outcome.ended_at - outcome.created_at == 5_000
+    assert outcome.ended_ms - outcome.created_ms == 5_000
     assert [c.state for c in outcome.children] == ["cancelled"]
 
 

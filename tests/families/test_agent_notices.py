@@ -319,7 +319,7 @@ async def test_cancelling_an_agent_stops_everything_below_it() -> None:
     )
     outcome = await world.go(seconds=1_000)
     assert len(world.cancelled) == 3
-    assert outcome.ended_at - outcome.created_at == 5_000
+    assert outcome.ended_ms - outcome.created_ms == 5_000
     assert not [q for q in world.requests if q.turn > 1 and q.path != "0"]
 
 

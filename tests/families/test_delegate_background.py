@@ -36,7 +36,7 @@ async def test_the_call_returns_at_once_in_the_words_of_the_document() -> None:
     world = World(background(task("a", LONG), task("b", LONG), task("c", LONG)))
     async with Retinue(clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         outcome = await retinue.run(world.lead, "Go.")
-        assert outcome.ended_at == outcome.created_at, (
+        assert outcome.ended_ms == outcome.created_ms, (
             "the lead confirms while its tasks are at work"
         )
     (group,) = GROUP.findall(outcome.text)

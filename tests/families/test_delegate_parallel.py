@@ -61,7 +61,7 @@ async def test_the_call_waits_for_the_last_task_and_the_lead_then_goes_on() -> N
     async with Retinue(store, clock=VirtualClock(), channels={"hook": Recorder()}) as retinue:
         outcome = await retinue.run(world.lead, "Go.")
     assert outcome.text == "All told."
-    assert outcome.ended_at - outcome.created_at == 50_000
+    assert outcome.ended_ms - outcome.created_ms == 50_000
 
 
 @on_virtual_time

@@ -84,7 +84,7 @@ async def test_sub_agents_work_side_by_side() -> None:
         [spawn(*(f"t{n}" for n in range(10))), "thanks"], after(**{f"t{n}": 60 for n in range(10)})
     )
     scene = await play(lead(cast))
-    assert scene.outcome.ended_at - scene.outcome.created_at == 60_000
+    assert scene.outcome.ended_ms - scene.outcome.created_ms == 60_000
 
 
 @on_virtual_time
@@ -97,7 +97,7 @@ async def test_the_lead_goes_on_only_when_the_last_is_back() -> None:
         assert [c.state for c in (await retinue.tree(run)).children] == ["completed", "thinking"]
         assert (await retinue.tree(run)).state == "waiting"
 
-    assert (await play(lead(cast), then)).outcome.ended_at % 100_000 == 50_000
+    assert (await play(lead(cast), then)).outcome.ended_ms % 100_000 == 50_000
     assert len(cast.of_lead) == 2
 
 
@@ -131,7 +131,7 @@ async def test_a_spawn_may_stand_beside_other_tools() -> None:
     }
     (spawned,) = (r for r in scene.told if r.name == "spawn_agents")
     assert [r["task"] for r in results(spawned)] == ["a"]
-    assert scene.outcome.ended_at - scene.outcome.created_at == 20_000
+    assert scene.outcome.ended_ms - scene.outcome.created_ms == 20_000
 
 
 @on_virtual_time

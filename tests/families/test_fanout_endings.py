@@ -169,7 +169,7 @@ async def test_what_may_pass_is_tried_three_times() -> None:
     scene = await play(lead(cast))
     assert failure(scene) == ("Failed after 3 attempts: no route", "network")
     assert len(cast.of_children) == 3
-    assert scene.outcome.ended_at - scene.outcome.created_at <= 1_000 + 2_000
+    assert scene.outcome.ended_ms - scene.outcome.created_ms <= 1_000 + 2_000
     cast = Cast([spawn("a"), "thanks"], lambda q: ModelUnavailable("no route", kind="network"))
     scene = await play(lead(cast, attempts=1))
     assert failure(scene)[0] == "Failed after 1 attempts: no route"
@@ -214,7 +214,7 @@ async def test_a_timeout_is_its_own_outcome_and_keeps_what_was_said() -> None:
         "Timed out: the deadline passed\nText so far: I have found two.",
         "timed_out",
     )
-    assert scene.outcome.ended_at - scene.outcome.created_at == 5_000
+    assert scene.outcome.ended_ms - scene.outcome.created_ms == 5_000
 
 
 @on_virtual_time

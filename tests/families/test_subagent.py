@@ -91,7 +91,7 @@ async def test_a_call_blocks_until_its_child_has_ended_and_holds_nothing_meanwhi
         assert (await retinue.tree(run)).state == "waiting"
 
     found = await stage.go(look)
-    assert found.outcome.ended_at - found.outcome.created_at == 3_600_000
+    assert found.outcome.ended_ms - found.outcome.created_ms == 3_600_000
 
 
 @on_virtual_time
@@ -267,7 +267,7 @@ async def test_a_model_that_is_overloaded_for_a_while_costs_no_result() -> None:
 
     def work(request: Any) -> Any:
         tries.append(request.attempt)
-        return ModelUnavailable("busy", after_seconds=30) if len(tries) < 3 else "did it"
+        return ModelUnavailable("busy", retry_after=30) if len(tries) < 3 else "did it"
 
     assert Retry().attempts >= 3
     assert (await Stage(one("dig"), does={"dig": work}).go()).result["output"] == "sum of dig"
@@ -330,7 +330,7 @@ async def test_two_calls_of_one_turn_work_at_the_same_time_and_each_has_its_own_
     stage = Stage([one("a"), one("b"), one("c")], does={p: pause(60, p) for p in "abc"})
     found = await stage.go()
     assert sorted(r["output"] for r in results(found.told)) == ["sum of a", "sum of b", "sum of c"]
-    assert found.outcome.ended_at - found.outcome.created_at == 60_000
+    assert found.outcome.ended_ms - found.outcome.created_ms == 60_000
 
 
 @on_virtual_time

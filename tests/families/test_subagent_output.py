@@ -131,7 +131,7 @@ async def test_what_was_too_long_for_the_machine_is_told_as_cut_with_the_size_of
 async def test_an_output_that_the_machine_has_cut_is_never_called_whole() -> None:
     text, artifact = (
         "x" * 100 + "\n[truncated: 9 of 109 characters hidden]",
-        Artifact(path="f", bytes=109, sha256="f"),
+        Artifact(path="f", size=109, sha256="f"),
     )
     assert cut(text, 4_096, artifact) == (text, True)
     assert cut(text, 4_096, None) == (text, False)
@@ -193,7 +193,7 @@ def test_whatever_is_cut_stays_a_beginning_of_what_was_said(
 ) -> None:
     text = text.encode("utf-8", "ignore").decode()
     data = text.encode()
-    whole = Artifact(path="a", bytes=len(data), sha256="a") if kept and len(data) > size else None
+    whole = Artifact(path="a", size=len(data), sha256="a") if kept and len(data) > size else None
     shown, truncated = cut(text, size, whole)
     assert truncated == (len(data) > size)
     if not truncated:

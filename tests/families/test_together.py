@@ -128,7 +128,7 @@ def test_one_run_is_seen_alike_through_the_families_that_look() -> None:
         async with Retinue(MemoryStore()) as retinue:
             lead = Agent(
                 "lead",
-                model=Scripted(script, seconds=1.0),
+                model=Scripted(script, delay=1.0),
                 tools=[lookup],
                 families=["agent", "openclaw"],
             )

@@ -166,7 +166,7 @@ def test_a_failed_request_becomes_its_typed_error(
         assert isinstance(failure, ModelRejected)
     else:
         assert isinstance(failure, ModelUnavailable)
-        assert failure.after_seconds == (after or 0.0)
+        assert failure.retry_after == (after or 0.0)
     assert 0 < len(str(failure)) <= 500
     assert not re.search(r"<|sk-ant|abc|evil|0123456789", str(failure))
 

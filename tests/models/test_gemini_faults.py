@@ -214,7 +214,7 @@ def test_a_failure_is_named(
     assert error.kind == kind
     if kind in RETRIED:
         assert isinstance(error, ModelUnavailable)
-        assert error.after_seconds == after
+        assert error.retry_after == after
     else:
         assert isinstance(error, ModelRejected)
     message = str(error)
@@ -320,7 +320,7 @@ def test_a_broken_stream_gives_no_reply(body: bytes, error: type[ModelError], ki
 def test_an_error_inside_a_stream_is_raised_at_once() -> None:
     with pytest.raises(ModelUnavailable) as caught:
         GEMINI.decoder(STREAM).feed(stream_error(429, "RESOURCE_EXHAUSTED", RETRY))
-    assert caught.value.after_seconds == 34
+    assert caught.value.retry_after == 34
     for bad in (b"data: {]\n\n", sse([reply_chunk([{"text": []}])])):
         with pytest.raises(ModelUnavailable):
             GEMINI.decoder(STREAM).feed(bad)

@@ -249,7 +249,7 @@ async def test_whoever_was_told_by_hearsay_hears_when_a_call_has_worked() -> Non
     with pytest.raises(ModelUnavailable) as told:
         async with account.governor.turn("t"):
             raise AssertionError
-    assert told.value.after_seconds > 0 and told.value.hearers is not None
+    assert told.value.retry_after > 0 and told.value.hearers is not None
     heard = list[str]()
     told.value.hearers["r"] = lambda: heard.append("r")
     await asyncio.sleep(5.1)

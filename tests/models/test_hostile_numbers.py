@@ -86,7 +86,7 @@ def test_a_provider_that_asks_for_an_endless_time_is_waited_for_an_hour_at_most(
             with pytest.raises(ModelUnavailable) as caught:
                 await complete(http_model(url, dialect, client=client))
             await client.close()
-            assert caught.value.kind == "rate_limit" and 0 <= caught.value.after_seconds <= 3_600
+            assert caught.value.kind == "rate_limit" and 0 <= caught.value.retry_after <= 3_600
 
     asyncio.run(story())
 

@@ -207,7 +207,7 @@ def test_a_refusal_that_comes_in_pieces_or_breaks_off_is_understood() -> None:
         client = ConnectionPool(FAST)
         async with serving(serve) as url:
             error = await failing(http_model(url, client=client), ModelUnavailable)
-            assert (error.kind, error.after_seconds, str(error)) == ("rate_limit", 3.0, "wait")
+            assert (error.kind, error.retry_after, str(error)) == ("rate_limit", 3.0, "wait")
             await client.close()
 
     asyncio.run(story())
@@ -275,7 +275,7 @@ def test_what_is_not_an_answer_is_an_error_of_its_kind(
     told = said_to(answer, kind=error)
     assert told.kind == kind
     assert "<html" not in str(told)
-    assert getattr(told, "after_seconds", 0.0) <= 3_600.0
+    assert getattr(told, "retry_after", 0.0) <= 3_600.0
 
 
 def test_headers_of_many_kibibytes_are_read() -> None:

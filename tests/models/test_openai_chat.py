@@ -513,7 +513,7 @@ def test_a_failure_is_sorted(case: cases.Failure) -> None:
     error = OpenAIChatCodec().failure(case.status, case.headers, case.body)
     assert error.kind == case.kind
     assert type(error) is (ModelUnavailable if case.kind in RETRIED else ModelRejected)
-    assert getattr(error, "after_seconds", 0.0) == pytest.approx(case.wait)
+    assert getattr(error, "retry_after", 0.0) == pytest.approx(case.wait)
     message = str(error)
     assert str(case.status) in message
     assert len(message) <= 500

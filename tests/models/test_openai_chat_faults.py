@@ -132,7 +132,7 @@ def test_f4_a_delay_inside_a_stream_is_honoured() -> None:
         {"error": {"message": "Please try again in 2s.", "code": "rate_limit_exceeded"}}
     )
     assert isinstance(error, ModelUnavailable)
-    assert error.after_seconds == 2.0
+    assert error.retry_after == 2.0
 
 
 def test_f23_a_stream_without_its_marker_was_cut() -> None:

@@ -120,7 +120,7 @@ def test_an_error_answer_becomes_the_right_error(
         kind,
     )
     if isinstance(found, ModelUnavailable):
-        assert found.after_seconds == (after or 0.0)
+        assert found.retry_after == (after or 0.0)
     words = str(found)
     assert 0 < len(words) <= 500 and words.isprintable()
     assert "<" not in words and "sk-" not in words and "evil" not in words
@@ -193,7 +193,7 @@ def test_a_failure_inside_a_stream_is_raised_at_once(
         ModelRejected if after is None else ModelUnavailable,
         kind,
     )
-    assert getattr(caught.value, "after_seconds", None) == after
+    assert getattr(caught.value, "retry_after", None) == after
     if "response" in event:
         with pytest.raises(type(caught.value)) as again:
             decoded(json.dumps({"status": "failed"} | event["response"]).encode(), WHOLE)

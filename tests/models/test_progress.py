@@ -212,9 +212,7 @@ def test_what_the_first_of_a_chain_has_cost_is_in_the_reply_of_the_second() -> N
 def test_models_of_this_process_say_so_too() -> None:
     async def story() -> None:
         slow = asking()
-        progress = await cancelled(
-            Scripted(["Hi."], seconds=60.0), slow, lambda: slow.progress.sent
-        )
+        progress = await cancelled(Scripted(["Hi."], delay=60.0), slow, lambda: slow.progress.sent)
         assert progress.sent and progress.usage is None
         request = asking()
         await complete(ExplorerModel(), request)

@@ -127,7 +127,7 @@ def test_a3_what_is_taken_from_a_run_is_refused_to_its_grandchild_at_the_next_ca
 
 def test_a5_children_that_each_ask_for_all_that_is_left_never_get_more_than_there_is() -> None:
     async def main() -> None:
-        child = Agent("child", model=Scripted(talk(), name="c", seconds=1_000))
+        child = Agent("child", model=Scripted(talk(), name="c", delay=1_000))
         asks = [
             [call("hire") for _ in range(5)]
         ]  # one after the other, the lead would wait for what is held
@@ -189,7 +189,7 @@ def test_a9_a_run_that_copies_itself_stops_at_the_limits_and_within_its_budget()
 
 def test_a11_cancelling_twice_and_too_late_tells_the_true_end() -> None:
     async def main() -> None:
-        child = Agent("child", model=Scripted(talk(), name="c", seconds=1_000))
+        child = Agent("child", model=Scripted(talk(), name="c", delay=1_000))
         lead = Agent(
             "lead",
             model=Scripted(talk(call("hire")), name="l"),

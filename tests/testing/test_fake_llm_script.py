@@ -169,7 +169,7 @@ def test_a_reply_may_bring_its_own_usage_stop_and_model() -> None:
 @pytest.mark.parametrize("dialect", ALL)
 def test_an_exception_in_a_script_is_told_as_the_provider_would(dialect: str) -> None:
     async def story() -> None:
-        async with FakeLLM([ModelUnavailable("later", after_seconds=2)]) as llm:
+        async with FakeLLM([ModelUnavailable("later", retry_after=2)]) as llm:
             got = await send(llm, good(dialect))
             assert (got.status, got.headers["retry-after"]) == (
                 529 if dialect == "anthropic" else 503,

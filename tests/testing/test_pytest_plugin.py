@@ -88,7 +88,7 @@ lazy = Agent("lazy", model=Scripted([call("nap", hours=9), "Awake."]), tools=[na
 async def test_sleeps(retinue: Retinue) -> None:
     outcome = await retinue.run(lazy, "Good night.")
     assert outcome.text == "Awake."
-    assert outcome.ended_at - outcome.created_at == 9 * 3_600_000
+    assert outcome.ended_ms - outcome.created_ms == 9 * 3_600_000
 
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("timeout", [60, 120])
@@ -298,7 +298,7 @@ def test_retinue_itself_does_not_import_pytest(suite: Suite, pytester: pytest.Py
 def test_the_program_that_type_checkers_accept_passes(
     suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = Path(__file__).resolve().parents[1] / "typing" / "programs" / "own_agents.py"
+    program = Path(__file__).resolve().parents[2] / "examples" / "programs" / "own_agents.py"
     with served(FakeLLM(["All is well."])) as llm:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
         monkeypatch.setenv("OPENAI_BASE_URL", f"{llm.url}/v1")

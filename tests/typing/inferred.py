@@ -1,23 +1,39 @@
 """What type checkers must infer on the roads through the public surface."""
 
+import asyncio
 import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, assert_type
 
 from retinue import (
     Agent,
+    AssistantMessage,
     Budget,
     Context,
+    HookContext,
+    Hooks,
+    McpServer,
+    ModelInfo,
     Outcome,
     Outcomes,
+    Refuse,
+    Restart,
     Retinue,
+    Risk,
     RunId,
+    Tool,
+    ToolError,
+    Usage,
     json_schema,
     one_of,
     run_sync,
     tool,
 )
+from retinue.channels import Delivery
+from retinue.models import ModelReply, ModelRequest, ToolCall
+from retinue.testing import Scripted, call, fake_context
 
 
 @dataclass
@@ -83,6 +99,56 @@ async def staff_work(ctx: Context[Shop], files: list[str]) -> str:
     return one.unwrap().title
 
 
+class Echo:
+    """A model of one's own."""
+
+    info = ModelInfo(name="echo")
+
+    async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
+        return ModelReply(message=AssistantMessage(text=request.messages[-1].text))
+
+
+class Lookup:
+    """A tool of one's own, with a schema that is no signature."""
+
+    name = "lookup"
+    description = "Look a word up."
+    parameters: Mapping[str, Any] = {"type": "object", "properties": {"word": {"type": "string"}}}
+    restart: Restart = "pure"
+    risk: Risk = "read"
+
+    async def invoke(self, ctx: Context[Shop], arguments: Mapping[str, Any], /) -> object:
+        if not arguments.get("word"):
+            raise ToolError("A word is needed.")
+        return ctx.deps.name
+
+
+class Shelf:
+    """Several tools of one's own."""
+
+    prefix = "shelf"
+
+    async def open(self) -> Sequence[Tool[Shop]]:
+        return [Lookup(), name_of]
+
+    async def close(self) -> None: ...
+
+
+class Pigeon:
+    """A channel of one's own."""
+
+    async def send(self, delivery: Delivery) -> None:
+        print(delivery.origin.user, delivery.text)
+
+
+async def no_secrets(ctx: HookContext, call: ToolCall) -> ToolCall | Refuse | None:
+    return Refuse(reason="No.") if "secret" in call.arguments else None
+
+
+def log(ctx: HookContext[Shop], outcome: Outcome[Any]) -> None:
+    print(ctx.deps.name, outcome.state)
+
+
 counter = Counter()
 keeper = Agent(
     "keeper",
@@ -92,8 +158,12 @@ keeper = Agent(
         tool(functools.partial(power, exponent=2), name="square", quick=True),
         name_of,
         staff_work,
+        Lookup(),
+        Shelf(),
+        McpServer("files", command=["files"]),
         "read",
     ],
+    model=Echo(),
     staff=[reporter],
     timeout=timedelta(minutes=5),
 )
@@ -107,7 +177,14 @@ def at_once() -> None:
 
 
 async def main(text: str) -> None:
-    async with Retinue("a.db", deps=Shop("corner"), agents=[keeper, plain]) as retinue:
+    async with Retinue(
+        "a.db",
+        deps=Shop("corner"),
+        agents=[keeper, plain],
+        hooks=[Hooks(before_tool=no_secrets), Hooks(on_end=log)],
+        channels={"roof": Pigeon()},
+        models={"openai:gpt-5": Scripted([call("lookup", word="x"), "Done."]), "a": "openai:gpt-5"},
+    ) as retinue:
         assert_type(retinue, Retinue[Shop])
         assert_type(retinue.deps, Shop)
         run = await retinue.spawn(reporter, "Go.")
@@ -130,3 +207,11 @@ async def main(text: str) -> None:
         assert_type(outcome.unwrap(), Report | Score)
         async for line in retinue.runs(state=["queued", "failed"]):
             assert_type(line.agent, str)
+            assert_type(line.created_at, datetime)
+        assert_type(outcome.tree_usage, Usage)
+        assert_type(outcome.ended_at, datetime)
+        portal = retinue.portal()
+        spending = await asyncio.to_thread(portal.call, retinue.budget, run)
+        print(spending.spent.usd)
+        assert_type(portal.call(retinue.run, reporter, "Go.", label="x"), Outcome[Report])
+        assert_type(await staff_work(fake_context(deps=Shop("x")), ["a"]), str)

@@ -14,8 +14,8 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-RIGHT = ["inferred.py", *sorted(f"programs/{p.name}" for p in (HERE / "programs").glob("*.py"))]
-FILES = [*RIGHT, "mistakes.py"]
+PROGRAMS = ROOT / "examples" / "programs"
+FILES = [HERE / "inferred.py", *sorted(PROGRAMS.glob("*.py")), HERE / "mistakes.py"]
 
 
 def run(*command: str | Path) -> str:
@@ -44,7 +44,7 @@ def found_by_mypy(tmp_path: Path) -> dict[tuple[str, int], str]:
 def found_by_pyright(tmp_path: Path) -> dict[tuple[str, int], str]:
     folder = Path(sys.prefix)
     settings = {
-        "include": [os.path.relpath(HERE / name, tmp_path) for name in FILES],
+        "include": [os.path.relpath(name, tmp_path) for name in FILES],
         "extraPaths": [str(ROOT / "src")],
         "venvPath": str(folder.parent),
         "venv": folder.name,

@@ -30,7 +30,7 @@ def sign(key: bytes, id: str, timestamp: str, body: bytes) -> str:
     return "v1," + base64.b64encode(mac).decode()
 
 
-def verify_signature(
+def verify_webhook(
     secret: Secret | Sequence[Secret],
     headers: Mapping[str, str],
     body: bytes,

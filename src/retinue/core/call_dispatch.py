@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from retinue.core.calls import settle, start_tool
 from retinue.core.capabilities import gate
 from retinue.core.ending import finish
-from retinue.core.messages import AssistantMessage, ToolCall, ToolMessage
+from retinue.core.events import Replied
+from retinue.core.messages import ToolCall, ToolMessage
 from retinue.core.notices import fill
 from retinue.core.permissions import question_id, question_text
 from retinue.core.state import NOTHING, OpenCalls, Question, Run
@@ -28,12 +29,9 @@ MIXED = "{name} was called together with other calls, and must be the only call 
 NOT_RUN = "Not run: this reply also called {name}, which must be the only call in a reply."
 
 
-def dispatch(
-    run: Run, ctx: StepContext, reply: AssistantMessage, *, cut: bool, to_ask: int = 0
-) -> Run:
-    """A reply with calls was taken in: start each that may run and answer each that may not.
-    `to_ask` has a bit for each call before which its tool wants a person asked."""
-    calls, definition = reply.calls, ctx.definition
+def dispatch(run: Run, ctx: StepContext, event: Replied, *, cut: bool) -> Run:
+    """A reply with calls was taken in: start each that may run and answer each that may not."""
+    calls, definition = event.reply.message.calls, ctx.definition
     is_plain = len(calls) == 1 <= ctx.limits.calls_per_turn and not cut
     refusals = {} if is_plain else _refusals(ctx, calls, cut=cut)
     message, tools, asks = run.length - 1, 0, 0
@@ -50,7 +48,9 @@ def dispatch(
         why = gate(chain, call.name, ctx.now) if reason is None and is_shown else None
         if why is not None:
             reason = _refusal(ctx, ctx.words, ctx.tree.ancestry(run.id), call.name, why)
-        is_asked = bool(to_ask >> index & 1)
+        if reason is None and index in event.refused:
+            reason, is_denied = f"Refused: {event.refused[index]}", True
+        is_asked = bool(event.asks >> index & 1)
         is_guarded = is_asked or (call.name in guards and guards[call.name].guarded)
         if reason is None and (is_ruled or is_guarded):
             question, reason = _permission(run, ctx, index, call, asks=is_asked)

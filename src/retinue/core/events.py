@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from retinue.core.cache_figures import Tag
 from retinue.core.merges import BranchMerge
 from retinue.core.messages import Image, ModelReply, ToolCall
@@ -157,13 +159,15 @@ class Afforded(Event):
 class Replied(Event):
     """The model answered attempt `attempt` in full. `spilled` names the artifact that holds an
     over-long text, `work` is what an isolated run has done until now. `asks` has a bit for each
-    call before which its tool wants a person asked."""
+    call before which its tool wants a person asked; `refused` says of calls, by their index, why a
+    hook of the program does not let them run."""
 
     attempt: int
     reply: ModelReply
     spilled: tuple[str, int] | None = None
     work: BranchWork | None = None
     asks: int = 0
+    refused: dict[int, str] = msgspec.field(default_factory=dict)
 
 
 class ModelFailed(Event):

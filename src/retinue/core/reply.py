@@ -54,7 +54,7 @@ def take_reply(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> R
     spilled = run.artifacts
     if event.spilled is not None:
         sha, n = event.spilled
-        spilled = (Artifact(path=sha, bytes=n, sha256=sha),)
+        spilled = (Artifact(path=sha, size=n, sha256=sha),)
     elif message.text:
         spilled = ()
     ctx.write(run, message)
@@ -128,14 +128,14 @@ def _take_calls(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> 
     cut = event.reply.stop == "length"
     match state.purpose:
         case "turn":
-            return dispatch(run, ctx, message, cut=cut, to_ask=event.asks)
+            return dispatch(run, ctx, event, cut=cut)
         case "grace":
             if (
                 len(message.calls) == 1
                 and message.calls[0].name in ctx.definition.submit_tools
                 and not cut
             ):
-                return dispatch(run, ctx, message, cut=False, to_ask=event.asks)
+                return dispatch(run, ctx, event, cut=False)
             return finish(run, ctx, "incomplete", "turn_limit")
         case "final":
             return finish(run, ctx, "incomplete", "budget", error=why_no_more(run, ctx))

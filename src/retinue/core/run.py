@@ -343,7 +343,7 @@ def _take_submission(run: Run, event: Submitted, ctx: StepContext) -> Run:
     run = replace(run, work=event.work or run.work)
     if event.spilled is not None:
         sha, n = event.spilled
-        run = replace(run, artifacts=(Artifact(path=sha, bytes=n, sha256=sha),))
+        run = replace(run, artifacts=(Artifact(path=sha, size=n, sha256=sha),))
     else:
         run = replace(run, artifacts=())
     if event.ok:

@@ -3,7 +3,7 @@ of the machine."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 import msgspec
 
@@ -40,6 +40,26 @@ class History(Value):
     run: str = ""
     base: ForkPoint | None = None
     tokens: int = 0
+
+    @classmethod
+    def none(cls) -> Self:
+        """Nothing: a child starts with its task alone."""
+        return cls()
+
+    @classmethod
+    def all(cls) -> Self:
+        """The whole conversation of its parent."""
+        return cls(kind="fork")
+
+    @classmethod
+    def last(cls, turns: int) -> Self:
+        """The last turns of its parent's conversation."""
+        return cls(kind="last", n=turns)
+
+    @classmethod
+    def summary(cls, text: str) -> Self:
+        """A text before the task."""
+        return cls(kind="summary", text=text)
 
 
 class Lane(Value):

@@ -5,7 +5,7 @@ sums stay exact."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal, Self, TypeVar, dataclass_transform
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +20,10 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     A value is a tree, so the collector of cycles need not look at it (`gc=False`): with thousands
     of runs that is a good part of the CPU."""
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed; names and types are checked."""
+        return checked(msgspec.structs.replace(self, **changes))
 
 
 class ProviderTrouble(Value):
@@ -39,6 +43,7 @@ Who = Literal["", "user", "parent", "limit", "system"]
 OnLimit = Literal["land", "ask", "stop"]
 Restart = Literal["pure", "keyed", "reconcile", "adoptable", "unsafe"]
 
+Mode = Literal["bypassPermissions", "auto", "acceptEdits", "manual", "dontAsk", "plan"]
 MODES = ("bypassPermissions", "auto", "acceptEdits", "manual", "dontAsk", "plan")
 """Permission modes, each stricter than the one before it."""
 NANOS_PER_USD = 1_000_000_000
@@ -46,11 +51,11 @@ MOST_TOKENS = 1 << 31
 """More than any call has; a larger number is ignored. Sums of prices then fit into 64 bits."""
 
 
-class Artifact(Value):
+class Artifact(Value, rename={"size": "bytes"}):
     """Bytes kept outside the conversation: the whole of a cut output, or a file a run made."""
 
     path: str
-    bytes: int
+    size: int
     sha256: str
 
 
@@ -94,6 +99,11 @@ class Usage(Value):
     @property
     def cost_is_known(self) -> bool:
         return not self.nanos_estimated
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no part of it is only known as a bound: a provider has counted all of it."""
+        return not self.estimated and not self.nanos_estimated
 
     @property
     def usd(self) -> float:
@@ -409,6 +419,9 @@ class Mail(Value):
     by_age: bool = False
 
 
+DeliveryState = Literal["pending", "sent", "acked", "suppressed", "dead"]
+
+
 class Delivery(Value):
     """An announcement on its way out. One key for one logical completion, whatever is tried.
     `discard` names the parent of a run that is to be deleted afterwards. With a `group` it is the
@@ -425,7 +438,7 @@ class Delivery(Value):
     group: str = ""
     tool: str = ""
     note: str = ""
-    state: Literal["pending", "sent", "acked", "suppressed", "dead"] = "pending"
+    state: DeliveryState = "pending"
     attempts: int = 0
     bounces: int = 0
     next_at: int = 0

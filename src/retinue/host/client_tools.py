@@ -16,6 +16,7 @@ from retinue.core.state import RunRecord, calls_of
 from retinue.core.values import Permissions, Restart, ToolSchema
 from retinue.errors import ConfigError
 from retinue.tools.base import Ask, Context, Returned, Risk
+from retinue.tools.own_tools import is_toolset, machine_tool
 
 META = "retinue.client_tools"
 """Under this name the schemas are kept with a run."""
@@ -70,7 +71,11 @@ def _check(agent: Agent[Any, Any], tools: Sequence[ToolSchema]) -> bytes:
             f"Too many tools: a run takes {MOST_TOOLS} of a client, and {MOST_BYTES >> 10} KiB of "
             "schemas. Nothing was started."
         )
-    taken = {tool if isinstance(tool, str) else tool.schema.name for tool in agent.tools}
+    taken = {
+        own if isinstance(own, str) else machine_tool(own).schema.name
+        for own in agent.tools
+        if not is_toolset(own)
+    }
     taken |= {name for family in agent.family_list for name in family.tool_names}
     for tool in tools:
         if not _NAME.fullmatch(tool.name):

@@ -20,8 +20,9 @@ from retinue.host.metrics import prometheus_text
 from retinue.host.server_events import ServerEvent
 from retinue.host.tool_list import builtin_tool_list
 from retinue.host.visibility import Visibility, is_visible
-from retinue.outcomes import RunTree, state_word
-from retinue.store.base import RunInfo
+from retinue.outcomes import state_word
+from retinue.run_info import RunTree
+from retinue.store.base import RunLine
 
 
 class Lookups(Visibility):
@@ -41,7 +42,7 @@ class Lookups(Visibility):
     # runs
 
     async def list_runs(self, request: requests.ListRequest, who: Identity) -> replies.RunPage:
-        lines, before = list[RunInfo](), request.before
+        lines, before = list[RunLine](), request.before
         while len(lines) < request.limit:
             page = await self._retinue.run_page(
                 children=request.children, limit=request.limit, before=before
@@ -60,7 +61,7 @@ class Lookups(Visibility):
         is_full = len(lines) == request.limit
         return replies.RunPage(runs=tuple(lines), next=before if is_full else "")
 
-    async def runs_with(self, meta: Mapping[str, str], who: Identity) -> list[RunInfo]:
+    async def runs_with(self, meta: Mapping[str, str], who: Identity) -> list[RunLine]:
         """The root runs that were given these words, newest first, among the last `MOST_RUNS`."""
         page = await self._retinue.run_page(children=False, limit=requests.MOST_RUNS)
         return [

@@ -73,8 +73,8 @@ from retinue.host.requests import (
     WatchRequest,
 )
 from retinue.host.tree_items import StepNews, TextArrived
-from retinue.outcomes import RunTree
 from retinue.pricing import PriceTag
+from retinue.run_info import RunTree
 from retinue.steps import TreeRecord
 from retinue.store.base import Compacted
 

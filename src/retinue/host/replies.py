@@ -14,7 +14,7 @@ from retinue.core.values import Delivery, Usage
 from retinue.open_questions import OpenQuestion
 from retinue.outcomes import Outcome
 from retinue.runtime.held_calls import HeldCall
-from retinue.store.base import RunInfo
+from retinue.store.base import RunLine
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -54,7 +54,7 @@ class StartReply(HostReply):
 class RunPage(HostReply):
     """A page of runs; `next` is `before` of the page after it, "" on the last."""
 
-    runs: tuple[RunInfo, ...]
+    runs: tuple[RunLine, ...]
     next: str = ""
 
 

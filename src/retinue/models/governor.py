@@ -355,7 +355,7 @@ class Governor:
         notification when it no longer holds."""
         assert self.refusal is not None
         seconds = max(0.001, self.refused_until - self.seconds())
-        copy = ModelUnavailable(str(self.refusal), kind=self.refusal.kind, after_seconds=seconds)
+        copy = ModelUnavailable(str(self.refusal), kind=self.refusal.kind, retry_after=seconds)
         copy.hearers, copy.trouble = self.hearers, self.refusal.trouble
         return copy
 
@@ -381,7 +381,7 @@ class Governor:
                     waiter.set_exception(self._same_refusal())
 
     def _limited(self, turn: GovernedCall, error: ModelError) -> None:
-        seconds = max(turn.asked, getattr(error, "after_seconds", 0.0))
+        seconds = max(turn.asked, getattr(error, "retry_after", 0.0))
         self._limits_in_a_row += turn.at >= self._shrunk_at
         guess = min(LONGEST_GUESS, 2.0 ** (min(self._limits_in_a_row, 16) - 1))
         self._shrink(turn, 0.5)
@@ -392,7 +392,7 @@ class Governor:
         self.failures += 1
         if error.kind == "overloaded":
             self._shrink(turn, 0.7)
-        if seconds := max(turn.asked, error.after_seconds):
+        if seconds := max(turn.asked, error.retry_after):
             self._cool(seconds, error.kind)
         # A provider that fails now and then among successes is not down.
         long_ago = now - self._worked_at >= self.probe_seconds

@@ -417,8 +417,8 @@ class HttpModel:
         error.args = (words,)
         error.trouble = error.trouble or trouble_of(error, turn.status, self.provider, self._url)
         if isinstance(error, ModelUnavailable):
-            seconds = max(error.after_seconds, turn.asked if error.kind not in REFUSALS else 0.0)
-            error.after_seconds = min(seconds, MAX_COOLING) if math.isfinite(seconds) else 0.0
+            seconds = max(error.retry_after, turn.asked if error.kind not in REFUSALS else 0.0)
+            error.retry_after = min(seconds, MAX_COOLING) if math.isfinite(seconds) else 0.0
         return error
 
     def _unread(self, error: BaseException) -> BaseException:

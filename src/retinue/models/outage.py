@@ -47,7 +47,7 @@ def loop_seconds() -> float:
 
 def bare(error: ModelError) -> ModelUnavailable:
     """The same without a traceback, in which the request is with all its pictures."""
-    after = getattr(error, "after_seconds", 0.0)
-    same = ModelUnavailable(str(error), kind=error.kind, after_seconds=after)
+    after = getattr(error, "retry_after", 0.0)
+    same = ModelUnavailable(str(error), kind=error.kind, retry_after=after)
     same.trouble = error.trouble
     return same

@@ -75,11 +75,11 @@ def _seconds(span: str) -> float:
     return sum(float(n) * SECONDS[unit.lower()] for n, unit in SPAN.findall(span[:40]))
 
 
-def failed(kind: str, message: str, after_seconds: float = 0.0) -> ModelError:
+def failed(kind: str, message: str, retry_after: float = 0.0) -> ModelError:
     """The error for a kind of failure. What is refused to the whole account does not end by waiting
     for a while."""
     if kind in PASSES:
         return ModelUnavailable(
-            message, kind=kind, after_seconds=0.0 if kind in REFUSALS else after_seconds
+            message, kind=kind, retry_after=0.0 if kind in REFUSALS else retry_after
         )
     return ModelRejected(message, kind=kind)

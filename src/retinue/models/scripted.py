@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
@@ -21,11 +22,13 @@ Line = str | ToolCall | Sequence[ToolCall] | AssistantMessage | ModelReply | Bas
 Script = Sequence[Line] | Callable[[ModelRequest], "Line | Awaitable[Line]"]
 
 _encode = msgspec.json.Encoder().encode
+KEPT = 1_000
+"""So many requests are kept for a test to look at."""
 
 
-def call(name: str, /, **arguments: object) -> ToolCall:
+def call(tool: str, /, **arguments: object) -> ToolCall:
     """A tool call for a script. Its id is filled in when the reply is made."""
-    return ToolCall(id="", name=name, args=_encode(arguments).decode())
+    return ToolCall(id="", name=tool, args=_encode(arguments).decode())
 
 
 class Scripted:
@@ -33,7 +36,7 @@ class Scripted:
     the function.
 
     A line is a text, a call or several, an `AssistantMessage`, a `ModelReply`, or an exception to
-    raise.
+    raise. Each takes `delay` seconds. An assertion that fails inside the function fails the test.
     """
 
     says_progress = True
@@ -45,24 +48,31 @@ class Scripted:
         name: str = "",
         info: ModelInfo | None = None,
         usage: Usage | None = None,
-        seconds: float = 0.0,
+        delay: float = 0.0,
     ) -> None:
         self.info = info or ModelInfo(name=name, price_in=0, price_out=0)
         self._script = script
         self._usage = usage
-        self._seconds = seconds
+        self._delay = delay
+        self._requests: deque[ModelRequest] = deque(maxlen=KEPT)
+
+    @property
+    def requests(self) -> Sequence[ModelRequest]:
+        """What it was asked lately, oldest first."""
+        return list(self._requests)
 
     async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
         request.progress.leave()
-        await asyncio.sleep(self._seconds)
+        self._requests.append(request)
+        await asyncio.sleep(self._delay)
         if callable(self._script):
             try:
                 line = self._script(request)
                 if not isinstance(line, _PLAIN) and inspect.isawaitable(line):
                     line = await line
             except AssertionError as error:
-                for hear in _hearers:
-                    hear(error)
+                if _hearers:
+                    _hearers[-1](error)
                 raise
         else:
             n_replies = sum(isinstance(m, AssistantMessage) for m in request.messages)
@@ -89,8 +99,8 @@ _hearers: list[Callable[[AssertionError], None]] = []
 
 @contextmanager
 def heard(hear: Callable[[AssertionError], None]) -> Iterator[None]:
-    """Tells of every assertion that fails inside a script meanwhile. The run that asked fails
-    anyway; this is for the test around it."""
+    """Tells of every assertion that fails inside a script meanwhile, unless another listens further
+    inside. The run that asked fails anyway; this is for the test around it."""
     _hearers.append(hear)
     try:
         yield

@@ -4,10 +4,11 @@ Exceptions become events."""
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
+
+from msgspec.structs import replace
 
 from retinue.channels.base import Channel
 from retinue.core.capabilities import allows
@@ -27,7 +28,6 @@ from retinue.core.effects import (
 from retinue.core.events import (
     Aborted,
     Admitted,
-    ModelFailed,
     Replied,
     RunEvent,
     TextReturned,
@@ -39,7 +39,7 @@ from retinue.core.messages import ModelReply
 from retinue.core.spec import RunSpec
 from retinue.core.state import Run
 from retinue.core.values import ToolSchema, checked
-from retinue.errors import ModelError, ModelUnavailable, RetinueError
+from retinue.errors import ModelError, RetinueError
 from retinue.formats.safe_text import clean
 from retinue.models.base import Model, ModelRequest, Progress
 from retinue.runtime.awaiting_tools import AwaitingTools
@@ -49,9 +49,11 @@ from retinue.runtime.held_calls import HeldCall, held_calls
 from retinue.runtime.joined_results import format_results, merge_changes
 from retinue.runtime.long_texts import Texts
 from retinue.runtime.look_ahead import LookAhead
+from retinue.runtime.model_failures import model_failure
 from retinue.runtime.outbox import Outbox
 from retinue.runtime.reply_cleanup import clean_reply
 from retinue.runtime.reply_preview import ReplyPreview
+from retinue.runtime.run_hooks import RunHooks
 from retinue.runtime.tool_events import ToolEvents, is_plain
 from retinue.runtime.tool_reader import ToolReader
 from retinue.runtime.tool_runner import ToolRunner
@@ -60,8 +62,6 @@ from retinue.tools.base import Context, Returned, ToolResult, at_once
 
 if TYPE_CHECKING:
     from retinue.runtime.engine import Engine
-
-log = logging.getLogger("retinue.models")
 
 
 class Performer:
@@ -80,6 +80,7 @@ class Performer:
         self._models = models
         self._home = home
         self.deps: object = None
+        self.hooks: RunHooks | None = None
         self._agents = tools.agents
         self._tasks: dict[str, dict[int, asyncio.Task[None]]] = {}
         self._sending: set[asyncio.Task[None]] = set()
@@ -103,6 +104,8 @@ class Performer:
         self._progress.pop(id, None)
         self._stop(id)
         self.holdings.over(id)
+        if self.hooks is not None:
+            self.hooks.ended(id)
         if self._parked:
             self._parked = [effect for effect in self._parked if effect.run != id]
         if not self._engine.on_record or len(self._offered) > 256:
@@ -124,9 +127,7 @@ class Performer:
                     self._parked.append(effect)
                 elif isinstance(effect, CallModel):
                     self._start(effect.run, -1, self._call_model(effect, spec, run))
-                elif not spec.request.isolation and self._tools.is_quick(
-                    spec.request.agent, effect.call.name
-                ):
+                elif self._is_quick(spec, effect.call.name):
                     self._call_quick(effect, spec, run)
                 else:
                     work = self._call_tool(effect, spec, run)
@@ -218,55 +219,35 @@ class Performer:
         engine, attempt = self._engine, effect.attempt
         event: RunEvent
         try:
-            reply = await self._ask(effect, spec, run)
-            text, spilled = reply.message.text, None
-            if text and not self._texts.fits(text, keep := self._texts.longest(spec)):
-                spilled = await self._texts.spill(text, keep)
-            work = (
-                await self._tool_events.work(spec)
-                if spec.request.isolation and not reply.message.calls
-                else None
-            )
-            calls = reply.message.calls
-            asks = self._tools.to_approve(spec.request.agent, calls) if calls else 0
-            event = Replied(attempt=attempt, reply=reply, spilled=spilled, work=work, asks=asks)
-        except ModelUnavailable as error:
-            if error.hearers is not None:
-                error.hearers[effect.run] = partial(engine.post, effect.run, Woke(early=True))
-            event = ModelFailed(
-                attempt=attempt,
-                kind=error.kind,
-                message=str(error),
-                retry=True,
-                after_ms=round(error.after_seconds * 1000),
-                usage=error.usage,
-                trouble=error.trouble,
-            )
-        except ModelError as error:
-            event = ModelFailed(
-                attempt=attempt,
-                kind=error.kind,
-                message=str(error),
-                usage=error.usage,
-                trouble=error.trouble,
-            )
-        except RetinueError as error:
-            event = ModelFailed(attempt=attempt, kind="runtime_error", message=str(error))
-        except asyncio.CancelledError:
-            if asked_to_stop():
+            event = await self._replied(attempt, spec, await self._ask(effect, spec, run))
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and asked_to_stop():
                 raise
-            event = ModelFailed(
-                attempt=attempt,
-                kind="server_error",
-                message="the model call was cancelled from inside",
-            )
-        except Exception as error:
-            log.exception("model %s raised an unexpected error", effect.run)
-            event = ModelFailed(
-                attempt=attempt, kind="server_error", message=f"{type(error).__name__}: {error}"
-            )
+            wake = partial(engine.post, effect.run, Woke(early=True))
+            event = model_failure(effect.run, attempt, error, wake)
         if engine.trees.run(effect.run) is not None:
             self._answer(effect.run, -1, event)
+
+    async def _replied(self, attempt: int, spec: RunSpec, reply: ModelReply) -> Replied:
+        """A reply as it is recorded, with all that has to be known of it."""
+        refused: dict[int, str] = {}
+        if self.hooks is not None and reply.message.calls:
+            calls, refused = await self.hooks.before_tools(spec, reply.message.calls)
+            if calls != reply.message.calls:
+                reply = replace(reply, message=replace(reply.message, calls=calls))
+        text, spilled = reply.message.text, None
+        if text and not self._texts.fits(text, keep := self._texts.longest(spec)):
+            spilled = await self._texts.spill(text, keep)
+        work = (
+            await self._tool_events.work(spec)
+            if spec.request.isolation and not reply.message.calls
+            else None
+        )
+        calls = reply.message.calls
+        asks = self._tools.to_approve(spec.request.agent, calls) if calls else 0
+        return Replied(
+            attempt=attempt, reply=reply, spilled=spilled, work=work, asks=asks, refused=refused
+        )
 
     async def _ask(self, effect: CallModel, spec: RunSpec, run: Run) -> ModelReply:
         shared, model = self._engine.trees.shared, self._models.get(spec.model)
@@ -303,11 +284,16 @@ class Performer:
             settings=run_request.settings,
         )
         self._progress[run.id] = (effect.attempt, request.progress)
+        if self.hooks is not None:
+            request = await self.hooks.before_model(spec, request)
         redactor = self._engine.redactor
         preview = ReplyPreview(self._engine.bus, redactor, run.id, effect.attempt)
         reply = clean_reply(await model.complete(request, preview), redactor)
         preview.close()
-        return reply if getattr(model, "exact", False) else checked(reply)
+        reply = reply if getattr(model, "exact", False) else checked(reply)
+        if self.hooks is not None:
+            reply = await self.hooks.after_model(spec, request, reply)
+        return reply
 
     def tools_changed(self) -> None:
         """An agent was replaced: what is offered to its runs is sent again."""
@@ -374,6 +360,12 @@ class Performer:
         folders = (*(first.permissions.read or ()), *(first.permissions.write or ()))
         return self.holdings.of(spec.root, spec.id, (first.request.cwd or self._home, *folders))
 
+    def _is_quick(self, spec: RunSpec, tool: str) -> bool:
+        """Whether a call needs no task. A hook may wait."""
+        if spec.request.isolation or self.hooks is not None:
+            return False
+        return self._tools.is_quick(spec.request.agent, tool)
+
     def _call_quick(self, effect: CallTool, spec: RunSpec, run: Run) -> None:
         """A tool that never waits needs no task, unless its text has to be put away first."""
         call, engine = effect.call, self._engine
@@ -420,6 +412,9 @@ class Performer:
 
     async def _report(self, effect: CallTool, returned: Returned) -> None:
         try:
+            spec = self._engine.trees.spec(effect.run)
+            if self.hooks is not None and spec is not None and isinstance(returned, ToolResult):
+                returned = await self.hooks.after_tool(spec, effect.call, returned)
             event = await self._tool_events.of(effect, returned)
         except Exception as error:
             event = await self._tool_events.of(effect, self._tool_events.failure(effect, error))

@@ -68,6 +68,7 @@ class ToolEvents:
                     text = text if spilled is None else clip(text, self._texts.most, spilled[0])
                 return TextReturned(**where, text=text, error=error, images=images, spilled=spilled)
             case Actions():
+                returned = await self._startable(effect.run, returned)
                 for request in returned.spawns:
                     self._outbox.check(request.origin)
                 actions, place = await self._placed(
@@ -99,6 +100,13 @@ class ToolEvents:
                 )
             case _:
                 assert_never(returned)
+
+    async def _startable(self, run: str, actions: Actions) -> Actions:
+        """The actions with what hooks have made of the children that they ask for."""
+        hooks, spec = self._engine.performer.hooks, self._engine.trees.spec(run)
+        if hooks is None or spec is None:
+            return actions
+        return await hooks.before_spawns(spec, actions)
 
     async def _pictures(
         self, effect: CallTool, answer: ToolResult

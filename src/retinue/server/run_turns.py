@@ -27,7 +27,7 @@ from retinue.host.requests import (
     TreeRequest,
 )
 from retinue.open_questions import OpenQuestion
-from retinue.outcomes import RunTree
+from retinue.run_info import RunTree
 from retinue.server.turn_events import TurnFollower, words_asked
 
 

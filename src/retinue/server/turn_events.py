@@ -13,7 +13,7 @@ from retinue.host.host import Host
 from retinue.host.identity import Identity
 from retinue.host.requests import OutcomeRequest, QuestionsRequest, WatchRequest
 from retinue.host.server_events import ServerEvent
-from retinue.host.tree_items import Said, StepNews
+from retinue.host.tree_items import StepNews, TextArrived
 from retinue.open_questions import OpenQuestion
 from retinue.outcomes import Outcome, state_word
 
@@ -87,7 +87,7 @@ class TurnFollower:
 
     def _items(self, event: ServerEvent) -> list[TurnEvent]:
         value = event.value
-        if isinstance(value, Said):
+        if isinstance(value, TextArrived):
             return self._said(value) if value.run == self._run else []
         if not isinstance(value, StepNews):
             return []
@@ -102,7 +102,7 @@ class TurnFollower:
                 self._done = value.entry.event.attempt
         return items
 
-    def _said(self, said: Said) -> list[TurnEvent]:
+    def _said(self, said: TextArrived) -> list[TurnEvent]:
         """The pieces of the first try. Of a later one the whole message is waited for, for what was
         sent cannot be taken back; and what is known whole already is not sent in pieces again."""
         if said.attempt <= self._done or (self._sent and said.attempt != self._attempt):

@@ -91,7 +91,7 @@ class Artifacts:
             raise StoreError(
                 f"{text} Nothing was saved. Check the folder and its file permissions."
             ) from error
-        return Artifact(path=name, bytes=len(data), sha256=name)
+        return Artifact(path=name, size=len(data), sha256=name)
 
     def get(self, name: str, offset: int, limit: int | None) -> bytes:
         if not _NAME.fullmatch(name):
@@ -101,7 +101,7 @@ class Artifacts:
                 file.seek(max(0, offset))
                 data = file.read(-1 if limit is None else max(0, limit))
         except FileNotFoundError:
-            raise NotFound(f"Artifact {name} not found.") from None
+            raise NotFound(f"Artifact {name} not found.", "artifact", name) from None
         except OSError as error:
             raise StoreError(
                 f"Cannot read artifact {name} ({error.strerror}). The file was not changed."

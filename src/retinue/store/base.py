@@ -40,7 +40,7 @@ class Snapshot:
     last_seq: int = 0
 
 
-class RunInfo(msgspec.Struct, frozen=True):
+class RunLine(msgspec.Struct, frozen=True):
     """One line of a listing. `state` is the state's name in lower case, or how the run ended;
     `group` is the group of background work that it belongs to. `user` is who asked for it, and
     `meta` what the program said of it."""
@@ -148,7 +148,7 @@ class Store(Protocol):
         before: str = "",
         states: Sequence[str] = (),
         since: int = 0,
-    ) -> list[RunInfo]:
+    ) -> list[RunLine]:
         """Runs, newest first; those that a run started are hidden unless asked for. `before` is the
         last id of the page before. With `states` or `since`, only runs in these states, or created
         at that time or later."""

@@ -18,7 +18,7 @@ from retinue.core.state import Ended, RunRecord
 from retinue.core.task_list import Act, Noted
 from retinue.core.values import Artifact, Delivery
 from retinue.errors import NotFound, StoreError
-from retinue.store.base import Compacted, Progress, RunInfo, Snapshot, Space, Store
+from retinue.store.base import Compacted, Progress, RunLine, Snapshot, Space, Store
 from retinue.store.memory_data import (
     HeldEntry,
     MemoryData,
@@ -199,7 +199,7 @@ class MemoryStore(Store):
         before: str = "",
         states: Sequence[str] = (),
         since: int = 0,
-    ) -> list[RunInfo]:
+    ) -> list[RunLine]:
         newest = iter(reversed(self._data.specs.values()))
         if before:
             for spec in newest:
@@ -262,12 +262,12 @@ class MemoryStore(Store):
         name = hash_of(data).hexdigest()
         self._data.artifacts[name] = bytes(data)
         self._data.waiting[name] = PATIENCE
-        return Artifact(path=name, bytes=len(data), sha256=name)
+        return Artifact(path=name, size=len(data), sha256=name)
 
     async def get_artifact(self, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
         data = self._data.artifacts.get(sha256)
         if data is None:
-            raise NotFound(f"Artifact {sha256} not found.")
+            raise NotFound(f"Artifact {sha256} not found.", "artifact", sha256)
         start = max(0, offset)
         return data[start:] if limit is None else data[start : start + max(0, limit)]
 

@@ -13,7 +13,7 @@ from retinue.core.spec import ForkPoint, RunSpec
 from retinue.core.state import Ended, Run, ending_of
 from retinue.core.task_list import Noted
 from retinue.core.values import Definition, Delivery, Mail, ModelInfo
-from retinue.store.base import RunInfo
+from retinue.store.base import RunLine
 from retinue.store.sent_calls import SentCalls
 
 
@@ -138,10 +138,10 @@ def is_held(data: MemoryData, root: str) -> bool:
     return unsent or any(not isinstance(data.runs[id].state, Ended) for id in runs)
 
 
-def run_summary(spec: RunSpec, data: MemoryData) -> RunInfo:
+def run_summary(spec: RunSpec, data: MemoryData) -> RunLine:
     run = data.runs[spec.id]
     ending = ending_of(run)
-    return RunInfo(
+    return RunLine(
         id=spec.id,
         root=spec.root,
         parent=spec.parent,

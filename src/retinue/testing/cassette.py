@@ -409,7 +409,7 @@ def _failure(error: Exception) -> _Failure:
         known = next(
             t for t in (ModelUnavailable, ModelRejected, ModelError) if isinstance(error, t)
         )
-        after = error.after_seconds if isinstance(error, ModelUnavailable) else 0.0
+        after = error.retry_after if isinstance(error, ModelUnavailable) else 0.0
         details = {
             "message": str(error),
             "kind": error.kind,
@@ -425,7 +425,7 @@ def _raised(failure: _Failure) -> Exception:
     if known is not None:
         error = known(failure.message, failure.kind, usage=failure.usage, sent=failure.sent)
         if isinstance(error, ModelUnavailable):
-            error.after_seconds = failure.after_seconds
+            error.retry_after = failure.after_seconds
         return error
     # A class of the same name, so that code that prints "Type: message" prints what it printed
     # then.

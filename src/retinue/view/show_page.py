@@ -194,7 +194,7 @@ def _result(final: TreeRecord) -> list[Line]:
         texts.append(f"error: {several_lines(end.error)}")
     lines: list[Line] = [line for text in texts for line in ([], *_text(text))]
     return lines + [
-        [Cells(f"artifact {a.sha256} ({a.bytes} bytes): the full text", "quiet")]
+        [Cells(f"artifact {a.sha256} ({a.size} bytes): the full text", "quiet")]
         for a in end.artifacts
     ]
 

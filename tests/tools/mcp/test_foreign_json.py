@@ -21,7 +21,7 @@ from retinue.models.openai_chat import OpenAIChatCodec
 from retinue.models.openai_responses import OpenAIResponsesCodec
 from retinue.tools.mcp_client import McpServers, ServerConfig, ServerLimits
 from retinue.tools.mcp_client.protocol import McpError, decode
-from retinue.tools.mcp_client.server_lifecycle import McpServer
+from retinue.tools.mcp_client.server_lifecycle import KeptServer
 from retinue.tools.mcp_client.transports.base import Lost, Receive, Unreadable
 from tests.pictures import encoded, png
 
@@ -176,7 +176,7 @@ class Liar:
 async def tried(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many tools were called."""
     rng = random.Random(seed)
-    monkeypatch.setattr(McpServer, "_transport", lambda self: Liar(rng))
+    monkeypatch.setattr(KeptServer, "_transport", lambda self: Liar(rng))
     config = ServerConfig(name="liar", command="none", trust=True)
     limits = ServerLimits(discover_seconds=30.0, backoff_seconds=0.0, restarts=1)
     found = McpServers([config], environ={}, limits=limits, approve_first=rng.random() < 0.9)

@@ -135,7 +135,7 @@ class AgentTasks:
         if outcome is not None:
             text = outcome.error if outcome.state != "completed" else ""
             message = objects.agent_message(id, context, f"{id}-end", text) if text else None
-            return objects.status(objects.ENDS[outcome.state], outcome.ended_at, message)
+            return objects.status(objects.ENDS[outcome.state], outcome.ended_ms, message)
         questions = await parked_on(self.host, self.who, id)
         state = objects.state_of(word, is_asked=bool(questions))
         message = None
@@ -211,5 +211,5 @@ def update_of(event: TurnEvent, task: str, context: str) -> list[dict[str, Any]]
     found = [objects.artifact_update(task, context, outcome.text)] if outcome.text else []
     text = outcome.error if outcome.state != "completed" else ""
     message = objects.agent_message(task, context, f"{task}-end", text) if text else None
-    state = objects.status(objects.ENDS[outcome.state], outcome.ended_at, message)
+    state = objects.status(objects.ENDS[outcome.state], outcome.ended_ms, message)
     return [*found, objects.status_update(task, context, state)]

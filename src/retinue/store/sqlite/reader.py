@@ -19,7 +19,7 @@ from retinue.core.state_names import ENDS
 from retinue.core.task_list import Noted
 from retinue.core.values import Delivery, Origin
 from retinue.errors import StoreError
-from retinue.store.base import RunInfo, Snapshot, Space
+from retinue.store.base import RunLine, Snapshot, Space
 from retinue.store.sqlite.database_file import connect
 from retinue.store.sqlite.reader_queries import (
     ABOVE,
@@ -216,7 +216,7 @@ class SqliteReader:
 
     def listing(
         self, *, children: bool, limit: int, before: str, states: Sequence[str], since: int
-    ) -> list[RunInfo]:
+    ) -> list[RunLine]:
         which = "true" if children else "parent = '' and slot_turn is null"
         if before:
             which += " and n < (select n from runs where id = :before)"
@@ -250,10 +250,10 @@ class SqliteReader:
 
 def _line(
     id: str, root: str, parent: str, spec: str, state: str, created_at: int, ended_at: int | None
-) -> RunInfo:
+) -> RunLine:
     head = _read_head(spec)
     order = head.order
-    return RunInfo(
+    return RunLine(
         id=id,
         root=root,
         parent=parent,

@@ -21,7 +21,7 @@ from retinue.core.task_list import Act, Noted
 from retinue.core.values import Artifact, Delivery
 from retinue.errors import ConfigError, StoreError
 from retinue.store.artifact_files import Artifacts
-from retinue.store.base import Compacted, Progress, RunInfo, Snapshot, Space, Store
+from retinue.store.base import Compacted, Progress, RunLine, Snapshot, Space, Store
 from retinue.store.sent_calls import SentCalls
 from retinue.store.sqlite.commit_group import CommitGroup
 from retinue.store.sqlite.database_file import connect, copy_database
@@ -134,7 +134,7 @@ class SqliteStore(Store):
         before: str = "",
         states: Sequence[str] = (),
         since: int = 0,
-    ) -> list[RunInfo]:
+    ) -> list[RunLine]:
         return self._reader.listing(
             children=children, limit=limit, before=before, states=states, since=since
         )

@@ -26,8 +26,8 @@ def told(scene: FakeRequest, error: BaseException) -> FakeError:
     trouble = error_answers.broken(scene)
     if isinstance(error, ModelUnavailable):
         trouble = error_answers.overloaded(scene)
-        if error.after_seconds:
-            trouble.headers = {"retry-after": f"{error.after_seconds:g}"}
+        if error.retry_after:
+            trouble.headers = {"retry-after": f"{error.retry_after:g}"}
     elif isinstance(error, ModelError):
         trouble = request_errors.prompt_too_long(scene)
         trouble.code = None

@@ -21,6 +21,19 @@ from retinue.tools.families.setting_types import (
     SubagentFamilySettings,
 )
 
+FamilyName = Literal[
+    "agent",
+    "delegate",
+    "fanout",
+    "sessions",
+    "subagent",
+    "meerkat",
+    "meepo",
+    "phoenix",
+    "clawdbot",
+    "openclaw",
+    "xzatoma",
+]
 _HOMES = {
     "agent": ("retinue.tools.families.agent.agent_family", "AgentFamily"),
     "delegate": ("retinue.tools.families.delegate.delegate_family", "DelegateFamily"),

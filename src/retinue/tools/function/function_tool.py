@@ -7,14 +7,14 @@ import contextvars
 import functools
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, Protocol, TypedDict, Unpack, get_args, overload
 
 from retinue.core.effects import ChildOutcome
 from retinue.core.messages import ToolCall
 from retinue.core.type_parameters import D, D_contra, P, R, R_co
 from retinue.core.values import Restart, ToolSchema
-from retinue.errors import ConfigError
+from retinue.errors import ConfigError, ToolError
 from retinue.formats.suggestion import did_you_mean
 from retinue.tools.base import Context, Returned, Risk, ToolResult, at_once
 from retinue.tools.context_verbs import check_delegated
@@ -119,6 +119,15 @@ class FunctionTool(Generic[P, R_co, D_contra]):
             (out,) = results
         check_delegated(context.steps, self.name, out)
         return as_returned(self.name, out)
+
+    async def invoke(self, ctx: Context[D_contra], arguments: Mapping[str, Any], /) -> object:
+        """What the function returns for these arguments, which are checked as a model's are."""
+        values = self._given(dict(arguments))
+        if isinstance(values, ToolResult):
+            raise ToolError(values.text)
+        if self._context:
+            values[self._context] = ctx
+        return await self._work(ctx, values)
 
     async def _in_tuple(self, context: Context[D_contra], values: dict[str, Any]) -> tuple[Any]:
         """For a tool with a timeout: a function may return None."""

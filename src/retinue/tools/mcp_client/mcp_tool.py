@@ -16,7 +16,7 @@ from retinue.tools.mcp_client.protocol import McpError
 from retinue.tools.mcp_client.server_config import Kind
 
 if TYPE_CHECKING:
-    from retinue.tools.mcp_client.server_lifecycle import McpServer
+    from retinue.tools.mcp_client.server_lifecycle import KeptServer
 
 OPEN = "The call may still have taken effect. Check before you repeat it."
 
@@ -41,7 +41,7 @@ class McpTool:
     guarded = True
 
     def __init__(
-        self, server: McpServer, schema: ToolSchema, tool_name: str, risk: Risk, restart: Restart
+        self, server: KeptServer, schema: ToolSchema, tool_name: str, risk: Risk, restart: Restart
     ) -> None:
         self._server, self.schema, self.tool_name = server, schema, tool_name
         self.risk: Risk = risk

@@ -24,7 +24,7 @@ INPUT_ROUNDS = 10
 TAIL = 1_000
 
 
-class McpServer:
+class KeptServer:
     """`listed` is called with the tools' definitions each time they are known anew; `offers` says
     whether a tool may be called now, and if not, why."""
 
@@ -37,7 +37,7 @@ class McpServer:
         cwd: str,
         within: str,
         roots: Sequence[str],
-        listed: Callable[[McpServer], None],
+        listed: Callable[[KeptServer], None],
         offers: Callable[[str, str], str],
         redactor: Redactor,
     ) -> None:

@@ -22,7 +22,7 @@ from retinue.tools.mcp_client.approvals import Approvals, fingerprint, page
 from retinue.tools.mcp_client.mcp_tool import McpTool, effects
 from retinue.tools.mcp_client.protocol import McpError, ServerLimits
 from retinue.tools.mcp_client.server_config import ServerComplaint, ServerConfig
-from retinue.tools.mcp_client.server_lifecycle import McpServer
+from retinue.tools.mcp_client.server_lifecycle import KeptServer
 from retinue.tools.mcp_client.tool_schemas import Unusable, normal
 
 AT_ONCE = 8
@@ -104,14 +104,14 @@ class McpServers:
         self._approvals = Approvals(approvals_file)
         self._skipped = tuple(skipped)
         self._approve_first = approve_first
-        self._servers: dict[str, McpServer] = {}
+        self._servers: dict[str, KeptServer] = {}
         self._looked: dict[names.Key, _Looked] = {}
         within = os.path.realpath(workspace or Path.cwd())
         roots = (workspace.absolute().as_uri(),) if workspace else ()
         for config in configs:
             if config.name in self._servers:
                 raise ConfigError(f"Two MCP servers are named {config.name!r}. Rename one.")
-            self._servers[config.name] = McpServer(
+            self._servers[config.name] = KeptServer(
                 config,
                 limits=self._limits,
                 environ=environ or {},
@@ -146,7 +146,7 @@ class McpServers:
         not started."""
         room = asyncio.Semaphore(AT_ONCE)
 
-        async def one(server: McpServer) -> None:
+        async def one(server: KeptServer) -> None:
             async with room:
                 with contextlib.suppress(McpError):
                     if self._is_as_approved(server):
@@ -166,7 +166,7 @@ class McpServers:
             reasons = "; ".join(f"{one_line(s.config.name)}: {s.error}" for s in missing)
             raise ConfigError(f"A required MCP server could not be used: {reasons}")
 
-    def _is_as_approved(self, server: McpServer) -> bool:
+    def _is_as_approved(self, server: KeptServer) -> bool:
         pinned = self._approvals.server(server.config.name)
         if (
             pinned is None
@@ -182,7 +182,7 @@ class McpServers:
 
     # tools
 
-    def _listed(self, server: McpServer) -> None:
+    def _listed(self, server: KeptServer) -> None:
         if self._approvals.server(server.config.name) is None and self._approve_first:
             self._approvals.approve(
                 server.config.name, server.config.identity, *server.definitions, whole=True
@@ -274,7 +274,7 @@ class McpServers:
             await state.start()
         self._approvals.approve(server, state.config.identity, *state.definitions, whole=True)
 
-    def _server(self, name: str) -> McpServer:
+    def _server(self, name: str) -> KeptServer:
         if name not in self._servers:
             raise NotFound(f"Unknown MCP server {name!r}.")
         return self._servers[name]
@@ -297,7 +297,7 @@ class McpServers:
                 )
         return out
 
-    def _status(self, server: McpServer, known: Mapping[names.Key, str]) -> ServerStatus:
+    def _status(self, server: KeptServer, known: Mapping[names.Key, str]) -> ServerStatus:
         config, hello = server.config, server.connection.hello if server.connection else None
         offered, withheld = [], []
         pinned = self._approvals.server(config.name)
@@ -342,7 +342,7 @@ class McpServers:
             n_starts=server.n_starts,
         )
 
-    def _notes(self, server: McpServer) -> list[str]:
+    def _notes(self, server: KeptServer) -> list[str]:
         config = server.config
         tools = [d["name"] for d in server.definitions]
         patterns = [*(config.include or ()), *config.exclude, *config.aliases]

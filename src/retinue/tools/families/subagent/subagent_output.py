@@ -25,6 +25,6 @@ def mark(whole: Artifact | None) -> Callable[[int, int, str], str]:
     """The document's word at a cut."""
     if whole is not None:
         return lambda n, total, where: (
-            f"{MARK}\n(full text, {whole.bytes} bytes, in artifact {whole.path})"
+            f"{MARK}\n(full text, {whole.size} bytes, in artifact {whole.path})"
         )
     return lambda n, total, where: f"{MARK}\n(full text in {where})" if where else MARK

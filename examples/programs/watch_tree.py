@@ -40,6 +40,8 @@ async def main(task: str) -> None:
             print(f"{'  ' * depth}{node.label:<30}{node.state:<12}{node.usage.tokens:>9,}")
         async for event in retinue.watch(after=0):
             print(f"{event.at:%H:%M} {line_of(event)}")
+            if isinstance(event, RunEnded) and event.run == run:
+                break
 
 
 if __name__ == "__main__":

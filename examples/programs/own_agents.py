@@ -23,7 +23,7 @@ mayor = Agent("mayor", "Know the town.", model="openai:gpt-5", tools=[survey], s
 def retinue_options() -> RetinueOptions:
     """What the fixture `retinue` is made with in this file."""
     plan = Scripted([call("survey", streets=["North", "South"]), "Go again."])
-    return {"models": {"openai:gpt-5": plan, "openai:gpt-5-mini": Scripted(["ok"], seconds=3_600)}}
+    return {"models": {"openai:gpt-5": plan, "openai:gpt-5-mini": Scripted(["ok"], delay=3_600)}}
 
 
 @pytest.mark.virtual_time
