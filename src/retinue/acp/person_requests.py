@@ -31,13 +31,24 @@ def options(question: Mapping[str, Any]) -> list[schema.PermissionOption]:
             _option(ALLOW, f"Add {more}" if more else "Raise the limit", "allow_once"),
             _option(REJECT, "Finish with what there is", "reject_once"),
         ]
-    choices = [str(choice) for choice in question.get("choices", ())]
-    if not choices:
+    if not (texts := choices(question)):
         return []
     return [
-        *(_option(f"choice/{n}", text, "allow_once") for n, text in enumerate(choices)),
+        *(_option(f"choice/{n}", text, "allow_once") for n, text in enumerate(texts)),
         _option(REJECT, "Do not answer", "reject_once"),
     ]
+
+
+def choices(question: Mapping[str, Any]) -> list[str]:
+    """The answers that a question suggests; the tool `ask` has them in its arguments."""
+    call = _call(question)
+    texts = question.get("choices") or (call.arguments.get("options") if call.name == "ask" else ())
+    return [str(text) for text in texts or ()]
+
+
+def _call(question: Mapping[str, Any]) -> ToolCall:
+    fields = question.get("call") or {}
+    return ToolCall(id="", name=fields.get("name", ""), args=fields.get("args", "{}"))
 
 
 def _option(id: str, name: str, kind: schema.PermissionOptionKind) -> schema.PermissionOption:
@@ -49,8 +60,7 @@ def shown_call(
 ) -> schema.ToolCallUpdate:
     """What is to be decided: the call with its diff, or the question. A sub-agent's is shown with
     its name, unless it `is_own`."""
-    fields = question.get("call") or {}
-    call = ToolCall(id="", name=fields.get("name", ""), args=fields.get("args", "{}"))
+    call = _call(question)
     is_call = question["kind"] == "permission"
     diff = call_updates.changes(call, cwd) if is_call else []
     text = question.get("shown") or question["text"]
@@ -75,9 +85,9 @@ def decision(question: Mapping[str, Any], option: str, by: str) -> AnswerRequest
         is_yes = option in (ALLOW, ALWAYS)
         return AnswerRequest(run=run, question=id, allow=is_yes, always=option == ALWAYS, by=by)
     head, _, number = option.partition("/")
-    choices = question.get("choices", ())
-    is_choice = head == "choice" and number.isdigit() and int(number) < len(choices)
-    return words(question, str(choices[int(number)]) if is_choice else NO_ANSWER, by)
+    texts = choices(question)
+    is_choice = head == "choice" and number.isdigit() and int(number) < len(texts)
+    return words(question, texts[int(number)] if is_choice else NO_ANSWER, by)
 
 
 def words(question: Mapping[str, Any], text: str, by: str) -> AnswerRequest:

@@ -77,8 +77,13 @@ class PlannedAgents:
             plan, env = await self._planned(request)
         agent = await self._builder.agent(plan, env)
         servers = await self._builder.pool.servers(plan, {})
-        mcp = tuple(told(s) for s in servers.status()) if servers is not None else ()
-        return FoundAgent(agent, plan.lead, mcp)
+        mcp = [told(s) for s in servers.status()] if servers is not None else []
+        mcp += await self._own_servers(plan, {})
+        return FoundAgent(agent, plan.lead, tuple(mcp))
+
+    async def _own_servers(self, plan: Plan, env: Mapping[str, str]) -> list[dict[str, Any]]:
+        own = await self._builder.pool.own(plan, env)
+        return [told(status, name) for name, servers in own.items() for status in servers.status()]
 
     async def _planned(self, request: StartRequest) -> tuple[Plan, dict[str, str]]:
         if self._planner is None:
@@ -102,15 +107,18 @@ class PlannedAgents:
     async def servers(
         self, plan: Plan, env: Mapping[str, str], approve: str, tool: str
     ) -> tuple[dict[str, Any], ...]:
-        servers = await self._builder.pool.servers(plan, env)
-        if servers is None:
-            if approve:
-                raise NotFound(f"Unknown MCP server {approve!r}.")
-            return ()
-        await servers.refresh()
-        if approve:
-            await servers.approve(approve, tool)
-        return tuple(told(s) for s in servers.status())
+        pool = self._builder.pool
+        servers, own = await pool.servers(plan, env), await pool.own(plan, env)
+        agent, _, name = approve.rpartition("/")
+        if approve and (owner := own.get(agent) if agent else servers) is not None:
+            await owner.refresh()
+            await owner.approve(name, tool)
+        elif approve:
+            raise NotFound(f"Unknown MCP server {approve!r}.")
+        elif servers is not None:
+            await servers.refresh()
+        shared = [told(s) for s in servers.status()] if servers is not None else []
+        return (*shared, *await self._own_servers(plan, env))
 
 
 @dataclass(frozen=True)

@@ -283,7 +283,7 @@ class McpServer:
                 if not connection.gone:
                     return connection
                 await self._drop(connection)
-            if self.state != "dead":
+            if self.state not in ("dead", "idle"):
                 raise McpError(
                     "closed" if self.state == "closed" else "start",
                     self.error or f"the server is {self.state}",

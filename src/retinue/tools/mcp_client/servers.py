@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -83,8 +83,8 @@ class McpServers:
     False: its user has just chosen to run it. `workspace` is the directory that servers start in
     and get as their root. `environ` is where the few variables come from that every server may see.
     `skipped` are complaints about configuration, shown by `status`. `redactor` takes secrets out of
-    everything that servers say; it learns those of their configuration. All of it belongs to the
-    loop that it was started on."""
+    everything that servers say; it learns those of their configuration. `used` is told of each run
+    that calls a tool. All of it belongs to the loop that it was started on."""
 
     def __init__(
         self,
@@ -97,7 +97,9 @@ class McpServers:
         approve_first: bool = True,
         limits: ServerLimits | None = None,
         redactor: Redactor | None = None,
+        used: Callable[[str], None] | None = None,
     ) -> None:
+        self._used = used
         self._limits = limits or ServerLimits()
         redactor = Redactor() if redactor is None else redactor
         redactor.learn(secrets_of(environ or {}))
@@ -251,7 +253,7 @@ class McpServers:
             risk, restart = effects(
                 definition.get("annotations"), state.config.kind, state.config.trust
             )
-            tools[name] = McpTool(state, schema, tool, risk, restart)
+            tools[name] = McpTool(state, schema, tool, risk, restart, self._used)
         return tools
 
     # approvals
@@ -368,6 +370,12 @@ class McpServers:
                 await server.refresh()
             except McpError as error:
                 server.error = str(error)
+
+    async def rest(self) -> None:
+        """End the processes of all servers. What they offer is still known, and the next call
+        starts its server again."""
+        ready = [server for server in self._servers.values() if server.state in ("ready", "dead")]
+        await asyncio.gather(*(server.stop("idle") for server in ready), return_exceptions=True)
 
     async def close(self) -> None:
         """End all servers, in parallel, and leave nothing of them behind."""
