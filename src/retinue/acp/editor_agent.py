@@ -56,6 +56,7 @@ class EditorAgent:
         self._hosts: dict[str, ProjectHost] = {}
         self._sessions: dict[str, EditorSession] = {}
         self._editor: Any = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._name, self._has_forms = "the editor", False
 
     def on_connect(self, conn: Any) -> None:
@@ -278,7 +279,14 @@ class EditorAgent:
         if id in self._sessions:
             await self._sessions[id].close()
         self._sessions[id] = session
+        task = asyncio.create_task(self._offer(session))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return session
+
+    async def _offer(self, session: EditorSession) -> None:
+        await asyncio.sleep(0)  # the editor first learns that there is a session
+        await session.offer_commands()
 
     async def _earlier(
         self, id: str, cwd: str, folders: list[str] | None, servers: Servers

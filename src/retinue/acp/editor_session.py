@@ -18,13 +18,14 @@ from retinue.acp.open_requests import OpenRequests
 from retinue.acp.project_host import ProjectHost
 from retinue.acp.prompt_text import invalid
 from retinue.acp.session_settings import SessionSettings
+from retinue.acp.slash_commands import commands_of, expanded
 from retinue.acp.tree_updates import TreeUpdates
 from retinue.core.messages import Message
 from retinue.errors import HostGone, RetinueError
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
 from retinue.host.planner import PlannedRun
-from retinue.host.tree_items import RunChanged, RunStarted, TreeItem
+from retinue.host.tree_items import RunChanged, RunStarted, Said, TreeItem
 from retinue.steps import RunRecord, TreeRecord
 from retinue.view import format as view_format
 from retinue.view import parked_runs, states, totals
@@ -65,7 +66,7 @@ class EditorSession:
         self._model = settings.model
         self._rows: dict[str, RunRecord] = {}
         self._following: asyncio.Task[TreeRecord] | None = None
-        self._is_prompted = self._is_cancelled = False
+        self._is_prompted = self._is_cancelled = self._has_questions = False
 
     # what the editor asks for
 
@@ -76,6 +77,7 @@ class EditorSession:
         self._is_prompted, self._is_cancelled = True, False
         waiting = self._asks.waiting_for_words()
         try:
+            text = await expanded(self.project, self.host, text)
             if not await self._continued(text):
                 self._follow(await self._begun(text))
             return await self._answer(waiting)
@@ -114,6 +116,13 @@ class EditorSession:
         state = (await self.host.ask(requests.ShowRequest(run=self.run)))["state"]
         if state not in view_format.ENDS:
             self._follow(self.run)
+
+    async def offer_commands(self) -> None:
+        """Tell the editor which commands there are, if any."""
+        with contextlib.suppress(RetinueError, RequestError, ConnectionError):
+            update = await commands_of(self.project, self.host)
+            if update is not None:
+                await self.tell(update)
 
     async def close(self) -> None:
         """Forget the session here. Its runs go on."""
@@ -197,12 +206,14 @@ class EditorSession:
     async def _look_at(self, item: TreeItem) -> None:
         if isinstance(item, RunStarted) and item.spec.id == self.run and self._is_cancelled:
             await self.host.ask(requests.CancelRequest(runs=(self.run,), reason="by the editor"))
-        if not isinstance(item, RunChanged):
-            return
-        row = item.row.record
+        if isinstance(item, RunChanged):
+            self._take(item.row.record)
+        if self._has_questions and not isinstance(item, Said):
+            self._has_questions = not await self._asks.look(self.run, self._updates)
+
+    def _take(self, row: RunRecord) -> None:
         self._rows[row.spec.id] = row
-        if totals.word(row) == "needs_input":
-            await self._asks.look(self.run, self._updates)
+        self._has_questions |= totals.word(row) == "needs_input"
         if (refused := parked_runs.refused(self._rows.values())) is not None:
             self._asks.leave(RequestError(-32000, one_line(totals.waits_for(refused), 400)))
 

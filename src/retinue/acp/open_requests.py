@@ -59,16 +59,23 @@ class OpenRequests:
         else:
             self._leave.set_exception(error)
 
-    async def look(self, run: str, updates: TreeUpdates) -> None:
-        """Ask what a run and its sub-agents ask, each question once."""
+    async def look(self, run: str, updates: TreeUpdates) -> bool:
+        """Ask what a run and its sub-agents ask, each question once. False while there is one whose
+        call the editor does not have yet."""
         reply = await self._host.ask(requests.QuestionsRequest(run=run))
+        is_complete = True
         for question in reply["questions"]:
-            if question["id"] not in self._tasks:
-                id = updates.call_id(question["run"], question.get("call", {}).get("id", ""))
-                call = person_requests.shown_call(
-                    question, id, updates.cwd, is_own=question["run"] == updates.top
-                )
-                self._tasks[question["id"]] = asyncio.create_task(self._ask(question, call))
+            if question["id"] in self._tasks:
+                continue
+            id = updates.call_id(question["run"], question.get("call", {}).get("id", ""))
+            if not id:
+                is_complete = False
+                continue
+            call = person_requests.shown_call(
+                question, id, updates.cwd, is_own=question["run"] == updates.top
+            )
+            self._tasks[question["id"]] = asyncio.create_task(self._ask(question, call))
+        return is_complete
 
     async def answered(self, text: str) -> bool:
         """Take the text as the answer to the question that a turn ended with."""

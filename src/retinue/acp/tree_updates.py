@@ -81,10 +81,10 @@ class TreeUpdates:
 
     def call_id(self, run: str, call: str) -> str:
         """The tool call of the editor that a call of a run belongs to: that of its sub-agent, for
-        one below the top."""
-        if run == self.top and call in self._calls:
-            return self._calls[call].id
-        return _child_id(run)
+        one below the top. "" while the editor does not have it."""
+        if run != self.top or not call:
+            return _child_id(run)
+        return self._calls[call].id if call in self._calls else ""
 
     def tell(self, item: TreeItem) -> Iterator[Any]:
         """The updates that one item gives."""

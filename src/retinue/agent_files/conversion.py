@@ -149,12 +149,13 @@ class _Maker:
         tools = {**self.tools, **self.own_tools.get(spec.name, {})}
         patterns = [*self.inherit, *tools] if spec.tools is None else list(spec.tools)
         patterns += [f"mcp__{server}__*" for server in spec.mcp_servers]
+        patterns += ["mcp_resources"] if spec.mcp_servers else []
         out: dict[str, Any] = {}
         for name in patterns:
             if name in (AGENT, "skill"):
                 continue
             matches = [n for n in tools if fnmatchcase(n, name)]
-            names = matches if matches or name.startswith("mcp__") else [name]
+            names = matches if matches or name.startswith("mcp_") else [name]
             out |= {
                 n: tools.get(n, n) for n in names if not any(fnmatchcase(n, d) for d in spec.deny)
             }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from retinue.agent import Agent
 from retinue.errors import NotFound, Refused
@@ -14,7 +14,10 @@ from retinue.host.builder import AgentBuilder
 from retinue.host.mcp_pool import told
 from retinue.host.plan import Plan
 from retinue.host.replies import AgentInfo
-from retinue.host.requests import StartRequest
+from retinue.host.requests import PromptsRequest, StartRequest
+
+if TYPE_CHECKING:
+    from retinue.tools.mcp_client.server_content import ListedPrompt
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,12 @@ class AgentSource(Protocol):
         self, plan: Plan, env: Mapping[str, str], approve: str, tool: str
     ) -> tuple[dict[str, Any], ...]:
         """The MCP servers of a plan; `approve` accepts what one of them offers."""
+
+    async def prompts(self, plan: Plan, env: Mapping[str, str]) -> Sequence[ListedPrompt]:
+        """The prompts of a plan's MCP servers."""
+
+    async def prompt(self, request: PromptsRequest) -> str:
+        """The text of one of them."""
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -120,6 +129,16 @@ class PlannedAgents:
         shared = [told(s) for s in servers.status()] if servers is not None else []
         return (*shared, *await self._own_servers(plan, env))
 
+    async def prompts(self, plan: Plan, env: Mapping[str, str]) -> Sequence[ListedPrompt]:
+        servers = await self._builder.pool.servers(plan, env)
+        return () if servers is None else await servers.prompts()
+
+    async def prompt(self, request: PromptsRequest) -> str:
+        servers = await self._builder.pool.servers(request.plan, request.env)
+        if servers is None:
+            raise NotFound(f"Unknown MCP server {request.server!r}.")
+        return await servers.prompt(request.server, request.prompt, request.arguments)
+
 
 @dataclass(frozen=True)
 class GivenAgents:
@@ -159,4 +178,10 @@ class GivenAgents:
     async def servers(
         self, plan: Plan, env: Mapping[str, str], approve: str, tool: str
     ) -> tuple[dict[str, Any], ...]:
+        raise Refused("plan", "This service has its own agents and takes no plans.")
+
+    async def prompts(self, plan: Plan, env: Mapping[str, str]) -> Sequence[ListedPrompt]:
+        raise Refused("plan", "This service has its own agents and takes no plans.")
+
+    async def prompt(self, request: PromptsRequest) -> str:
         raise Refused("plan", "This service has its own agents and takes no plans.")

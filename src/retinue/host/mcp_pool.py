@@ -61,15 +61,15 @@ class McpPool:
         """The tools of a plan's servers, by name. ConfigError when a server that is required could
         not be used."""
         servers = await self.servers(plan, env)
-        return {} if servers is None else {tool.schema.name: tool for tool in servers.tools()}
+        return {} if servers is None else _tools(servers)
 
     async def own_tools(self, plan: Plan, env: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         """The tools of the servers that agents have for themselves: by the agent's name, and then
         by their own."""
-        return {
-            agent: {tool.schema.name: tool for tool in servers.tools()}
-            for agent, servers in (await self.own(plan, env)).items()
-        }
+        own = await self.own(plan, env)
+        shared = await self.servers(plan, env) if own else None
+        others = (shared,) if shared is not None else ()
+        return {agent: _tools(servers, *others) for agent, servers in own.items()}
 
     async def servers(self, plan: Plan, env: Mapping[str, str]) -> McpServers | None:
         """The servers of a plan, started; None when it names none."""
@@ -169,6 +169,16 @@ class McpPool:
     async def close(self) -> None:
         """End all servers, and leave nothing of them behind."""
         await asyncio.gather(*(self._drop(key) for key in list(self._pools)))
+
+
+def _tools(servers: McpServers, *others: McpServers) -> dict[str, Any]:
+    """The tools of servers by name; with one for all their resources, and for those of others."""
+    from retinue.tools.mcp_client.resource_tool import ResourceTool
+
+    tools: list[Any] = list(servers.tools())
+    if servers.with_resources():
+        tools.append(ResourceTool(servers, *others))
+    return {tool.schema.name: tool for tool in tools}
 
 
 async def _never(run: str) -> None:

@@ -47,9 +47,8 @@ def command(context: CommandContext, /, **flags: Any) -> int:
     family_names(flags["family"])
 
     async def main() -> None:
-        reader, writer = await editor_pipes()
         agent = EditorAgent(dict(context.environ), flags, context.store)
-        await run_agent(agent, writer, reader, use_unstable_protocol=True)
+        await run_agent(agent, await editor_pipes(), use_unstable_protocol=True)
 
     asyncio.run(main())
     return exit_codes.OK

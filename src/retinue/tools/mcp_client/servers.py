@@ -14,7 +14,7 @@ from typing import Any, Self
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
 from retinue.core.values import ToolSchema, Value
-from retinue.errors import ConfigError, NotFound
+from retinue.errors import ConfigError, NotFound, Refused
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import one_line, reveal, several_lines
 from retinue.tools.mcp_client import tool_names as names
@@ -22,6 +22,7 @@ from retinue.tools.mcp_client.approvals import Approvals, fingerprint, page
 from retinue.tools.mcp_client.mcp_tool import McpTool, effects
 from retinue.tools.mcp_client.protocol import McpError, ServerLimits
 from retinue.tools.mcp_client.server_config import ServerComplaint, ServerConfig
+from retinue.tools.mcp_client.server_content import ListedPrompt, prompt_text, prompts_of
 from retinue.tools.mcp_client.server_lifecycle import McpServer
 from retinue.tools.mcp_client.tool_schemas import Unusable, normal
 
@@ -238,6 +239,34 @@ class McpServers:
         tools = self._made()
         keys = {name: key for key, name in self._names().items()}
         return [tools[n] for n in sorted(tools) if names.is_named(pattern, keys[n], n)]
+
+    # what they offer beside tools
+
+    def with_resources(self) -> list[McpServer]:
+        """The servers that offer resources."""
+        return [server for server in self._servers.values() if server.has("resources")]
+
+    def note_use(self, run: str) -> None:
+        if self._used is not None:
+            self._used(run)
+
+    async def prompts(self) -> list[ListedPrompt]:
+        """The prompts of all servers. One that cannot list them now has none."""
+        out: list[ListedPrompt] = []
+        for server in self._servers.values():
+            with contextlib.suppress(McpError):
+                out += await prompts_of(server)
+        return out
+
+    async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> str:
+        """The text of a prompt, for a person to send as a task."""
+        state = self._server(server)
+        try:
+            return await prompt_text(state, name, arguments)
+        except McpError as error:
+            raise Refused(
+                "mcp", f"MCP server {server!r} gave no prompt {name!r}: {error}"
+            ) from None
 
     def _made(self) -> dict[str, McpTool]:
         tools = {}
