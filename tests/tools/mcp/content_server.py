@@ -46,7 +46,9 @@ def prompt(params):
 
 def answer(method, params):
     if method == "initialize":
-        offered = {"tools": {}} if "bare" in OPTIONS else {"tools": {}, "resources": {}, "prompts": {}}
+        offered = (
+            {"tools": {}} if "bare" in OPTIONS else {"tools": {}, "resources": {}, "prompts": {}}
+        )
         return {
             "protocolVersion": params["protocolVersion"],
             "capabilities": offered,

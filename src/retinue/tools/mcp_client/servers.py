@@ -19,6 +19,7 @@ from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import one_line, reveal, several_lines
 from retinue.tools.mcp_client import tool_names as names
 from retinue.tools.mcp_client.approvals import Approvals, fingerprint, page
+from retinue.tools.mcp_client.http_headers import header_problem
 from retinue.tools.mcp_client.mcp_tool import McpTool, effects
 from retinue.tools.mcp_client.protocol import McpError, ServerLimits
 from retinue.tools.mcp_client.server_config import ServerComplaint, ServerConfig
@@ -43,12 +44,16 @@ class _Looked:
     """A definition that was looked at: its hash, and the schema of its arguments, or why there is
     none. A large list of tools is asked about for each run, and changes seldom."""
 
-    def __init__(self, definition: Mapping[str, Any], limits: ServerLimits) -> None:
+    def __init__(
+        self, definition: Mapping[str, Any], limits: ServerLimits, *, is_http: bool
+    ) -> None:
         self.definition, self.print = definition, fingerprint(definition)
         self.parameters: dict[str, Any] = {}
         self.unusable: Unusable | None = None
         try:
             self.parameters = normal(definition.get("inputSchema"), limits.schema_bytes)
+            if is_http and (problem := header_problem(definition.get("inputSchema"))):
+                raise Unusable(problem)
         except Unusable as error:
             self.unusable = error
         words = definition.get("description")
@@ -211,7 +216,8 @@ class McpServers:
         key = (server, definition["name"])
         looked = self._looked.get(key)
         if looked is None or looked.definition is not definition:
-            looked = self._looked[key] = _Looked(definition, self._limits)
+            is_http = self._servers[server].config.kind != "stdio"
+            looked = self._looked[key] = _Looked(definition, self._limits, is_http=is_http)
         return looked
 
     def _is_wanted(self, config: ServerConfig, tool: str) -> bool:
