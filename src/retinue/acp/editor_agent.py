@@ -6,29 +6,20 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-import secrets
-from collections.abc import Callable, Coroutine, Mapping
-from datetime import UTC, datetime
-from typing import Any, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
 from acp import PROTOCOL_VERSION, RequestError, schema
 
 from retinue import __version__
-from retinue.acp.editor_project import EditorProject, server_texts
-from retinue.acp.editor_session import EditorSession
-from retinue.acp.open_requests import OpenRequests
-from retinue.acp.project_host import ProjectHost
 from retinue.acp.prompt_text import invalid, prompt_text
-from retinue.acp.session_settings import SessionSettings
+from retinue.acp.session_opener import SessionOpener
 from retinue.errors import NoKey, RetinueError
 from retinue.formats.safe_text import one_line
-from retinue.host import requests
 
 P = ParamSpec("P")
 T = TypeVar("T")
-PREFIX = "acp-"
 KEYS = "keys"
-PAGE = 50
 Servers = list[Any] | None
 
 
@@ -36,7 +27,7 @@ def in_words(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corouti
     """Our errors are errors of the protocol, with the same words."""
 
     @functools.wraps(method)
-    async def told(*args: P.args, **kwargs: P.kwargs) -> T:
+    async def translated(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return await method(*args, **kwargs)
         except NoKey as error:
@@ -44,23 +35,17 @@ def in_words(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corouti
         except RetinueError as error:
             raise RequestError(-32603, str(error)) from None
 
-    return told
+    return translated
 
 
 class EditorAgent:
-    """`environ` and `flags` are those of the command; `store` is a file that was named, "" for the
-    project's."""
+    """`opener` has the open sessions, and opens others."""
 
-    def __init__(self, environ: Mapping[str, str], flags: Mapping[str, Any], store: str) -> None:
-        self._environ, self._flags, self._store = environ, flags, store
-        self._hosts: dict[str, ProjectHost] = {}
-        self._sessions: dict[str, EditorSession] = {}
-        self._editor: Any = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._name, self._has_forms = "the editor", False
+    def __init__(self, opener: SessionOpener) -> None:
+        self._opener = opener
 
     def on_connect(self, conn: Any) -> None:
-        self._editor = conn
+        self._opener.editor = conn
 
     async def initialize(
         self,
@@ -70,9 +55,10 @@ class EditorAgent:
         **kwargs: Any,
     ) -> schema.InitializeResponse:
         if client_info is not None:
-            self._name = one_line(client_info.title or client_info.name, 60) or self._name
+            name = one_line(client_info.title or client_info.name, 60)
+            self._opener.name = name or self._opener.name
         elicitation = client_capabilities.elicitation if client_capabilities is not None else None
-        self._has_forms = elicitation is not None and elicitation.form is not None
+        self._opener.has_forms = elicitation is not None and elicitation.form is not None
         return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_info=schema.Implementation(name="retinue", title="Retinue", version=__version__),
@@ -103,7 +89,7 @@ class EditorAgent:
         """Keys are read anew with every prompt; here it is only checked that there is one."""
         if method_id != KEYS:
             raise invalid(f"Unknown method {method_id!r}. Known: {KEYS}.")
-        project = EditorProject(self._environ, os.getcwd(), self._store, self._flags)
+        project = self._opener.project(os.getcwd())
         if not await asyncio.to_thread(project.has_key):
             raise RequestError(
                 -32000,
@@ -123,7 +109,8 @@ class EditorAgent:
         mcp_servers: Servers = None,
         **kwargs: Any,
     ) -> schema.NewSessionResponse:
-        session = await self._made(self._id(), cwd, additional_directories, mcp_servers)
+        project = self._opener.project(cwd, additional_directories, mcp_servers)
+        session = await self._opener.new(project)
         settings = session.settings
         return schema.NewSessionResponse(
             session_id=session.id, modes=settings.modes, config_options=settings.options
@@ -138,7 +125,8 @@ class EditorAgent:
         additional_directories: list[str] | None = None,
         **kwargs: Any,
     ) -> schema.LoadSessionResponse:
-        session = await self._earlier(session_id, cwd, additional_directories, mcp_servers)
+        project = self._opener.project(cwd, additional_directories, mcp_servers)
+        session = await self._opener.earlier(project, session_id)
         await session.replay()
         await session.go_on()
         settings = session.settings
@@ -153,7 +141,8 @@ class EditorAgent:
         mcp_servers: Servers = None,
         **kwargs: Any,
     ) -> schema.ResumeSessionResponse:
-        session = await self._earlier(session_id, cwd, additional_directories, mcp_servers)
+        project = self._opener.project(cwd, additional_directories, mcp_servers)
+        session = await self._opener.earlier(project, session_id)
         await session.go_on()
         settings = session.settings
         return schema.ResumeSessionResponse(modes=settings.modes, config_options=settings.options)
@@ -167,8 +156,9 @@ class EditorAgent:
         mcp_servers: Servers = None,
         **kwargs: Any,
     ) -> schema.ForkSessionResponse:
-        source = await self._earlier(session_id, cwd, additional_directories, mcp_servers)
-        session = await self._made(self._id(), cwd, additional_directories, mcp_servers)
+        project = self._opener.project(cwd, additional_directories, mcp_servers)
+        source = await self._opener.earlier(project, session_id)
+        session = await self._opener.new(project)
         session.take_up(source.run, source.settings.model)
         session.is_fork, settings = True, session.settings
         return schema.ForkSessionResponse(
@@ -179,30 +169,10 @@ class EditorAgent:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **kwargs: Any
     ) -> schema.ListSessionsResponse:
-        """The sessions of a project, those that were used last first."""
-        place, sessions = cwd or os.getcwd(), dict[str, schema.SessionInfo]()
-        before, is_last = cursor or "", False
-        host = self._host(EditorProject(self._environ, place, self._store, self._flags))
-        while len(sessions) < PAGE and not is_last:
-            page = await host.ask(requests.ListRequest(limit=PAGE, before=before))
-            before, is_last = page["next"], not page["next"]
-            for line in page["runs"]:
-                label = line["label"]
-                if label.startswith(PREFIX):
-                    time = datetime.fromtimestamp(line["created_at"] / 1000, UTC).isoformat()
-                    title = one_line(line.get("task", ""), 80)
-                    sessions.setdefault(
-                        label,
-                        schema.SessionInfo(
-                            session_id=label, cwd=place, title=title, updated_at=time
-                        ),
-                    )
-        return schema.ListSessionsResponse(
-            sessions=list(sessions.values()), next_cursor=before or None
-        )
+        return await self._opener.listed(cwd or os.getcwd(), cursor or "")
 
     async def close_session(self, session_id: str, **kwargs: Any) -> schema.CloseSessionResponse:
-        session = self._sessions.pop(session_id, None)
+        session = self._opener.sessions.pop(session_id, None)
         if session is not None:
             await session.close()
         return schema.CloseSessionResponse()
@@ -213,24 +183,24 @@ class EditorAgent:
     async def prompt(
         self, session_id: str, prompt: list[Any], **kwargs: Any
     ) -> schema.PromptResponse:
-        session = self._session(session_id)
+        session = self._opener.session(session_id)
         return await session.prompt(prompt_text(prompt))
 
     @in_words
     async def cancel(self, session_id: str, **kwargs: Any) -> None:
-        if session_id in self._sessions:
-            await self._sessions[session_id].cancel()
+        if session_id in self._opener.sessions:
+            await self._opener.session(session_id).cancel()
 
     async def set_session_mode(
         self, session_id: str, mode_id: str, **kwargs: Any
     ) -> schema.SetSessionModeResponse:
-        self._session(session_id).settings.set_mode(mode_id)
+        self._opener.session(session_id).settings.set_mode(mode_id)
         return schema.SetSessionModeResponse()
 
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **kwargs: Any
     ) -> schema.SetSessionConfigOptionResponse:
-        settings = self._session(session_id).settings
+        settings = self._opener.session(session_id).settings
         settings.set_option(config_id, value)
         return schema.SetSessionConfigOptionResponse(config_options=settings.options)
 
@@ -239,68 +209,3 @@ class EditorAgent:
 
     async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
         return
-
-    # what they share
-
-    def _id(self) -> str:
-        return PREFIX + secrets.token_hex(6)
-
-    def _session(self, id: str) -> EditorSession:
-        if id not in self._sessions:
-            raise RequestError(-32002, f"Session {id!r} is not open here. Load it first.")
-        return self._sessions[id]
-
-    def _host(self, project: EditorProject) -> ProjectHost:
-        """One for all sessions of a directory."""
-        if project.cwd not in self._hosts:
-            self._hosts[project.cwd] = ProjectHost(project.prepare)
-        return self._hosts[project.cwd]
-
-    async def _made(
-        self, id: str, cwd: str, folders: list[str] | None, servers: Servers
-    ) -> EditorSession:
-        if not cwd.startswith("/"):
-            raise invalid(f"cwd must be an absolute path, not {cwd!r}.")
-        project = EditorProject(
-            self._environ,
-            cwd,
-            self._store,
-            self._flags,
-            tuple(folders or ()),
-            server_texts(servers or ()),
-        )
-        planned, terms = await asyncio.to_thread(project.plan)
-        model = planned.choice.model
-        models = await asyncio.to_thread(project.models, model)
-        host = self._host(project)
-        asks = OpenRequests(id, host, self._editor, self._name, self._has_forms)
-        settings = SessionSettings(terms.mode or "manual", model, models)
-        session = EditorSession(id, project, host, self._editor, asks, settings)
-        if id in self._sessions:
-            await self._sessions[id].close()
-        self._sessions[id] = session
-        task = asyncio.create_task(self._offer(session))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return session
-
-    async def _offer(self, session: EditorSession) -> None:
-        await asyncio.sleep(0)  # the editor first learns that there is a session
-        await session.offer_commands()
-
-    async def _earlier(
-        self, id: str, cwd: str, folders: list[str] | None, servers: Servers
-    ) -> EditorSession:
-        """A session of the store, by its name."""
-        if not id.startswith(PREFIX):
-            raise RequestError(-32002, f"{id!r} is not the id of a session of Retinue.")
-        project = EditorProject(self._environ, cwd, self._store, self._flags)
-        host = self._host(project)
-        page = await host.ask(requests.ListRequest(label=id, limit=1))
-        if not page["runs"]:
-            raise RequestError(-32002, f"Session {id!r} has no messages in {cwd}.")
-        run = cast(str, page["runs"][0]["id"])
-        detail = await host.ask(requests.ShowRequest(run=run))
-        session = await self._made(id, cwd, folders, servers)
-        session.take_up(run, detail["model"])
-        return session

@@ -1,5 +1,5 @@
 """The editor's end of stdin and stdout: one JSON message a line. Nothing but the protocol is ever
-written there, whatever a library prints, and a line that is no message costs nothing but itself."""
+written there, whatever a library prints. A line that is not a message is answered and dropped."""
 
 from __future__ import annotations
 

@@ -48,10 +48,10 @@ class EditorProject:
         return Project.of(self.environ, paths)
 
     def _setup(self, project: Project, settings: Any, model: str) -> RunSetup:
-        given = {name: bool(self.flags.get(name)) for name in OF_CLIENT}
+        is_set = {name: bool(self.flags.get(name)) for name in OF_CLIENT}
         values = {
-            **run_defaults.defaults(settings, given),
-            **{name: self.flags[name] for name, is_given in given.items() if is_given},
+            **run_defaults.defaults(settings, is_set),
+            **{name: self.flags[name] for name, is_given in is_set.items() if is_given},
         }
         folders = run_defaults.joined(settings, {}, "add_dir", self.folders)
         return RunSetup(

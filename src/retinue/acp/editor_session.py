@@ -20,6 +20,7 @@ from retinue.acp.prompt_text import invalid
 from retinue.acp.session_settings import SessionSettings
 from retinue.acp.slash_commands import commands_of, expanded
 from retinue.acp.tree_updates import TreeUpdates
+from retinue.acp.turn_end import turn_end
 from retinue.core.messages import Message
 from retinue.errors import HostGone, RetinueError
 from retinue.formats.safe_text import one_line
@@ -28,18 +29,12 @@ from retinue.host.planner import PlannedRun
 from retinue.host.tree_items import RunChanged, RunStarted, Said, TreeItem
 from retinue.steps import RunRecord, TreeRecord
 from retinue.view import format as view_format
-from retinue.view import parked_runs, states, totals
+from retinue.view import parked_runs, totals
 
 PAGE = 200
-STOPS: dict[str, schema.StopReason] = {
-    "turn_limit": "max_turn_requests",
-    "budget": "max_tokens",
-    "refused": "refusal",
-}
-"""Reasons of ours that an editor has a word for."""
 
 
-class Editor(Protocol):
+class UpdatedEditor(Protocol):
     """The editor, as far as a session talks to it."""
 
     async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None: ...
@@ -54,7 +49,7 @@ class EditorSession:
         id: str,
         project: EditorProject,
         host: ProjectHost,
-        editor: Editor,
+        editor: UpdatedEditor,
         asks: OpenRequests,
         settings: SessionSettings,
     ) -> None:
@@ -92,7 +87,7 @@ class EditorSession:
             await self.host.ask(requests.CancelRequest(runs=(self.run,), reason="by the editor"))
 
     async def replay(self) -> None:
-        """Show the conversation until now; what is still at work is shown as it goes on."""
+        """Show the conversation until now; what is still at work is shown as it happens."""
         start, length = 0, 1
         self._updates.follow(self.run)
         while start < length:
@@ -125,7 +120,7 @@ class EditorSession:
                 await self.tell(update)
 
     async def close(self) -> None:
-        """Forget the session here. Its runs go on."""
+        """Forget the session here. Its runs continue."""
         self._asks.close()
         if self._following is not None:
             self._following.cancel()
@@ -140,6 +135,8 @@ class EditorSession:
     async def _continued(self, text: str) -> bool:
         """Give the text to a run that is still open: as the answer that it waits for, or as a
         message. False when there is none."""
+        if self._following is not None and self._following.done() and self._following.exception():
+            await self.go_on()  # only the way to the run was lost
         if self._following is None or self._following.done():
             return False
         await self.host.reach(again=True)  # with the keys of now
@@ -227,29 +224,7 @@ class EditorSession:
             return schema.PromptResponse(stop_reason="end_turn")
         if waiting.done():
             waiting.exception()
-        return self._ended(self._following.result())
-
-    def _ended(self, final: TreeRecord) -> schema.PromptResponse:
-        row, usage = final.rows[0], totals.tree_usage(final)
-        ending = totals.ending(row)
-        assert ending is not None
-        if ending.state == "cancelled":
-            reason: schema.StopReason = "cancelled"
-        elif ending.state in ("completed", "incomplete"):
-            reason = STOPS.get(ending.stop, "end_turn")
-        elif ending.stop in STOPS:
-            reason = STOPS[ending.stop]
-        else:
-            why = one_line(states.failure(ending, row.run.started_at), 400)
-            raise RequestError(-32603, f"The run failed: {why}", {"run": self.run})
-        spent = totals.spent(final)
-        return schema.PromptResponse(
-            stop_reason=reason,
-            usage=schema.Usage(
-                total_tokens=usage.tokens, input_tokens=usage.input, output_tokens=usage.output
-            ),
-            field_meta={"retinue": {"run": self.run, "usd": spent.usd}},
-        )
+        return turn_end(self._following.result())
 
 
 def _retrieved(task: asyncio.Task[Any]) -> None:

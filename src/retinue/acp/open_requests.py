@@ -45,7 +45,7 @@ class OpenRequests:
         self._leave: asyncio.Future[None] | None = None
 
     def waiting_for_words(self) -> asyncio.Future[None]:
-        """Done when a turn has to end because only the person can go on; raises if it is the
+        """Done when a turn has to end because only the person can continue it; raises if it is the
         provider who wants something of the person."""
         self._leave = asyncio.get_running_loop().create_future()
         return self._leave
@@ -89,7 +89,7 @@ class OpenRequests:
         return False
 
     def forget(self) -> None:
-        """The run has ended: nobody waits for an answer."""
+        """The run has ended: no one waits for an answer."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()

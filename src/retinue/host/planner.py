@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from retinue.config.schema import Configuration
 from retinue.errors import ConfigError
 from retinue.host import model_choice, project_agents, run_defaults
-from retinue.host.agent_servers import OwnSources, own_sources, without_definitions
+from retinue.host.agent_servers import own_sources, without_definitions
 from retinue.host.mcp_sources import find_servers
 from retinue.host.plan import FAMILY, MAIN, Plan
 from retinue.host.project import Project
@@ -69,9 +69,8 @@ def make_plan(project: Project, setup: RunSetup, value: Configuration | None = N
         disabled=value.mcp.disabled,
     )
     sources, env = servers.told(project.environ)
-    own = OwnSources()
-    if not setup.strict_mcp_config:
-        own = own_sources(specs.values(), project.environ, value.mcp.disabled)
+    owners = () if setup.strict_mcp_config else specs.values()
+    own = own_sources(owners, project.environ, value.mcp.disabled)
     plan = Plan(
         lead=lead.name,
         specs=tuple(replace(without_definitions(spec), complaints=()) for spec in specs.values()),

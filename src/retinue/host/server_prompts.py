@@ -42,7 +42,7 @@ def words_of(text: str) -> list[str]:
 
 
 def listed_prompts(reply: Mapping[str, object]) -> list[ListedPrompt]:
-    """The prompts that a host has told of."""
+    """The prompts in a host's reply."""
     from retinue.tools.mcp_client.server_content import ListedPrompt
 
     return msgspec.convert(reply["prompts"], list[ListedPrompt])

@@ -41,13 +41,14 @@ def command(context: CommandContext, /, **flags: Any) -> int:
         ) from None
     from retinue.acp.editor_agent import EditorAgent
     from retinue.acp.editor_pipes import editor_pipes
+    from retinue.acp.session_opener import SessionOpener
     from retinue.host.run_setup import family_names, permission_mode
 
     permission_mode(flags["permission_mode"])
     family_names(flags["family"])
 
     async def main() -> None:
-        agent = EditorAgent(dict(context.environ), flags, context.store)
+        agent = EditorAgent(SessionOpener(dict(context.environ), flags, context.store))
         await run_agent(agent, await editor_pipes(), use_unstable_protocol=True)
 
     asyncio.run(main())

@@ -48,7 +48,7 @@ def header_problem(schema: Any) -> str:
 def _field_problem(field: Mapping[str, Any]) -> str:
     mark = field[MARK]
     if not isinstance(mark, str) or not _TOKEN.fullmatch(mark):
-        return "this is no name of a header"
+        return "the name of a header has other characters"
     is_plain = field.get("type") in ("string", "integer", "boolean")
     return "" if is_plain else "only a string, an integer or a boolean can be in a header"
 

@@ -35,7 +35,7 @@ def effects(annotations: Any, kind: Kind, is_trusted: bool) -> tuple[Risk, Resta
 
 class McpTool:
     """Made by `McpServers`. `server_name` and `tool_name` are the server's and its own word for
-    it; `used` is told of each run that calls it."""
+    it; `used` gets the id of each run that calls it."""
 
     subject = ""
     guarded = True

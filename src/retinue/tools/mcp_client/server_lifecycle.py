@@ -224,7 +224,7 @@ class McpServer:
 
     @contextlib.asynccontextmanager
     async def _guarded(self, connection: McpConnection) -> AsyncIterator[None]:
-        """What fails is told with the server's last words, and a connection that is gone is
+        """An error has the server's last words, and a connection that is gone is
         dropped."""
         try:
             yield

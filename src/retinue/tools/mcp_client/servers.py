@@ -89,8 +89,8 @@ class McpServers:
     False: its user has just chosen to run it. `workspace` is the directory that servers start in
     and get as their root. `environ` is where the few variables come from that every server may see.
     `skipped` are complaints about configuration, shown by `status`. `redactor` takes secrets out of
-    everything that servers say; it learns those of their configuration. `used` is told of each run
-    that calls a tool. All of it belongs to the loop that it was started on."""
+    everything that servers say; it learns those of their configuration. `used` gets the id of each
+    run that calls a tool. All of it belongs to the loop that it was started on."""
 
     def __init__(
         self,
