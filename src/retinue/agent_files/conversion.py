@@ -44,6 +44,7 @@ def to_agents(
     models: Mapping[str, Model | str] | Naming | None = None,
     inherit: Sequence[str] = INHERITED,
     tools: Mapping[str, Any] | None = None,
+    own_tools: Mapping[str, Mapping[str, Any]] | None = None,
     skills: Mapping[str, Skill] | None = None,
     files: Sequence[AgentsMdFile] = (),
     writers: Writers = "worktrees",
@@ -53,7 +54,8 @@ def to_agents(
     `models` maps a model's name in a file to a model; an unknown one runs on the `default_model`.
     The `families` go to those that may start others; so does the tool `agent`. `lead` is the agent
     that people talk to: it may start others even if its file says nothing about it. `tools` are
-    further tools of the program by name."""
+    further tools of the program by name, `own_tools` those of the servers that an agent has for
+    itself, by the agent's name."""
     if lead and lead not in library.agents:
         hint = hint_at(lead, library.agents)
         raise ConfigError(
@@ -68,6 +70,7 @@ def to_agents(
         models,
         inherit,
         tools or {},
+        own_tools or {},
         skills or {},
         files,
         writers,
@@ -91,6 +94,7 @@ class _Maker:
     models: Mapping[str, Model | str] | Naming | None
     inherit: Sequence[str]
     tools: Mapping[str, Any]
+    own_tools: Mapping[str, Mapping[str, Any]]
     skills: Mapping[str, Skill]
     files: Sequence[AgentsMdFile]
     writers: Writers
@@ -141,17 +145,19 @@ class _Maker:
         return [StartAgentTool(staff, self.writers)] if staff else []
 
     def _tools(self, spec: AgentSpec) -> list[Any]:
-        names_given = [*self.inherit, *self.tools] if spec.tools is None else list(spec.tools)
+        """Those that its file lists, and those of the servers that its file names."""
+        tools = {**self.tools, **self.own_tools.get(spec.name, {})}
+        patterns = [*self.inherit, *tools] if spec.tools is None else list(spec.tools)
+        patterns += [f"mcp__{server}__*" for server in spec.mcp_servers]
+        patterns += ["mcp_resources"] if spec.mcp_servers else []
         out: dict[str, Any] = {}
-        for name in names_given:
+        for name in patterns:
             if name in (AGENT, "skill"):
                 continue
-            matches = [n for n in self.tools if fnmatchcase(n, name)]
-            names = matches if matches or name.startswith("mcp__") else [name]
+            matches = [n for n in tools if fnmatchcase(n, name)]
+            names = matches if matches or name.startswith("mcp_") else [name]
             out |= {
-                n: self.tools.get(n, n)
-                for n in names
-                if not any(fnmatchcase(n, d) for d in spec.deny)
+                n: tools.get(n, n) for n in names if not any(fnmatchcase(n, d) for d in spec.deny)
             }
         return list(out.values())
 
@@ -221,5 +227,4 @@ def _without_effect(spec: AgentSpec) -> Sequence[tuple[str, Any]]:
         ("effort", spec.effort),
         ("temperature", spec.temperature),
         ("job", spec.job),
-        ("mcp_servers", ", ".join(spec.mcp_servers)),
     )

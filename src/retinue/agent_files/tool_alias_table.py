@@ -60,6 +60,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
                 "ask",
             ): "askuserquestion ask_user question askquestions request_user_input ask_questions",
             ("skill",): "activate_skill skills",
+            ("mcp_resources",): "mcp_resources listmcpresources readmcpresource "
+            "listmcpresourcestool readmcpresourcetool",
             (AGENT,): "task agents custom-agent subagent subagents spawn_agents spawn_agent "
             "delegate_tasks "
             "sessions_spawn agent_spawn agent_fork parallel_subagent runsubagent delegate_to_agent",
@@ -89,8 +91,8 @@ NEAR: dict[str, tuple[tuple[str, ...], str]] = {
     ),
 }
 _WITHOUT = """
-exitplanmode enterplanmode enterworktree exitworktree slashcommand listmcpresources readmcpresource
-toolsearch lsp memory listmcpresourcestool readmcpresourcetool save_memory cli_help problems
+exitplanmode enterplanmode enterworktree exitworktree slashcommand
+toolsearch lsp memory save_memory cli_help problems
 extensions vscodeapi githubrepo browser monitor opensimplebrowser testfailure terminallastcommand
 terminalselection vscode sendmessage croncreate crondelete cronlist notify codesearch
 external_directory doom_loop teamcreate teamdelete

@@ -79,6 +79,12 @@ agent_options = together(
         help="MCP servers to use: a file or JSON. Repeatable.",
     ),
     _agent("--strict-mcp-config", is_flag=True, help="Use only the servers from --mcp-config."),
+    _agent(
+        "--mcp-prompt",
+        default="",
+        metavar="SERVER/NAME",
+        help="Start with this prompt of an MCP server; PROMPT is then NAME=VALUE and more text.",
+    ),
 )
 
 _history = partial(option, group="Background and history")

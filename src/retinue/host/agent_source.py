@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from retinue.agent import Agent
 from retinue.errors import NotFound, Refused
@@ -14,7 +14,10 @@ from retinue.host.builder import AgentBuilder
 from retinue.host.mcp_pool import told
 from retinue.host.plan import Plan
 from retinue.host.replies import AgentInfo
-from retinue.host.requests import StartRequest
+from retinue.host.requests import PromptsRequest, StartRequest
+
+if TYPE_CHECKING:
+    from retinue.tools.mcp_client.server_content import ListedPrompt
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,12 @@ class AgentSource(Protocol):
     ) -> tuple[dict[str, Any], ...]:
         """The MCP servers of a plan; `approve` accepts what one of them offers."""
 
+    async def prompts(self, plan: Plan, env: Mapping[str, str]) -> Sequence[ListedPrompt]:
+        """The prompts of a plan's MCP servers."""
+
+    async def prompt(self, request: PromptsRequest) -> str:
+        """The text of one of them."""
+
     @property
     def environ(self) -> Mapping[str, str]:
         """What models are reached with."""
@@ -77,8 +86,13 @@ class PlannedAgents:
             plan, env = await self._planned(request)
         agent = await self._builder.agent(plan, env)
         servers = await self._builder.pool.servers(plan, {})
-        mcp = tuple(told(s) for s in servers.status()) if servers is not None else ()
-        return FoundAgent(agent, plan.lead, mcp)
+        mcp = [told(s) for s in servers.status()] if servers is not None else []
+        mcp += await self._own_servers(plan, {})
+        return FoundAgent(agent, plan.lead, tuple(mcp))
+
+    async def _own_servers(self, plan: Plan, env: Mapping[str, str]) -> list[dict[str, Any]]:
+        own = await self._builder.pool.own(plan, env)
+        return [told(status, name) for name, servers in own.items() for status in servers.status()]
 
     async def _planned(self, request: StartRequest) -> tuple[Plan, dict[str, str]]:
         if self._planner is None:
@@ -102,15 +116,28 @@ class PlannedAgents:
     async def servers(
         self, plan: Plan, env: Mapping[str, str], approve: str, tool: str
     ) -> tuple[dict[str, Any], ...]:
+        pool = self._builder.pool
+        servers, own = await pool.servers(plan, env), await pool.own(plan, env)
+        agent, _, name = approve.rpartition("/")
+        if approve and (owner := own.get(agent) if agent else servers) is not None:
+            await owner.refresh()
+            await owner.approve(name, tool)
+        elif approve:
+            raise NotFound(f"Unknown MCP server {approve!r}.")
+        elif servers is not None:
+            await servers.refresh()
+        shared = [told(s) for s in servers.status()] if servers is not None else []
+        return (*shared, *await self._own_servers(plan, env))
+
+    async def prompts(self, plan: Plan, env: Mapping[str, str]) -> Sequence[ListedPrompt]:
         servers = await self._builder.pool.servers(plan, env)
+        return () if servers is None else await servers.prompts()
+
+    async def prompt(self, request: PromptsRequest) -> str:
+        servers = await self._builder.pool.servers(request.plan, request.env)
         if servers is None:
-            if approve:
-                raise NotFound(f"Unknown MCP server {approve!r}.")
-            return ()
-        await servers.refresh()
-        if approve:
-            await servers.approve(approve, tool)
-        return tuple(told(s) for s in servers.status())
+            raise NotFound(f"Unknown MCP server {request.server!r}.")
+        return await servers.prompt(request.server, request.prompt, request.arguments)
 
 
 @dataclass(frozen=True)
@@ -151,4 +178,10 @@ class GivenAgents:
     async def servers(
         self, plan: Plan, env: Mapping[str, str], approve: str, tool: str
     ) -> tuple[dict[str, Any], ...]:
+        raise Refused("plan", "This service has its own agents and takes no plans.")
+
+    async def prompts(self, plan: Plan, env: Mapping[str, str]) -> Sequence[ListedPrompt]:
+        raise Refused("plan", "This service has its own agents and takes no plans.")
+
+    async def prompt(self, request: PromptsRequest) -> str:
         raise Refused("plan", "This service has its own agents and takes no plans.")

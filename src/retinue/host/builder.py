@@ -4,11 +4,12 @@ started, so that the next process that opens the store can build the same agents
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as changed
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +34,23 @@ from retinue.tools.families.profiles import make_family, settings_of
 
 MOST_BYTES = 64 << 20
 _STAMP = re.compile(r"-([0-9a-f]{8})(?=\.|$)")
+
+
+class ServerTools(NamedTuple):
+    """The tools of MCP servers by name: those that all agents can have, and those that each agent
+    has for itself."""
+
+    shared: Mapping[str, Any]
+    own: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def digest(self) -> str:
+        """The same for the same tools, "" for none."""
+        schemas: list[Any] = [self.shared[name].schema for name in sorted(self.shared)]
+        schemas += [
+            (agent, tools[name].schema) for agent, tools in self.own.items() for name in tools
+        ]
+        return hashlib.sha256(msgspec.json.encode(schemas)).hexdigest()[:8] if schemas else ""
 
 
 class Staff(StartAgentTool):
@@ -76,10 +94,13 @@ class AgentBuilder:
     async def agent(self, plan: Plan, env: Mapping[str, str] | None = None) -> Agent:
         """The agent of a plan. The same plan gives the same agent, unless its servers offer
         something else by now. `env` are the values of the variables that the servers name."""
-        tools = await self.pool.tools(plan, env or {})
+        tools = await self._server_tools(plan, env or {})
         plan = self._clean(plan)
-        plan = replace(plan, variant=_digest(tools)) if tools else plan
+        plan = replace(plan, variant=tools.digest) if tools.digest else plan
         return self._made(plan, tools)
+
+    async def _server_tools(self, plan: Plan, env: Mapping[str, str]) -> ServerTools:
+        return ServerTools(await self.pool.tools(plan, env), await self.pool.own_tools(plan, env))
 
     async def home(self, agent_name: str) -> Agent | None:
         """The lead of the plan to which an agent belongs whose run is on record; None when its plan
@@ -90,7 +111,7 @@ class AgentBuilder:
         if stamps[-1] in self._agents:
             return self._agents[stamps[-1]]
         plan = self._read(stamps[-1])
-        return None if plan is None else self._made(plan, await self.pool.tools(plan, {}))
+        return None if plan is None else self._made(plan, await self._server_tools(plan, {}))
 
     async def recall(self, agent_name: str) -> Agent | None:
         """The agent whose run, or whose sub-agent's run, is on record; None when its plan is not
@@ -102,7 +123,7 @@ class AgentBuilder:
             else next((a for a in lead.reachable_agents() if a.name == agent_name), lead)
         )
 
-    def _made(self, plan: Plan, tools: Mapping[str, Any]) -> Agent:
+    def _made(self, plan: Plan, tools: ServerTools) -> Agent:
         if plan.stamp not in self._agents:
             agent = self._build(plan, tools)
             for model in plan.offered:
@@ -112,7 +133,7 @@ class AgentBuilder:
             self._agents[plan.stamp] = agent
         return self._agents[plan.stamp]
 
-    def _build(self, plan: Plan, tools: Mapping[str, Any]) -> Agent:
+    def _build(self, plan: Plan, tools: ServerTools) -> Agent:
         """The lead of a plan with its staff. In the store each has the plan's stamp behind its
         name."""
         library = FoundAgents(agents={spec.name: spec for spec in plan.specs})
@@ -126,7 +147,8 @@ class AgentBuilder:
             families=families,
             lead=plan.lead,
             models=lambda name: self._model(plan.models[name]) if plan.models.get(name) else None,
-            tools=tools,
+            tools=tools.shared,
+            own_tools=tools.own,
             skills={skill.name: skill for skill in plan.skills},
             files=plan.files,
             writers=plan.writers,
@@ -167,8 +189,11 @@ class AgentBuilder:
     def _clean(self, plan: Plan) -> Plan:
         """Without the secrets in instructions and in quoted files. Those of servers were taken out
         by the command, for they are needed."""
+        bare = replace(plan, servers=(), own_servers={})
         return replace(
-            clean_value(self._models.redactor, replace(plan, servers=())), servers=plan.servers
+            clean_value(self._models.redactor, bare),
+            servers=plan.servers,
+            own_servers=plan.own_servers,
         )
 
     def _keep(self, plan: Plan) -> None:
@@ -213,11 +238,3 @@ def _access(plan: Plan, families: Sequence[Any]) -> Permissions:
     off = {name for f in families for name in f.tool_names if not plan.has(name)}
     off |= {name for name in plan.never if "*" not in name}
     return replace(plan.access, deny=tuple(sorted({*plan.access.deny, *off})))
-
-
-def _digest(tools: Mapping[str, Any]) -> str:
-    import hashlib
-
-    return hashlib.sha256(
-        msgspec.json.encode([tools[name].schema for name in sorted(tools)])
-    ).hexdigest()[:8]

@@ -96,7 +96,7 @@ class HostedStore:
                 retention=retention_of(catalog.environ()),
                 **ports,
             ) as retinue:
-                builder.learn = retinue.offer_model
+                builder.learn, pool.wait = retinue.offer_model, retinue.wait
                 planner = ProjectPlanner(self.root, self.store, self.address, catalog.environ)
                 host = Host(retinue, PlannedAgents(builder, planner), self.leave, self.store)
                 host.greet = greeter(host, catalog)

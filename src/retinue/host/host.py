@@ -112,6 +112,8 @@ class Host(Lookups):
         row = await self._retinue.record(request.run)
         agent = await self._agent(row, request.plan, request.terms)
         options = self._next(row, request.terms, agent, who)
+        if request.plan is not None:
+            options["model"] = request.plan.model  # and not that of the run
         work = self._retinue.fork(request.run, request.task, agent=agent, at=request.at, **options)
         return replies.NewRunReply(run=await self._placed(work))
 

@@ -92,7 +92,7 @@ class InProcessHost:
                 secrets=catalog.redactor,
             ) as retinue:
                 builder = AgentBuilder("", catalog, pool)
-                builder.learn = retinue.offer_model
+                builder.learn, pool.wait = retinue.offer_model, retinue.wait
                 self._host = Host(retinue, PlannedAgents(builder))
                 self._host.greet = greeter(self._host, catalog)
                 guard = AccessGuard(build_app(self._host), Keyring([(self._key, OWNER)]))

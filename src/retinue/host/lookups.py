@@ -8,6 +8,8 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 
+import msgspec
+
 from retinue import __version__
 from retinue.api import Retinue
 from retinue.core.state import RunRecord
@@ -160,6 +162,12 @@ class Lookups(Visibility):
     async def servers(self, request: requests.ServersRequest, who: Identity) -> replies.ServerList:
         mcp = await self._agents.servers(request.plan, request.env, request.approve, request.tool)
         return replies.ServerList(mcp=mcp)
+
+    async def prompts(self, request: requests.PromptsRequest, who: Identity) -> replies.PromptList:
+        if not request.prompt:
+            prompts = await self._agents.prompts(request.plan, request.env)
+            return replies.PromptList(prompts=tuple(map(msgspec.to_builtins, prompts)))
+        return replies.PromptList(text=await self._agents.prompt(request))
 
     # the store
 

@@ -1,6 +1,6 @@
 """The MCP servers of a host: started when a plan needs them, shared by plans that name the same
-ones, ended with the host. Their configuration is filled in with what commands have brought; that
-stays in memory."""
+ones, ended with the host; those that an agent has for itself end with its runs. Their configuration
+is filled in with what commands have brought; that stays in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,9 @@ import msgspec
 
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
-from retinue.host.plan import Plan
+from retinue.host.plan import Plan, ServerSource
 from retinue.host.server_secrets import put_back
+from retinue.host.server_use import Ended, ServerUse
 
 if TYPE_CHECKING:
     from retinue.tools.mcp_client import McpServers, ServerComplaint, ServerConfig, ServerStatus
@@ -37,7 +38,7 @@ STATES = {
 class McpPool:
     """`approvals_file` keeps approvals; `environ` gives what the host itself knows of the
     environment; `redactor` learns what is brought for servers, and what is configured for them,
-    before any of them is started."""
+    before any of them is started. `wait` waits for the end of a run."""
 
     def __init__(
         self,
@@ -53,33 +54,85 @@ class McpPool:
         self._brought: dict[str, str] = {}
         self._pools: dict[str, McpServers] = {}
         self._starts: dict[str, asyncio.Task[None]] = {}
+        self._uses: dict[str, ServerUse | None] = {}
+        self.wait: Ended = _never
 
     async def tools(self, plan: Plan, env: Mapping[str, str]) -> dict[str, Any]:
         """The tools of a plan's servers, by name. ConfigError when a server that is required could
         not be used."""
         servers = await self.servers(plan, env)
-        return {} if servers is None else {tool.schema.name: tool for tool in servers.tools()}
+        return {} if servers is None else _tools(servers)
+
+    async def own_tools(self, plan: Plan, env: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+        """The tools of the servers that agents have for themselves: by the agent's name, and then
+        by their own."""
+        own = await self.own(plan, env)
+        shared = await self.servers(plan, env) if own else None
+        others = (shared,) if shared is not None else ()
+        return {agent: _tools(servers, *others) for agent, servers in own.items()}
 
     async def servers(self, plan: Plan, env: Mapping[str, str]) -> McpServers | None:
         """The servers of a plan, started; None when it names none."""
         if not plan.servers:
             return None
-        from retinue.tools.mcp_client import McpServers
+        self._learn(env)
+        return await self._started(plan.root, plan.servers, self._approvals_file)
 
+    async def own(self, plan: Plan, env: Mapping[str, str]) -> dict[str, McpServers]:
+        """The servers that agents of a plan have for themselves, started or at rest."""
+        if not plan.own_servers:
+            return {}
+        self._learn(env)
+        names = list(plan.own_servers)
+        servers = await asyncio.gather(
+            *(
+                self._started(plan.root, (plan.own_servers[name],), self._own_approvals(name), name)
+                for name in names
+            )
+        )
+        return dict(zip(names, servers, strict=True))
+
+    def _learn(self, env: Mapping[str, str]) -> None:
         self._brought |= env
         self._redactor.learn(secrets_of(env))
-        configs, complaints = self._configs(plan)
-        key = hashlib.sha256(msgspec.json.encode((plan.root, configs, complaints))).hexdigest()
+
+    def _own_approvals(self, agent: str) -> Path | None:
+        """Another agent's server may have the same name."""
+        name = hashlib.sha256(agent.encode()).hexdigest()[:16]
+        return (
+            None
+            if self._approvals_file is None
+            else self._approvals_file.with_name(f"approvals-{name}.json")
+        )
+
+    async def _started(
+        self,
+        root: str,
+        sources: Sequence[ServerSource],
+        approvals_file: Path | None,
+        agent: str = "",
+    ) -> McpServers:
+        """The same servers once. With an `agent` they are its own, and rest when no run of it uses
+        them."""
+        from retinue.tools.mcp_client import McpServers
+
+        configs, complaints = self._configs(sources)
+        parts = (root, configs, complaints, agent)
+        key = hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
         if key not in self._pools:
+            use = self._uses[key] = ServerUse(self._ended) if agent else None
             self._pools[key] = McpServers(
                 configs,
-                approvals_file=self._approvals_file,
-                workspace=Path(plan.root) if plan.root else None,
+                approvals_file=approvals_file,
+                workspace=Path(root) if root else None,
                 environ=self._all(),
                 skipped=complaints,
                 redactor=self._redactor,
+                used=use.note if use is not None else None,
             )
             self._starts[key] = asyncio.create_task(self._pools[key].start())
+            if use is not None:
+                use.begin(self._pools[key])
         start = self._starts[key]
         await asyncio.wait(
             {start}, timeout=float(self._all().get("RETINUE_MCP_SECONDS") or START_SECONDS)
@@ -89,12 +142,17 @@ class McpPool:
             raise wrong
         return self._pools[key]
 
-    def _configs(self, plan: Plan) -> tuple[list[ServerConfig], list[ServerComplaint]]:
+    async def _ended(self, run: str) -> None:
+        await self.wait(run)
+
+    def _configs(
+        self, sources: Sequence[ServerSource]
+    ) -> tuple[list[ServerConfig], list[ServerComplaint]]:
         from retinue.tools.mcp_client.config_dialects import ROOTS, translate
         from retinue.tools.mcp_client.server_config import ServerConfigSource
 
         configs, complaints = [], []
-        for source in plan.servers:
+        for source in sources:
             source = put_back(source, self._all())
             tree = {ROOTS.get(source.dialect, "mcpServers"): source.servers}
             servers, wrong = translate(
@@ -109,6 +167,8 @@ class McpPool:
 
     async def _drop(self, key: str) -> None:
         start, servers = self._starts.pop(key), self._pools.pop(key)
+        if (use := self._uses.pop(key)) is not None:
+            await use.close()
         start.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await start
@@ -119,11 +179,30 @@ class McpPool:
         await asyncio.gather(*(self._drop(key) for key in list(self._pools)))
 
 
-def told(status: ServerStatus) -> dict[str, Any]:
-    """How a server is, as JSON and for people."""
+def _tools(servers: McpServers, *others: McpServers) -> dict[str, Any]:
+    """The tools of servers by name; with one for all their resources, and for those of others."""
+    from retinue.tools.mcp_client.resource_tool import ResourceTool
+
+    tools: list[Any] = list(servers.tools())
+    if servers.with_resources():
+        tools.append(ResourceTool(servers, *others))
+    return {tool.schema.name: tool for tool in tools}
+
+
+async def _never(run: str) -> None:
+    """Without a runtime no run ends before the servers do."""
+    await asyncio.Event().wait()
+
+
+def told(status: ServerStatus, agent: str = "") -> dict[str, Any]:
+    """How a server is, as JSON and for people. One that belongs to an `agent` and rests is as
+    good as one that is connected."""
+    is_resting = bool(agent) and status.state == "idle" and bool(status.tools)
     return {
-        "name": status.name,
-        "status": STATES.get(status.state, "skipped" if status.state == "skipped" else "failed"),
+        "name": f"{agent}/{status.name}" if agent else status.name,
+        "status": "connected"
+        if is_resting
+        else STATES.get(status.state, "skipped" if status.state == "skipped" else "failed"),
         "error": status.reason,
         "tools": list(status.tools),
         "withheld": [

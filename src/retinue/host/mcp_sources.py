@@ -161,7 +161,7 @@ def _add(
     except ValueError as error:
         if is_ours:
             raise ConfigError(f"{name or '--mcp-config'}: {error}.") from None
-        sources.left_out.append(_told("", "failed", str(error), name))
+        sources.left_out.append(status_line("", "failed", str(error), name))
         return
     source = ServerConfigSource(file=name, dialect=dialect or dialect_of(tree, path))
     servers, complaints = translate(tree, source, environ, {})
@@ -169,12 +169,12 @@ def _add(
         if complaint.fatal and not complaint.server and is_ours:
             raise ConfigError(f"{complaint}.")
         if complaint.fatal:
-            sources.left_out.append(_told(complaint.server, "failed", str(complaint), name))
+            sources.left_out.append(status_line(complaint.server, "failed", str(complaint), name))
     raw_entries = entries(tree, source)[0]
     own = {s.name: raw_entries[s.name] for s in servers if s.name not in sources.names}
     for same in [n for n, entry in own.items() if is_retinue(entry)]:
         del own[same]
-        sources.left_out.append(_told(same, "skipped", ITSELF, name))
+        sources.left_out.append(status_line(same, "skipped", ITSELF, name))
     sources.names |= own.keys()
     if own:
         sources.sources.append(ServerSource(file=name, dialect=source.dialect, servers=own))
@@ -207,7 +207,9 @@ def _list(servers: ServerSources, path: Path) -> None:
         0
     ]:
         hint = "this project is not trusted; review the file, then run `retinue trust`"
-        servers.left_out.append(_told(reveal(name, keep="")[:100], "untrusted", hint, str(path)))
+        servers.left_out.append(
+            status_line(reveal(name, keep="")[:100], "untrusted", hint, str(path))
+        )
 
 
 def tree_of(raw: bytes, path: Path | None) -> dict[str, Any]:
@@ -223,7 +225,7 @@ def tree_of(raw: bytes, path: Path | None) -> dict[str, Any]:
     return tree
 
 
-def _told(name: str, status: str, error: str, source: str) -> dict[str, Any]:
+def status_line(name: str, status: str, error: str, source: str) -> dict[str, Any]:
     return {
         "name": name,
         "status": status,

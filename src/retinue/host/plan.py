@@ -44,8 +44,9 @@ class Plan(Value):
     `model` is for agents that name none; `models` maps the names in files to models; `offered` can
     be requested in addition. `settings` are those of the families; `writers` says how several
     sub-agents write at a time. `access` is the most that anyone may do; `only` and `never` are
-    patterns of tools. `files` are quoted in the instructions. `variant` tells apart agents whose
-    servers had other tools at another time.
+    patterns of tools. `own_servers` are those that an agent has for itself, by its name. `files`
+    are quoted in the instructions. `variant` tells apart agents whose servers had other tools at
+    another time.
     """
 
     version: int = 2
@@ -63,6 +64,7 @@ class Plan(Value):
     files: tuple[AgentsMdFile, ...] = ()
     skills: tuple[Skill, ...] = ()
     servers: tuple[ServerSource, ...] = ()
+    own_servers: dict[str, ServerSource] = msgspec.field(default_factory=dict)
     root: str = ""
     variant: str = ""
 

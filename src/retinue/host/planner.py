@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from retinue.config.schema import Configuration
 from retinue.errors import ConfigError
 from retinue.host import model_choice, project_agents, run_defaults
+from retinue.host.agent_servers import own_sources, without_definitions
 from retinue.host.mcp_sources import find_servers
 from retinue.host.plan import FAMILY, MAIN, Plan
 from retinue.host.project import Project
@@ -68,9 +69,11 @@ def make_plan(project: Project, setup: RunSetup, value: Configuration | None = N
         disabled=value.mcp.disabled,
     )
     sources, env = servers.told(project.environ)
+    owners = () if setup.strict_mcp_config else specs.values()
+    own = own_sources(owners, project.environ, value.mcp.disabled)
     plan = Plan(
         lead=lead.name,
-        specs=tuple(replace(spec, complaints=()) for spec in specs.values()),
+        specs=tuple(replace(without_definitions(spec), complaints=()) for spec in specs.values()),
         model=choice.model,
         models=models,
         offered=offered,
@@ -86,12 +89,14 @@ def make_plan(project: Project, setup: RunSetup, value: Configuration | None = N
             for s in project_agents.skills(project, trusted=trusted).values()
         ),
         servers=sources,
+        own_servers=own.servers,
         root=project.paths.root,
     )
     if choice.model == model_choice.OFFLINE:
         unknown = []  # the explorer starts none of them
     notes = [*unknown, *unusable, *filter(None, [project.trust.why_not])]
-    return PlannedRun(plan, choice, env, tuple(notes), tuple(servers.left_out))
+    left_out = (*servers.left_out, *own.left_out)
+    return PlannedRun(plan, choice, {**env, **own.env}, tuple(notes), left_out)
 
 
 def _models(project: Project, specs: Any, value: Configuration) -> tuple[dict[str, str], list[str]]:

@@ -143,6 +143,13 @@ class ServerList(HostReply):
     mcp: tuple[dict[str, Any], ...]
 
 
+class PromptList(HostReply):
+    """Prompts of MCP servers, or the text of the one that was asked for."""
+
+    prompts: tuple[dict[str, Any], ...] = ()
+    text: str = ""
+
+
 class AgentInfo(HostReply):
     """An agent: where it was found, and what it says of itself. `model` and `tools` are null when
     it has those of the run that starts it."""

@@ -194,6 +194,17 @@ class ServersRequest(HostRequest):
     tool: str = ""
 
 
+class PromptsRequest(HostRequest):
+    """The prompts of the MCP servers of a plan; with a `server` and a `prompt`, the text of that
+    one."""
+
+    plan: Plan
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    server: str = ""
+    prompt: str = ""
+    arguments: dict[str, str] = msgspec.field(default_factory=dict)
+
+
 class WaitRequest(HostRequest):
     """Wait until all of these runs have ended, or the first of them, or the time is over."""
 

@@ -79,33 +79,15 @@ class SocketHost:
         return paths
 
     async def _exchange(self, request: HostRequest, key: str) -> Any:
-        from retinue.host.http_exchange import Exchange, request_bytes
-        from retinue.host.problem_documents import error_of
-        from retinue.host.socket_peer import is_ours, key_in
+        from retinue.host.async_client import news_about
 
         assert self._paths is not None
-        reader, writer = await asyncio.open_unix_connection(self._paths.socket)
-        try:
-            line = writer.get_extra_info("socket")
-            if not is_ours(line):
-                raise HostGone(f"{self._paths.socket} is owned by another user. Remove it.")
-            headers = {"retinue-user": self.guest, **({"idempotency-key": key} if key else {})}
-            writer.write(request_bytes(request, key_in(self._paths.key), headers))
-            exchange = Exchange(1, request, line)
-            while not exchange.reader.is_done:
-                data = await reader.read(1 << 18)
-                if not data:
-                    raise ConnectionResetError
-                for news in exchange.feed(data):
-                    if news.error is not None:
-                        raise error_of(news.error)
-                    if news.is_last:
-                        return news.done
-            raise ConnectionResetError
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+        headers = {"retinue-user": self.guest, **({"idempotency-key": key} if key else {})}
+        async with contextlib.aclosing(news_about(self._paths, request, headers)) as all_news:
+            async for news in all_news:
+                if news.is_last:
+                    return news.done
+        raise ConnectionResetError
 
 
 def _is_repeatable(request: HostRequest, key: str) -> bool:

@@ -1,4 +1,5 @@
-"""The official conformance suite against our server: `make conform`. Ends with one line of JSON."""
+"""The official conformance suite against our server and our client: `make conform`. Ends with one
+line of JSON."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from tests.mcp.conformance.client_scenarios import client_reports
 
 SUITE = "@modelcontextprotocol/conformance"
 VERSION = "0.2.0-alpha.12"
@@ -93,14 +96,16 @@ def main() -> int:
                 reports[revision] = judged(done.stdout, allowed)
                 if reports[revision]["unexpected"] or not reports[revision]["scenarios"]:
                     sys.stderr.write(done.stdout + done.stderr)
+        clients = client_reports(node()[0], program)
     except (OSError, subprocess.SubprocessError) as error:
         sys.stdout.write(json.dumps({"ok": False, "error": str(error)}) + "\n")
         return 1
     is_ok = all(
         report["scenarios"] and not report["unexpected"] and not report["stale"]
-        for report in reports.values()
+        for report in (*reports.values(), *clients.values())
     )
-    sys.stdout.write(json.dumps({"suite": VERSION, "revisions": reports, "ok": is_ok}) + "\n")
+    report = {"suite": VERSION, "revisions": reports, "client": clients, "ok": is_ok}
+    sys.stdout.write(json.dumps(report) + "\n")
     return 0 if is_ok else 1
 
 

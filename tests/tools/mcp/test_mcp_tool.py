@@ -18,7 +18,12 @@ from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import Queued, Run
 from retinue.formats.safe_text import reveal, several_lines
 from retinue.tools.base import Context
-from retinue.tools.mcp_client.http_headers import argument_headers, header_value, marked
+from retinue.tools.mcp_client.http_headers import (
+    argument_headers,
+    header_problem,
+    header_value,
+    marked,
+)
 from retinue.tools.mcp_client.mcp_tool import effects
 from retinue.tools.mcp_client.protocol import ServerLimits, decode
 from retinue.tools.mcp_client.result_content import answer
@@ -466,3 +471,24 @@ def test_shown_texts_can_be_seen_and_stored(text: str) -> None:
 def test_json_that_could_do_harm_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         decode(text.encode())
+
+
+def test_a_tool_that_wants_an_impossible_header_is_named_and_why() -> None:
+    def schema(**marks: Any) -> dict[str, Any]:
+        fields = {
+            name: {"type": kind, "x-mcp-header": mark} for name, (kind, mark) in marks.items()
+        }
+        return {"type": "object", "properties": fields}
+
+    good = schema(a=("string", "Region"), b=("integer", "Size"))
+    assert header_problem(good) == "" and header_problem({"type": "object"}) == ""
+    for bad in (
+        schema(a=("string", "")),
+        schema(a=("number", "Size")),
+        schema(a=("object", "Data")),
+        schema(a=("string", "My Region")),
+        schema(a=("string", 3)),
+        schema(a=("string", "Region"), b=("string", "region")),
+        {"type": "object", "properties": {"in": schema(a=("array", "Items"))}},
+    ):
+        assert header_problem(bad).startswith("x-mcp-header"), bad

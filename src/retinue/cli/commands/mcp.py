@@ -104,8 +104,10 @@ def _ask(
     # Here, because `mcp serve` has to answer before all of this is loaded.
     from retinue.cli.foreground_run import line_to
     from retinue.host import project_config, requests
+    from retinue.host.agent_servers import OwnSources, own_sources
     from retinue.host.mcp_sources import find_servers
     from retinue.host.plan import Plan
+    from retinue.host.project_agents import library
 
     value = project_config.load(context.project, strict=False).value
     sources = find_servers(
@@ -116,19 +118,25 @@ def _ask(
         more=value.mcp_servers,
         disabled=value.mcp.disabled,
     )
-    if approve and approve not in sources.names:
+    agents = library(context.project).agents.values()
+    own = own_sources(agents, context.environ, value.mcp.disabled)
+    if strict or value.mcp.strict:
+        own = OwnSources()
+    names = {f"{agent}/{name}" for agent, one in own.servers.items() for name in one.servers}
+    sources.left_out += own.left_out
+    if approve and approve not in sources.names | names:
         omission = next((s for s in sources.left_out if s["name"] == approve), None)
         raise NotFound(
             f"MCP server {approve!r} is not used here: {omission['error']}"
             if omission is not None
             else f"Unknown MCP server {approve!r}. Run `retinue mcp list` to list them."
         )
-    if not sources.sources:
+    if not sources.sources and not own.servers:
         return sources.left_out
     servers, env = sources.told(context.environ)
-    plan = Plan(servers=servers, root=context.places.root)
+    plan = Plan(servers=servers, own_servers=own.servers, root=context.places.root)
     with line_to(context) as client:
         statuses: list[dict[str, Any]] = client.ask(
-            requests.ServersRequest(plan=plan, env=env, approve=approve, tool=tool)
+            requests.ServersRequest(plan=plan, env={**env, **own.env}, approve=approve, tool=tool)
         )["mcp"]
     return [*statuses, *sources.left_out]

@@ -13,6 +13,7 @@ from retinue.cli.command_help import GroupedCommand
 from retinue.cli.context import CommandContext, common, out, pass_context
 from retinue.cli.foreground_run import carry_out, head_of, line_to, start
 from retinue.cli.handover import RunDisplay
+from retinue.cli.mcp_prompts import prompt_task
 from retinue.cli.run_flags import EXAMPLES, NOTES, run_options
 from retinue.errors import ConfigError
 from retinue.host import answer_file, requests
@@ -60,8 +61,11 @@ def command(context: CommandContext, /, **flags: Any) -> int:
         planned = replace(planned, choice=planned.choice._replace(hints=()))
     if flags["input_format"] == "stream-json":
         return _converse(context, planned, terms, wish)
-    text = run_arguments.prompt(flags["prompt"]) + _for_explorer(flags)
+    text = "" if flags["mcp_prompt"] else run_arguments.prompt(flags["prompt"])
     with line_to(context, wish) as client:
+        if flags["mcp_prompt"]:
+            text = prompt_task(client, planned, flags["mcp_prompt"], flags["prompt"])
+        text += _for_explorer(flags)
         run = start(context, client, planned, text, terms, wish)
         return (
             _background(context, run, wish)
@@ -95,6 +99,8 @@ def _check(flags: dict[str, Any], is_again: bool) -> None:
         raise click.UsageError(
             "--continue and --resume need a stored run. Remove --no-session-persistence."
         )
+    if flags["mcp_prompt"] and (is_again or flags["input_format"] == "stream-json"):
+        raise click.UsageError("--mcp-prompt starts a new run. Remove the other option.")
     if flags["fork_session"] and not is_again:
         raise click.UsageError("--fork-session needs --continue or --resume.")
     if flags["input_format"] == "stream-json" and (flags["prompt"] or flags["background"]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import locale
 import os
 import platform
@@ -17,6 +16,7 @@ from retinue.cli.context import CommandContext
 from retinue.cli.doctor.finding import Finding, State
 
 EXTRAS = {
+    "acp": (("agent_client_protocol",), "retinue acp, for editors"),
     "local": (("xllamacpp",), "models from GGUF files"),
     "tui": (("textual", "prompt_toolkit"), "retinue top, and a history in retinue chat"),
 }
@@ -79,8 +79,8 @@ def _installed(name: str) -> str:
 
 def extras(context: CommandContext) -> Iterator[Finding]:
     there = {
-        name: all(importlib.util.find_spec(m) for m in modules)
-        for name, (modules, _) in EXTRAS.items()
+        name: all(_installed(package) for package in packages)
+        for name, (packages, _) in EXTRAS.items()
     }
     missing = [name for name, is_there in there.items() if not is_there]
     have = ", ".join(name for name in there if there[name]) or "none"

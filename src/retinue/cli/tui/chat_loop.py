@@ -15,6 +15,7 @@ from retinue.cli import exit_codes
 from retinue.cli.context import CommandContext, note, out
 from retinue.cli.foreground_run import start
 from retinue.cli.handover import RunDisplay
+from retinue.cli.mcp_prompts import prompt_task
 from retinue.cli.terminal.prompt import MessagePrompt
 from retinue.cli.terminal.watched_run import Signals, WatchedRun, WatchLeft
 from retinue.cli.tui.chat_rows import ChatRows, ended_lines
@@ -27,6 +28,7 @@ from retinue.host.launch import reach
 from retinue.host.listing import RunListing
 from retinue.host.planner import PlannedRun
 from retinue.host.record import RecordReader
+from retinue.host.server_prompts import has_server, typed_prompt, words_of
 from retinue.steps import TreeRecord
 from retinue.tools.families.base import Family
 from retinue.view import format as view_format
@@ -133,6 +135,10 @@ class ChatLoop:
         ]
         if len(meant) == 1:
             self._command(meant[0], rest.strip(), say)
+        elif (typed := typed_prompt(line)) is not None and has_server(
+            (planned := self._plan()).plan, typed[0]
+        ):
+            self.message(prompt_task(self.client, planned, typed[0], words_of(typed[1])))
         elif meant or (line.startswith("/") and not rest and line.count("/") == 1):
             say(
                 f"{head} matches {' and '.join(meant)}"
@@ -292,6 +298,7 @@ class ChatLoop:
     def _command(self, name: str, rest: str, say: Callable[[str], None]) -> None:
         if name == "/help":
             say("\n".join(f"{command:<11}{about}" for command, about in COMMANDS.items()))
+            say("/SERVER:PROMPT [NAME=VALUE ...] sends a prompt of an MCP server.")
             say(
                 "Enter sends, Alt-Enter starts a new line. Ctrl-C cancels the running "
                 "turn; press twice to exit."

@@ -27,24 +27,43 @@ def header_value(text: str) -> str:
 def marked(schema: Any) -> dict[tuple[str, ...], str]:
     """Which arguments a tool's schema wants in which header: the path of properties to each, and
     the header's name."""
-    headers = dict(_walk(schema, ()))
+    headers = {
+        path: str(field[MARK]) for path, field in _walk(schema, ()) if not _field_problem(field)
+    }
     n = Counter(name.lower() for name in headers.values())
     return {path: name for path, name in headers.items() if n[name.lower()] == 1}
 
 
-def _walk(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+def header_problem(schema: Any) -> str:
+    """What is wrong with the headers that a schema wants, "" if nothing is. A tool that wants what
+    no header can carry must not be called over HTTP."""
+    fields = [field for _, field in _walk(schema, ())]
+    problems = [problem for field in fields if (problem := _field_problem(field))]
+    names = Counter(str(field[MARK]).lower() for field in fields)
+    if not problems and any(n > 1 for n in names.values()):
+        problems = ["two arguments have the same header"]
+    return f"{MARK}: {problems[0]}" if problems else ""
+
+
+def _field_problem(field: Mapping[str, Any]) -> str:
+    mark = field[MARK]
+    if not isinstance(mark, str) or not _TOKEN.fullmatch(mark):
+        return "the name of a header has other characters"
+    is_plain = field.get("type") in ("string", "integer", "boolean")
+    return "" if is_plain else "only a string, an integer or a boolean can be in a header"
+
+
+def _walk(
+    schema: Any, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """The arguments that have a mark."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or len(path) >= MAX_DEPTH:
         return
     for name, inner in properties.items():
         if isinstance(inner, dict):
-            mark = inner.get(MARK)
-            if (
-                isinstance(mark, str)
-                and _TOKEN.fullmatch(mark)
-                and inner.get("type") in ("string", "integer", "boolean")
-            ):
-                yield (*path, name), mark
+            if MARK in inner:
+                yield (*path, name), inner
             yield from _walk(inner, (*path, name))
 
 

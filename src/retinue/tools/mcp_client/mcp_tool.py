@@ -3,7 +3,7 @@ ends."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from retinue.core.effects import ChildOutcome
@@ -35,15 +35,22 @@ def effects(annotations: Any, kind: Kind, is_trusted: bool) -> tuple[Risk, Resta
 
 class McpTool:
     """Made by `McpServers`. `server_name` and `tool_name` are the server's and its own word for
-    it."""
+    it; `used` gets the id of each run that calls it."""
 
     subject = ""
     guarded = True
 
     def __init__(
-        self, server: KeptServer, schema: ToolSchema, tool_name: str, risk: Risk, restart: Restart
+        self,
+        server: KeptServer,
+        schema: ToolSchema,
+        tool_name: str,
+        risk: Risk,
+        restart: Restart,
+        used: Callable[[str], None] | None = None,
     ) -> None:
         self._server, self.schema, self.tool_name = server, schema, tool_name
+        self._used = used
         self.risk: Risk = risk
         self.restart: Restart = restart
 
@@ -61,6 +68,8 @@ class McpTool:
         return self._server.config.approval
 
     async def run(self, context: Context, args: dict[str, Any]) -> Returned:
+        if self._used is not None:
+            self._used(context.spec.id)
         return await self.call(args)
 
     async def call(self, args: dict[str, Any]) -> ToolResult:

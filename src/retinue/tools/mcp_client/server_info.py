@@ -16,7 +16,7 @@ from retinue.tools.mcp_client.protocol import (
 )
 
 META = "io.modelcontextprotocol/"
-NAMED = {"tools/call": "name"}
+NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 def own_name() -> dict[str, str]:
@@ -37,6 +37,7 @@ class ServerInfo:
     name: str = ""
     instructions: str = ""
     has_tools: bool = True
+    capabilities: frozenset[str] = frozenset()
 
 
 def raise_error(sending: asyncio.Task[None]) -> None:
@@ -65,6 +66,7 @@ def hello_of(era: Era, version: str, answer: Mapping[str, Any], about: Any) -> S
         name=name[:200] if isinstance(name, str) else "",
         instructions=instructions[:4_096] if isinstance(instructions, str) else "",
         has_tools=not isinstance(offered, dict) or "tools" in offered,
+        capabilities=frozenset(offered) if isinstance(offered, dict) else frozenset(),
     )
 
 

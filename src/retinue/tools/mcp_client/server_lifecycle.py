@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from retinue.core.redaction import Redactor
@@ -62,6 +62,7 @@ class KeptServer:
         self._not_before = 0.0
         self._is_stale = False
         self._headers: dict[str, dict[tuple[str, ...], str]] = {}
+        self._capabilities: frozenset[str] = frozenset()
 
     # starting
 
@@ -119,7 +120,7 @@ class KeptServer:
             hello = await connection.open(
                 self.config.start_seconds, "handshake" if self.config.kind == "sse" else era
             )
-            self._era = hello.era
+            self._era, self._capabilities = hello.era, hello.capabilities
             await self._list(connection)
         except McpError as error:
             await connection.close()
@@ -211,8 +212,28 @@ class KeptServer:
         withheld = self._offers(self.config.name, tool)
         if withheld:
             raise McpError("withheld", withheld)
+        async with self._guarded(connection):
+            return await self._rounds(connection, tool, args)
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """One request about something else than tools, and its result."""
+        connection = await self._usable()
+        async with self._guarded(connection):
+            result = await connection.request(method, params, seconds=self.config.call_seconds)
+            if result.get("resultType", "complete") != "complete":
+                raise McpError("protocol", "the server asked for input, which it cannot get here")
+            return result
+
+    def has(self, capability: str) -> bool:
+        """Whether the server has said that it offers this, when it was connected last."""
+        return capability in self._capabilities
+
+    @contextlib.asynccontextmanager
+    async def _guarded(self, connection: McpConnection) -> AsyncIterator[None]:
+        """An error has the server's last words, and a connection that is gone is
+        dropped."""
         try:
-            result = await self._rounds(connection, tool, args)
+            yield
         except McpError as error:
             if connection.gone and self.connection is connection:
                 await self._drop(connection)
@@ -225,7 +246,6 @@ class KeptServer:
                 code=error.code,
             ) from None
         self._n_failures = 0
-        return result
 
     async def _rounds(
         self, connection: McpConnection, tool: str, args: Mapping[str, Any]
@@ -289,7 +309,7 @@ class KeptServer:
                 if not connection.gone:
                     return connection
                 await self._drop(connection)
-            if self.state != "dead":
+            if self.state not in ("dead", "idle"):
                 raise McpError(
                     "closed" if self.state == "closed" else "start",
                     self.error or f"the server is {self.state}",

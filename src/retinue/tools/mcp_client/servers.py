@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,14 +14,16 @@ from typing import Any, Self
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
 from retinue.core.values import ToolSchema, Value
-from retinue.errors import ConfigError, NotFound
+from retinue.errors import ConfigError, NotFound, Refused
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import one_line, reveal, several_lines
 from retinue.tools.mcp_client import tool_names as names
 from retinue.tools.mcp_client.approvals import Approvals, fingerprint, page
+from retinue.tools.mcp_client.http_headers import header_problem
 from retinue.tools.mcp_client.mcp_tool import McpTool, effects
 from retinue.tools.mcp_client.protocol import McpError, ServerLimits
 from retinue.tools.mcp_client.server_config import ServerComplaint, ServerConfig
+from retinue.tools.mcp_client.server_content import ListedPrompt, prompt_text, prompts_of
 from retinue.tools.mcp_client.server_lifecycle import KeptServer
 from retinue.tools.mcp_client.tool_schemas import Unusable, normal
 
@@ -42,12 +44,16 @@ class _Looked:
     """A definition that was looked at: its hash, and the schema of its arguments, or why there is
     none. A large list of tools is asked about for each run, and changes seldom."""
 
-    def __init__(self, definition: Mapping[str, Any], limits: ServerLimits) -> None:
+    def __init__(
+        self, definition: Mapping[str, Any], limits: ServerLimits, *, is_http: bool
+    ) -> None:
         self.definition, self.print = definition, fingerprint(definition)
         self.parameters: dict[str, Any] = {}
         self.unusable: Unusable | None = None
         try:
             self.parameters = normal(definition.get("inputSchema"), limits.schema_bytes)
+            if is_http and (problem := header_problem(definition.get("inputSchema"))):
+                raise Unusable(problem)
         except Unusable as error:
             self.unusable = error
         words = definition.get("description")
@@ -83,8 +89,8 @@ class McpServers:
     False: its user has just chosen to run it. `workspace` is the directory that servers start in
     and get as their root. `environ` is where the few variables come from that every server may see.
     `skipped` are complaints about configuration, shown by `status`. `redactor` takes secrets out of
-    everything that servers say; it learns those of their configuration. All of it belongs to the
-    loop that it was started on."""
+    everything that servers say; it learns those of their configuration. `used` gets the id of each
+    run that calls a tool. All of it belongs to the loop that it was started on."""
 
     def __init__(
         self,
@@ -97,7 +103,9 @@ class McpServers:
         approve_first: bool = True,
         limits: ServerLimits | None = None,
         redactor: Redactor | None = None,
+        used: Callable[[str], None] | None = None,
     ) -> None:
+        self._used = used
         self._limits = limits or ServerLimits()
         redactor = Redactor() if redactor is None else redactor
         redactor.learn(secrets_of(environ or {}))
@@ -208,7 +216,8 @@ class McpServers:
         key = (server, definition["name"])
         looked = self._looked.get(key)
         if looked is None or looked.definition is not definition:
-            looked = self._looked[key] = _Looked(definition, self._limits)
+            is_http = self._servers[server].config.kind != "stdio"
+            looked = self._looked[key] = _Looked(definition, self._limits, is_http=is_http)
         return looked
 
     def _is_wanted(self, config: ServerConfig, tool: str) -> bool:
@@ -237,6 +246,34 @@ class McpServers:
         keys = {name: key for key, name in self._names().items()}
         return [tools[n] for n in sorted(tools) if names.is_named(pattern, keys[n], n)]
 
+    # what they offer beside tools
+
+    def with_resources(self) -> list[KeptServer]:
+        """The servers that offer resources."""
+        return [server for server in self._servers.values() if server.has("resources")]
+
+    def note_use(self, run: str) -> None:
+        if self._used is not None:
+            self._used(run)
+
+    async def prompts(self) -> list[ListedPrompt]:
+        """The prompts of all servers. One that cannot list them now has none."""
+        out: list[ListedPrompt] = []
+        for server in self._servers.values():
+            with contextlib.suppress(McpError):
+                out += await prompts_of(server)
+        return out
+
+    async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> str:
+        """The text of a prompt, for a person to send as a task."""
+        state = self._server(server)
+        try:
+            return await prompt_text(state, name, arguments)
+        except McpError as error:
+            raise Refused(
+                "mcp", f"MCP server {server!r} gave no prompt {name!r}: {error}"
+            ) from None
+
     def _made(self) -> dict[str, McpTool]:
         tools = {}
         for (server, tool), name in self._names().items():
@@ -251,7 +288,7 @@ class McpServers:
             risk, restart = effects(
                 definition.get("annotations"), state.config.kind, state.config.trust
             )
-            tools[name] = McpTool(state, schema, tool, risk, restart)
+            tools[name] = McpTool(state, schema, tool, risk, restart, self._used)
         return tools
 
     # approvals
@@ -368,6 +405,12 @@ class McpServers:
                 await server.refresh()
             except McpError as error:
                 server.error = str(error)
+
+    async def rest(self) -> None:
+        """End the processes of all servers. What they offer is still known, and the next call
+        starts its server again."""
+        ready = [server for server in self._servers.values() if server.state in ("ready", "dead")]
+        await asyncio.gather(*(server.stop("idle") for server in ready), return_exceptions=True)
 
     async def close(self) -> None:
         """End all servers, in parallel, and leave nothing of them behind."""

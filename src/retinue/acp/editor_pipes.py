@@ -1,0 +1,97 @@
+"""The editor's end of stdin and stdout: one JSON message a line. Nothing but the protocol is ever
+written there, whatever a library prints. A line that is not a message is answered and dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from typing import Any
+
+from retinue.errors import ConfigError
+
+MOST_BYTES = 32 << 20
+"""Of one message."""
+PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+
+
+class EditorPipes:
+    """Messages from and to the editor."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message; None when the editor has closed its end."""
+        while True:
+            try:
+                line = await self._line()
+            except asyncio.IncompleteReadError:
+                return None
+            if line is None:
+                await self._refuse(
+                    INVALID_REQUEST, f"A message has at most {MOST_BYTES} bytes. It was dropped."
+                )
+                continue
+            if not line.strip():
+                continue
+            try:
+                message = json.loads(line)
+            except (ValueError, RecursionError):
+                await self._refuse(PARSE_ERROR, "The line is not JSON. It was dropped.")
+                continue
+            if isinstance(message, dict):
+                return message
+            await self._refuse(INVALID_REQUEST, "A message is a JSON object. It was dropped.")
+
+    async def _line(self) -> bytes | None:
+        """One line, None for one that is too long."""
+        is_whole = True
+        while True:
+            try:
+                line = await self._reader.readuntil(b"\n")
+                return line if is_whole else None
+            except asyncio.LimitOverrunError as error:
+                is_whole = False
+                await self._reader.readexactly(error.consumed)
+
+    async def _refuse(self, code: int, text: str) -> None:
+        await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}})
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """One line, whole. An editor that does not read is waited for."""
+        self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        await self._writer.drain()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+
+async def editor_pipes() -> EditorPipes:
+    """The editor's streams, as descriptors that no other code knows: what is printed goes to
+    stderr, and what reads stdin finds nothing."""
+    stdin, stdout = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.stdout.flush()
+    os.dup2(2, 1)
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=MOST_BYTES)
+    try:
+        await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(stdin, "rb", buffering=0)
+        )
+        transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.streams.FlowControlMixin(loop), os.fdopen(stdout, "wb", buffering=0)
+        )
+    except ValueError:
+        raise ConfigError(
+            "`retinue acp` talks to an editor through pipes, and stdin or stdout is a file. "
+            "Name the command in the configuration of your editor."
+        ) from None
+    return EditorPipes(reader, asyncio.StreamWriter(transport, protocol, None, loop))

@@ -1,0 +1,55 @@
+"""The client scenarios of the official conformance suite against our MCP client: a part of `make
+conform`."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+EXPECTED = Path(__file__).with_name("expected_client_failures.json")
+CLIENT = f"{sys.executable} -m tests.mcp.conformance.client"
+ROOT = Path(__file__).parents[3]
+SECONDS = 900
+MILLISECONDS = "120000"
+"""For one scenario, on a machine that may be very busy."""
+_LINE = re.compile(r"^[✓✗] ([\w/-]+): (\d+) passed, (\d+) failed", re.MULTILINE)
+
+
+def judged_client(text: str, expected: dict[str, str]) -> dict[str, Any]:
+    """What the suite printed, against what is expected; names may be patterns."""
+    rows = _LINE.findall(text)
+    failed = {name for name, _, n_failed in rows if n_failed != "0"}
+    known = {name for name in failed if any(fnmatchcase(name, one) for one in expected)}
+    return {
+        "scenarios": len(rows),
+        "checks_passed": sum(int(passed) for _, passed, _ in rows),
+        "passed": sorted({name for name, _, _ in rows} - failed),
+        "expected": sorted(known),
+        "unexpected": sorted(failed - known),
+        "stale": sorted(
+            one for one in expected if not any(fnmatchcase(name, one) for name in failed)
+        ),
+    }
+
+
+def client_reports(node: Path, program: Path) -> dict[str, Any]:
+    """A report for each revision of the protocol."""
+    reports = {}
+    for revision, expected in json.loads(EXPECTED.read_text()).items():
+        arguments = ["client", "--requirements", revision, "--timeout", MILLISECONDS]
+        done = subprocess.run(
+            [node, program, *arguments, "--command", CLIENT],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+        reports[revision] = judged_client(done.stdout + done.stderr, expected)
+        if reports[revision]["unexpected"] or not reports[revision]["scenarios"]:
+            sys.stderr.write(done.stdout + done.stderr)
+    return reports
