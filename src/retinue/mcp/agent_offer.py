@@ -45,12 +45,17 @@ LinkFor = Callable[[Guest, Any], HostLink]
 
 
 class AgentOffer:
-    """One server's offer to its guests. `named` gives the guest of a client."""
+    """One server's offer to its guests. `named` gives the guest of a client. With `is_local`, a
+    client is at the other end of this process: its directories are ours, and it can be told things
+    at any time."""
 
     instructions = INSTRUCTIONS
 
-    def __init__(self, named: Callable[[RpcCall], Guest], link_for: LinkFor) -> None:
+    def __init__(
+        self, named: Callable[[RpcCall], Guest], link_for: LinkFor, *, is_local: bool = False
+    ) -> None:
         self._named, self._link_for = named, link_for
+        self._is_local = is_local
         self._desks: dict[tuple[Guest, Any], GuestDesk] = {}
         self.methods: Mapping[str, Method] = {
             "tools/list": _list_tools,
@@ -60,11 +65,16 @@ class AgentOffer:
             "resources/list": lambda call: self._desk(call).resources.listed(call),
             "resources/templates/list": lambda call: self._desk(call).resources.templates(call),
             "resources/read": lambda call: self._desk(call).resources.read(call),
+            "resources/subscribe": lambda call: self._desk(call).subscriptions.subscribe(call),
+            "resources/unsubscribe": lambda call: self._desk(call).subscriptions.unsubscribe(call),
+            "subscriptions/listen": lambda call: self._desk(call).subscriptions.listen(call),
             **{f"tasks/{name}": self._task_method(name) for name in TASK_METHODS},
         }
 
     def capabilities(self, client: ClientFacts) -> dict[str, Any]:
         out: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
+        if client.is_stateless or self._is_local:  # else there is no way to tell it
+            out["resources"] = {"subscribe": True}
         if client.is_stateless:
             out["extensions"] = {TASKS: {}}
         elif client.has_old_tasks:
@@ -79,7 +89,9 @@ class AgentOffer:
 
         guest, owner = self._named(call), call.session.owner
         if (guest, owner) not in self._desks:
-            self._desks[guest, owner] = GuestDesk(self._link_for(guest, owner), guest)
+            self._desks[guest, owner] = GuestDesk(
+                self._link_for(guest, owner), guest, is_local=self._is_local
+            )
         return self._desks[guest, owner]
 
     async def _call_tool(self, call: RpcCall) -> dict[str, Any]:
