@@ -36,7 +36,7 @@ def test_agents_are_called_after_their_tasks_and_cost_what_is_known(tmp_path: Pa
         ):
             for agent in result["structuredContent"]["agents"]:
                 is_offline = agent["label"] == "map this"
-                assert agent["label"] in ("map this", "Look at the parser.")
+                assert agent["label"] in ("map this", "Look at the parser")
                 expected = "offline, no model" if is_offline else "price not known"
                 assert expected in agent["cost"] and "usd" not in agent
             assert "$" not in result["content"][0]["text"]

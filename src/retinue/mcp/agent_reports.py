@@ -21,7 +21,7 @@ BAD_ENDS = ("failed", "timed_out", "interrupted", "cancelled")
 
 def task_label(task: str) -> str:
     """What an agent is called: the first words of what it is to do."""
-    return one_line(task.strip().partition("\n")[0], MOST_LABEL)
+    return one_line(task.strip().partition("\n")[0].rstrip(" .:;,"), MOST_LABEL) or "agent"
 
 
 def transcript_uri(run: str) -> str:
@@ -124,13 +124,17 @@ def progress_of(reports: Iterable[AgentReport]) -> float:
 
 
 def tool_result(reports: Sequence[AgentReport], note: str = "") -> dict[str, Any]:
-    """The result of a tool about these agents. It is an error when all of them ended badly."""
+    """The result of a tool about these agents. It is an error when all of them ended badly. All
+    that is said in words is in the structured part as well: some clients show only that."""
     most = MOST_TEXT // max(1, len(reports))
     texts = [report.block(most) for report in reports] or ["You have no agents here."]
     text = "\n\n".join([*texts, *([note] if note else [])])
     return {
         "content": [{"type": "text", "text": text}],
-        "structuredContent": {"agents": [report.facts(most) for report in reports]},
+        "structuredContent": {
+            "agents": [report.facts(most) for report in reports],
+            **({"note": note} if note else {}),
+        },
         "isError": bool(reports) and all(report.is_bad for report in reports),
     }
 
@@ -139,7 +143,7 @@ def problem_result(text: str) -> dict[str, Any]:
     """A result that says what went wrong. Structured as well: some clients insist on it."""
     return {
         "content": [{"type": "text", "text": text}],
-        "structuredContent": {"agents": []},
+        "structuredContent": {"agents": [], "error": text},
         "isError": True,
     }
 
