@@ -16,7 +16,6 @@ VERSIONS = {
     "@modelcontextprotocol/conformance": "0.2.0-alpha.12",
     "@modelcontextprotocol/inspector": "2.12.0",
     "@modelcontextprotocol/client": "2.4.0",
-    "@modelcontextprotocol/sdk": "1.32.2",
     "@anthropic-ai/claude-code": "2.1.327",
     "@openai/codex": "0.169.0",
 }

@@ -26,7 +26,7 @@ def shown(stage: Stage, client: ClaudeCode | Codex) -> Iterator[Terminal]:
 def tell(screen: Terminal, text: str) -> None:
     """Type a line. Enter comes when the line is there: keys that come at once are a paste."""
     screen.type(text)
-    screen.until(lambda seen: any(mark + text in seen for mark in ("❯ ", "› ")))
+    screen.until(text)
     screen.keys("Enter")
 
 
