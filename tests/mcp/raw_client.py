@@ -102,9 +102,12 @@ class RawClient:
                 raise AssertionError(f"no reply to {id}: {self.process.poll()}")
             return self._replies.pop(id)
 
-    def replies(self) -> list[dict[str, Any]]:
-        """Those that nobody has asked for yet."""
-        return list(self._replies.values())
+    def taken_replies(self) -> list[dict[str, Any]]:
+        """Those that nobody has asked for yet. They are not kept."""
+        with self._has_news:
+            taken, self._replies = list(self._replies.values()), {}
+            self._seen.clear()
+            return taken
 
     def has_reply(self, id: Any) -> bool:
         return id in self._replies

@@ -160,3 +160,23 @@ def test_agents_work_in_the_directories_of_their_guest(tmp_path: Path) -> None:
 def test_a_client_without_a_usable_name_is_a_guest_all_the_same() -> None:
     assert guest_name("Claude Code/2") == "Claude-Code-2"
     assert guest_name("💥") == "client"
+
+
+@pytest.mark.parametrize(
+    ("families", "has"), [("", "delegate_tasks"), ("fanout", "spawn_agents"), ("none", "")]
+)
+def test_agents_start_others_with_the_families_of_their_guest(
+    tmp_path: Path, families: str, has: str
+) -> None:
+    heard: list[set[str]] = []
+
+    def model(request: Any) -> str:
+        heard.append({tool.name for tool in request.tools})
+        return "Done."
+
+    flags = ("--families", families) if families else ()
+    with house(tmp_path, model) as home, RawClient(home, *flags) as client:
+        client.initialize("2025-06-18")
+        assert not client.tool("delegate", tasks=["say it"])["isError"]
+    (tools,) = heard
+    assert tools & {"delegate_tasks", "spawn_agents"} == ({has} if has else set())

@@ -28,11 +28,11 @@ ALICE, BOB = "alice-0123456789abcdef", "bob-0123456789abcdef"
 
 
 @contextlib.contextmanager
-def served(home: House) -> Iterator[str]:
+def served(home: House, *flags: str) -> Iterator[str]:
     tokens = home.folder / "tokens"
     tokens.write_text(f"{ALICE} run,approve alice\n{BOB} read bob\n")
     tokens.chmod(0o600)
-    process = home.start("serve", "--port", "0", "--token-file", str(tokens))
+    process = home.start("serve", "--port", "0", "--token-file", str(tokens), *flags)
     assert process.stderr is not None
     found = None
     while found is None:
@@ -137,3 +137,45 @@ def test_who_closes_the_stream_of_a_stateless_request_stops_its_agents(tmp_path:
             assert b"text/event-stream" in line.recv(4096)
             assert gate.reached.wait(60)
         home.until(lambda: home.runs()[0]["state"] == "cancelled")
+
+
+def test_each_user_has_the_budget_that_the_server_was_given(tmp_path: Path) -> None:
+    gate, flags = Gate("Done."), ("--mcp-max-tokens", "60000", "--mcp-max-agents", "2")
+    with house(tmp_path, gate) as home, served(home, *flags) as url:
+        modern = {"Mcp_Protocol_Version": "2026-07-28", "Mcp_Method": "tools/call"}
+
+        def delegate(*tasks: str) -> dict[str, Any]:
+            given = {"tasks": list(tasks), "background": True}
+            body = request("tools/call", name="delegate", arguments=given)
+            code, data = post(url, body, Mcp_Name="delegate", **modern)
+            assert code == 200
+            # On a slow machine it comes as a stream.
+            text = data.decode().rpartition("data: ")[2]
+            result: dict[str, Any] = json.loads(text)["result"]
+            return result
+
+        assert "you may have 2" in delegate("a", "b", "c")["content"][0]["text"]
+        assert not delegate("one")["isError"]
+        assert "held by open agents" in delegate("two")["content"][0]["text"]
+
+
+def test_a_stream_of_changes_does_not_keep_the_server_from_ending(tmp_path: Path) -> None:
+    with house(tmp_path) as home, served(home) as url:
+        host, port = re.findall(r"//(.*):(\d+)/", url)[0]
+        body = json.dumps(request("subscriptions/listen", notifications={}))
+        head = [
+            "POST /mcp HTTP/1.1",
+            f"Host: {host}:{port}",
+            f"Authorization: Bearer {ALICE}",
+            "Content-Type: application/json",
+            "Accept: application/json, text/event-stream",
+            "Mcp-Protocol-Version: 2026-07-28",
+            "Mcp-Method: subscriptions/listen",
+            f"Content-Length: {len(body)}",
+        ]
+        line = socket.create_connection((host, int(port)))
+        line.sendall("\r\n".join([*head, "", body]).encode())
+        heard = b""
+        while b"subscriptions/acknowledged" not in heard:
+            heard += line.recv(4096)
+    line.close()

@@ -45,6 +45,9 @@ def test_an_entry_is_added_and_taken_out_again(tmp_path: Path, client: str, is_n
     words = entry["command"] if client == "opencode" else [entry["command"], *entry["args"]]
     assert words[-6:] == ["mcp", "serve", "--guest", client, "--max-budget-usd", "2.0"]
     assert is_new or data[table]["other"]
+    if client == "codex":  # it passes on only what it is told to
+        assert {"XDG_RUNTIME_DIR", "RETINUE_PROBE"} <= {*entry["env_vars"]}
+        assert not {"HOME", "PATH"} & {*entry["env_vars"]}
     again = home.run("mcp", "install", client, "--yes", "--max-budget-usd", "2")
     assert "Nothing to do" in again.stderr
     home.ok("mcp", "install", client, "--undo", "--yes")

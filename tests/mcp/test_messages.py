@@ -4,8 +4,6 @@ specification; the server goes on, and writes nothing but messages."""
 from __future__ import annotations
 
 import json
-import random
-import string
 import subprocess
 import sys
 from pathlib import Path
@@ -18,12 +16,8 @@ import pytest
 from retinue.mcp.rpc_messages import RpcError, read_message
 from retinue.mcp.stdio_server import LineReader
 from tests.cli.house import House, house
+from tests.mcp.odd_messages import fuzzed
 from tests.mcp.raw_client import TASKS, RawClient, envelope
-from tests.repeats import times
-
-WORDS = ["tools/call", "tools/list", "initialize", "ping", "server/discover", "tasks/get"]
-WORDS += ["resources/read", "prompts/get", "notifications/cancelled", "tasks/cancel", "x/y"]
-CODES = {-32700, -32600, -32601, -32602, -32603, -32021, -32022, -32002}
 
 
 @pytest.mark.parametrize(
@@ -88,72 +82,11 @@ def test_each_era_has_its_errors(tmp_path: Path) -> None:
         assert client.initialize("1999-01-01")["protocolVersion"] == "2025-11-25"
 
 
-def value(rng: random.Random, depth: int = 0) -> Any:
-    """Anything that JSON can say, and often what a field wants."""
-    kind = rng.randrange(9 if depth < 3 else 6)
-    match kind:
-        case 0:
-            return rng.choice([None, True, False])
-        case 1:
-            return rng.choice([0, -1, 1.5, 1e308, 2**63, 10**30])
-        case 2 | 3:
-            return rng.choice([*WORDS, "", "retinue://runs/x/transcript", "2026-07-28", "delegate"])
-        case 4 | 5:
-            return "".join(rng.choices(string.printable + "äß💥\u2028", k=rng.randrange(30)))
-        case 6:
-            return [value(rng, depth + 1) for _ in range(rng.randrange(4))]
-        case _:
-            names = ["name", "arguments", "_meta", "taskId", "uri", "id", "ids", "requestId", "x"]
-            return {rng.choice(names): value(rng, depth + 1) for _ in range(rng.randrange(4))}
-
-
-def line(rng: random.Random, id: int) -> bytes:
-    """A message that is almost one."""
-    message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": rng.choice(WORDS)}
-    params = value(rng)
-    if rng.random() < 0.7:
-        params = params if isinstance(params, dict) else {"x": params}
-        params.setdefault("_meta", envelope({"extensions": {TASKS: {}}}))
-        if message["method"] == "tools/call":
-            # Nothing that would start a run: those have tests of their own.
-            params["name"] = rng.choice(["agents", "result", "send", "answer", "nothing", 7])
-    else:
-        message["method"] = rng.choice(WORDS[1:])
-    message["params"] = params
-    for _ in range(rng.randrange(2)):
-        message[rng.choice(["jsonrpc", "id", "method", "params", "more"])] = value(rng)
-    data = json.dumps(message, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
-    if rng.random() < 0.2:
-        cut = rng.randrange(len(data))
-        data = data[:cut] + bytes(rng.choices(range(256), k=rng.randrange(3))) + data[cut + 1 :]
-    return data.replace(b"\n", b" ")
-
-
-def memory(pid: int) -> int:
-    text = Path(f"/proc/{pid}/status").read_text()
-    return int(text.partition("VmRSS:")[2].split()[0])
-
-
 def test_thousands_of_odd_messages_do_no_harm(tmp_path: Path) -> None:
-    rng, n = random.Random(17), times(5_000)
-    with house(tmp_path) as home, RawClient(home) as client:
-        meta = envelope()
-        client.tool("agents", meta)
-        sizes = []
-        for part in range(5):
-            for i in range(n // 5):
-                client.write(line(rng, part * n + i + 10) + b"\n")
-            # What was sent before has been read when this is answered.
-            assert client.reply(client.post("tools/list", {"_meta": meta}, id=f"p{part}"))
-            client.tool("agents", meta)
-            sizes.append(memory(client.process.pid))
-        assert client.odd == []
-        errors = [r["error"] for r in client.replies() if "error" in r]
-        assert len(errors) > n // 10
-        assert {error["code"] for error in errors} <= CODES
-        assert all(isinstance(error["message"], str) for error in errors)
-        assert sizes[-1] < sizes[0] * 1.3 + 8_000, sizes
-        assert client.tool("agents", meta)["structuredContent"] == {"agents": []}
+    with house(tmp_path) as home:
+        done = fuzzed(home, 5_000)
+    assert done["errors"] > 500
+    assert done["memory_kb"][-1] < done["memory_kb"][0] * 1.3 + 8_000, done
 
 
 def test_nothing_heavy_is_loaded_before_the_first_work(tmp_path: Path) -> None:

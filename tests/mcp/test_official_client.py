@@ -92,7 +92,7 @@ def test_several_tasks_run_at_once_and_progress_is_told(tmp_path: Path, mode: st
         asyncio.run(main())
     amounts = [done for done, _ in told]
     assert amounts == sorted(set(amounts)) and amounts
-    assert "of 3 done" in told[0][1] and "$" in told[0][1]
+    assert "0 of 3 done · one: turn" in told[0][1]
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -135,7 +135,7 @@ def test_a_task_is_polled_and_its_question_is_an_input_request(tmp_path: Path) -
     assert "input_required" in tasks.seen and tasks.seen[-1] == "completed"
     (created,) = tasks.created
     assert created.poll_interval_ms == 1000 and len(created.task_id) > 60
-    assert created.status_message is not None and "main" in created.status_message
+    assert created.status_message is not None and "write it: turn" in created.status_message
 
 
 def test_a_failed_agent_is_a_completed_task_with_an_error(tmp_path: Path) -> None:

@@ -34,6 +34,12 @@ def guest_options(function: Any) -> Any:
         click.option("--permission-mode", default="", metavar="MODE", help="How agents ask."),
         click.option("--tools", default="", metavar="NAMES", help="Only these tools, by commas."),
         click.option(
+            "--families",
+            default="",
+            metavar="NAMES",
+            help="How agents start others, by commas; `none` for agents that work alone.",
+        ),
+        click.option(
             "-m", "--model", default="", metavar="MODEL", help="Model of agents without one."
         ),
         click.option(
@@ -145,6 +151,7 @@ def _guest(flags: dict[str, Any]) -> Any:
         roots=roots,
         mode=_mode(flags["permission_mode"]),
         tools=_tools(flags["tools"]),
+        families=_families(flags["families"]),
         model=flags["model"],
         may_approve=flags["client_may_approve"],
     )
@@ -167,6 +174,14 @@ def _tools(names: str) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(ours for word in words for ours in tool_names(word)))
 
 
+def _families(names: str) -> tuple[str, ...] | None:
+    if not names:
+        return None
+    from retinue.host.run_setup import family_names
+
+    return family_names([names])
+
+
 def _words(context: CommandContext, flags: dict[str, Any]) -> list[str]:
     """The flags that were given, as a client has to give them again."""
     out = ["--guest", flags["guest"]] if flags["guest"] else []
@@ -175,6 +190,7 @@ def _words(context: CommandContext, flags: dict[str, Any]) -> list[str]:
         ("--max-tokens", "max_tokens"),
         ("--permission-mode", "permission_mode"),
         ("--tools", "tools"),
+        ("--families", "families"),
         ("--model", "model"),
     ):
         if flags[name]:

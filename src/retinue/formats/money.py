@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import math
 
+OFFLINE = "offline, no model"
+"""What is said in place of a cost where no model was called."""
+
 
 def money(usd: float | None, *, is_bound: bool = False, is_short: bool = False) -> str:
     """Dollars: `$0.18`, `at most $0.18`, or `≤$0.18` where there is little room. None is a price

@@ -64,7 +64,9 @@ class AgentSource(Protocol):
 class Planner(Protocol):
     """Makes plans for those who name an agent and a model, from the files of a project."""
 
-    def plan(self, agent: str, model: str) -> tuple[Plan, dict[str, str]]: ...
+    def plan(
+        self, agent: str, model: str, families: tuple[str, ...] | None
+    ) -> tuple[Plan, dict[str, str]]: ...
 
     def definitions(self) -> Sequence[AgentInfo]: ...
 
@@ -97,7 +99,9 @@ class PlannedAgents:
     async def _planned(self, request: StartRequest) -> tuple[Plan, dict[str, str]]:
         if self._planner is None:
             raise Refused("plan", "This host has no project. Send a plan with the request.")
-        return await asyncio.to_thread(self._planner.plan, request.agent, request.model)
+        return await asyncio.to_thread(
+            self._planner.plan, request.agent, request.model, request.families
+        )
 
     async def of_plan(self, plan: Plan) -> Agent:
         return await self._builder.agent(plan)
@@ -148,9 +152,10 @@ class GivenAgents:
     environ: Mapping[str, str] = field(default_factory=dict)
 
     async def of_start(self, request: StartRequest) -> FoundAgent:
-        if request.plan is not None or request.model:
+        if request.plan is not None or request.model or request.families is not None:
             raise Refused(
-                "plan", "This service has its own agents: name one, without a plan or model."
+                "plan",
+                "This service has its own agents: name one, without a plan, model or families.",
             )
         if not request.agent and self.agents:
             return FoundAgent(self.agents[0], self.agents[0].name)

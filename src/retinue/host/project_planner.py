@@ -24,17 +24,20 @@ class ProjectPlanner:
     def _project(self) -> Project:
         return Project.of({**os.environ, **self._environ()}, self._paths)
 
-    def plan(self, agent: str, model: str) -> tuple[Plan, dict[str, str]]:
+    def plan(
+        self, agent: str, model: str, families: tuple[str, ...] | None
+    ) -> tuple[Plan, dict[str, str]]:
         """All agents of a run of this agent, and the values that its servers need."""
         from retinue.host import project_config, run_defaults
         from retinue.host.planner import make_plan
-        from retinue.host.run_setup import RunSetup
+        from retinue.host.run_setup import RunSetup, family_names
 
         project = self._project()
         settings = project_config.load(project)
         setup = RunSetup(
             agent=agent or settings.get("agents.default"),
             model=model,
+            families=() if families == () else family_names(families or ()),
             config_model=run_defaults.default_model(settings),
             mcp_config=run_defaults.joined(settings, {}, "mcp_config", ()),
             strict_mcp_config=settings.get("mcp.strict"),

@@ -66,7 +66,8 @@ class HelloRequest(HostRequest):
 
 class StartRequest(HostRequest):
     """Start a run: of the `agent` and `model` named, or of those that the project's configuration
-    names."""
+    names. `families` are those that it has in place of the project's: none for an agent that works
+    alone."""
 
     # A command sends a plan, which says everything itself; `env` are then the values of the
     # variables that its servers name, which are used and never stored.
@@ -74,6 +75,7 @@ class StartRequest(HostRequest):
     task: Task
     agent: str = ""
     model: str = ""
+    families: tuple[str, ...] | None = None
     terms: RunTerms = RunTerms()
     plan: Plan | None = None
     env: dict[str, str] = msgspec.field(default_factory=dict)

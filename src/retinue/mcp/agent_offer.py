@@ -45,26 +45,36 @@ LinkFor = Callable[[Guest, Any], HostLink]
 
 
 class AgentOffer:
-    """One server's offer to its guests. `named` gives the guest of a client."""
+    """One server's offer to its guests. `named` gives the guest of a client. With `is_local`, a
+    client is at the other end of this process: its directories are ours, and it can be told things
+    at any time."""
 
     instructions = INSTRUCTIONS
 
-    def __init__(self, named: Callable[[RpcCall], Guest], link_for: LinkFor) -> None:
+    def __init__(
+        self, named: Callable[[RpcCall], Guest], link_for: LinkFor, *, is_local: bool = False
+    ) -> None:
         self._named, self._link_for = named, link_for
+        self._is_local = is_local
         self._calls_by_guest: dict[tuple[Guest, Any], GuestCalls] = {}
         self.methods: Mapping[str, Method] = {
             "tools/list": _list_tools,
             "tools/call": self._call_tool,
             "prompts/list": _list_prompts,
             "prompts/get": _get_prompt,
-            "resources/list": lambda call: self._calls_of(call).resources.listed(call),
-            "resources/templates/list": lambda call: self._calls_of(call).resources.templates(call),
-            "resources/read": lambda call: self._calls_of(call).resources.read(call),
+            "resources/list": lambda call: self._calls(call).resources.listed(call),
+            "resources/templates/list": lambda call: self._calls(call).resources.templates(call),
+            "resources/read": lambda call: self._calls(call).resources.read(call),
+            "resources/subscribe": lambda call: self._calls(call).subscriptions.subscribe(call),
+            "resources/unsubscribe": lambda call: self._calls(call).subscriptions.unsubscribe(call),
+            "subscriptions/listen": lambda call: self._calls(call).subscriptions.listen(call),
             **{f"tasks/{name}": self._task_method(name) for name in TASK_METHODS},
         }
 
     def capabilities(self, client: ClientFacts) -> dict[str, Any]:
         out: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
+        if client.is_stateless or self._is_local:  # else there is no way to tell it
+            out["resources"] = {"subscribe": True}
         if client.is_stateless:
             out["extensions"] = {TASKS: {}}
         elif client.has_old_tasks:
@@ -72,21 +82,23 @@ class AgentOffer:
         return out
 
     def _task_method(self, name: str) -> Method:
-        return lambda call: self._calls_of(call).tasks.methods[f"tasks/{name}"](call)
+        return lambda call: self._calls(call).tasks.methods[f"tasks/{name}"](call)
 
-    def _calls_of(self, call: RpcCall) -> GuestCalls:
+    def _calls(self, call: RpcCall) -> GuestCalls:
         from retinue.mcp.guest_calls import GuestCalls
 
         guest, owner = self._named(call), call.session.owner
         if (guest, owner) not in self._calls_by_guest:
-            self._calls_by_guest[guest, owner] = GuestCalls(self._link_for(guest, owner), guest)
+            self._calls_by_guest[guest, owner] = GuestCalls(
+                self._link_for(guest, owner), guest, is_local=self._is_local
+            )
         return self._calls_by_guest[guest, owner]
 
     async def _call_tool(self, call: RpcCall) -> dict[str, Any]:
         name = call.text_param("name")
         if name not in {tool["name"] for tool in TOOLS}:
             raise RpcError(rpc.INVALID_PARAMS, f"Tool {name[:80]!r} not found.")
-        return await self._calls_of(call).call_tool(name, call)
+        return await self._calls(call).call_tool(name, call)
 
 
 async def _list_tools(call: RpcCall) -> dict[str, Any]:

@@ -9,12 +9,19 @@ from typing import Any
 
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import one_line
+from retinue.mcp.agent_costs import AgentCost, total_cost
 from retinue.view import format as view_format
 
+MOST_LABEL = 60
 MOST_TEXT = 60_000
 """Characters of answers in one result; what does not fit can be read as a resource."""
 SCHEME = "retinue://"
 BAD_ENDS = ("failed", "timed_out", "interrupted", "cancelled")
+
+
+def task_label(task: str) -> str:
+    """What an agent is called: the first words of what it is to do."""
+    return one_line(task.strip().partition("\n")[0].rstrip(" .:;,"), MOST_LABEL) or "agent"
 
 
 def transcript_uri(run: str) -> str:
@@ -33,8 +40,7 @@ class AgentReport:
     error: str = ""
     doing: str = ""
     turns: int = 0
-    tokens: int = 0
-    usd: float = 0.0
+    cost: AgentCost = AgentCost()
     n_agents: int = 0
     created_at: int = 0
     ended_at: int | None = None
@@ -67,8 +73,7 @@ class AgentReport:
             "label": self.label,
             "state": view_format.shown_state(self.state),
             "turns": self.turns,
-            "tokens": self.tokens,
-            "usd": round(self.usd, 6),
+            **self.cost.facts,
             **{name: value for name, value in known.items() if value},
         }
 
@@ -78,7 +83,8 @@ class AgentReport:
         parts = [f"{self.label or 'agent'} {self.id}: {state}", f"turn {self.turns}"]
         if self.n_agents:
             parts.append(f"{self.n_agents} sub-agents")
-        parts.append(f"${self.usd:.4f}")
+        if self.cost.words:
+            parts.append(self.cost.words)
         if self.doing and not self.is_ended:
             parts.append(self.doing)
         return " · ".join(parts)
@@ -107,7 +113,8 @@ def status_words(reports: Sequence[AgentReport]) -> str:
         parts.append(f"{report.label}: turn {report.turns}, {what}")
     if not open_ones:
         parts.append("all have ended")
-    parts.append(f"${sum(report.usd for report in reports):.4f}")
+    if cost := total_cost(report.cost for report in reports).words:
+        parts.append(cost)
     return one_line(" · ".join(parts), 200)
 
 
@@ -117,13 +124,17 @@ def progress_of(reports: Iterable[AgentReport]) -> float:
 
 
 def tool_result(reports: Sequence[AgentReport], note: str = "") -> dict[str, Any]:
-    """The result of a tool about these agents. It is an error when all of them ended badly."""
+    """The result of a tool about these agents. It is an error when all of them ended badly. All
+    that is said in words is in the structured part as well: some clients show only that."""
     most = MOST_TEXT // max(1, len(reports))
     texts = [report.block(most) for report in reports] or ["You have no agents here."]
     text = "\n\n".join([*texts, *([note] if note else [])])
     return {
         "content": [{"type": "text", "text": text}],
-        "structuredContent": {"agents": [report.facts(most) for report in reports]},
+        "structuredContent": {
+            "agents": [report.facts(most) for report in reports],
+            **({"note": note} if note else {}),
+        },
         "isError": bool(reports) and all(report.is_bad for report in reports),
     }
 
@@ -132,7 +143,7 @@ def problem_result(text: str) -> dict[str, Any]:
     """A result that says what went wrong. Structured as well: some clients insist on it."""
     return {
         "content": [{"type": "text", "text": text}],
-        "structuredContent": {"agents": []},
+        "structuredContent": {"agents": [], "error": text},
         "isError": True,
     }
 

@@ -74,6 +74,17 @@ class AgentResources:
         code = rpc.INVALID_PARAMS if is_new else rpc.RESOURCE_NOT_FOUND
         raise RpcError(code, "Resource not found.", {"uri": uri})
 
+    async def version(self, uri: str) -> Any:
+        """Changes with the conversation; None for what is not one of this guest's."""
+        match = _RUN.fullmatch(uri)
+        if match is None:
+            return None
+        try:
+            shown = await self._work.link.ask(requests.ShowRequest(run=match[1]))
+        except NotFound:
+            return None
+        return shown["messages"], shown["state"]
+
     async def _transcript(self, run: str) -> str:
         parts: list[str] = []
         start, length = 0, 1

@@ -10,7 +10,9 @@ from typing import Any
 from retinue.errors import NotFound
 from retinue.host import requests
 from retinue.mcp import tool_arguments as arguments
-from retinue.mcp.agent_reports import AgentReport, tool_result
+from retinue.mcp.agent_costs import cost_so_far
+from retinue.mcp.agent_reports import AgentReport, task_label, tool_result
+from retinue.mcp.client_roots import rooted
 from retinue.mcp.guests import Guest, shares, terms_of, work_directory
 from retinue.mcp.host_link import HostLink
 from retinue.mcp.rpc_server import RpcCall
@@ -38,23 +40,29 @@ class AgentWork:
 
     # starting
 
-    async def delegate(self, args: arguments.DelegateArguments) -> tuple[str, ...]:
-        """Start a run for each task; all of them, or none."""
-        guest, n = self.guest, len(args.tasks)
+    async def delegate(
+        self, args: arguments.DelegateArguments, roots: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """Start a run for each task; all of them, or none. `roots` are the client's directories."""
+        guest, n = rooted(self.guest, roots), len(args.tasks)
         directory = work_directory(guest, args.directory)
         async with self._starting:  # so that two calls do not share out the same money
             usd, tokens = shares(
                 guest, await self.reader.charges(), n, args.budget_usd, args.max_tokens
             )
-            terms = terms_of(guest, directory, _tool_names(args.tools), usd=usd, tokens=tokens)
+            tools = _tool_names(args.tools)
             runs: list[str] = []
             try:
                 for task in args.tasks:
+                    label = task_label(task)
                     start = requests.StartRequest(
                         task=task,
                         agent=args.agent,
                         model=args.model or guest.model,
-                        terms=terms,
+                        families=guest.families,
+                        terms=terms_of(
+                            guest, directory, tools, label=label, usd=usd, tokens=tokens
+                        ),
                     )
                     reply = await self.link.ask(start, key=uuid.uuid4().hex)
                     runs.append(reply["run"])
@@ -67,7 +75,8 @@ class AgentWork:
     async def fork(self, args: arguments.ForkArguments) -> tuple[str, ...]:
         async with self._starting:
             usd, tokens = shares(self.guest, await self.reader.charges(), 1, None, None)
-            terms = terms_of(self.guest, "", None, usd=usd, tokens=tokens)
+            label = task_label(args.task)
+            terms = terms_of(self.guest, "", None, label=label, usd=usd, tokens=tokens)
             request = requests.ForkRequest(run=args.id, task=args.task, terms=terms)
             return ((await self.link.ask(request))["run"],)
 
@@ -120,8 +129,7 @@ class AgentWork:
             state=line["state"],
             label=line["label"],
             turns=line["turns"],
-            tokens=line["tokens"],
-            usd=line["usd"],
+            cost=cost_so_far(line["model"], line),
             created_at=line["created_at"],
             ended_at=line["ended_at"],
         )

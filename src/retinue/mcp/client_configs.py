@@ -52,15 +52,19 @@ def server_command(flags: Sequence[str] = ()) -> list[str]:
     return [*start, "mcp", "serve", *flags]
 
 
-def server_entry(client: str, command: Sequence[str]) -> dict[str, Any]:
-    """Our entry as this client writes one."""
+def server_entry(
+    client: str, command: Sequence[str], variables: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Our entry as this client writes one. `variables` are those that we need of its environment,
+    for a client that passes on only what it is told to."""
     if client == "opencode":
         return {"type": "local", "command": list(command), "enabled": True}
     entry: dict[str, Any] = {"command": command[0], "args": list(command[1:])}
     if client == "vscode":
         return {"type": "stdio", **entry}
     if client == "codex":
-        return {**entry, "startup_timeout_sec": 20, "tool_timeout_sec": 60}
+        entry |= {"startup_timeout_sec": 20, "tool_timeout_sec": 60}
+        return {**entry, "env_vars": list(variables)} if variables else entry
     return entry
 
 

@@ -45,8 +45,17 @@ def planned_change(
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:
             before = file.read()
-    entry = None if command is None else server_entry(client, command)
+    entry = None if command is None else server_entry(client, command, _variables(environ))
     return PlannedChange(path, before, with_entry(config, before or "", entry))
+
+
+def _variables(environ: Mapping[str, str]) -> list[str]:
+    """Those that are set and that we read: the keys of models, and where our folders are. Without
+    the second, a server would not find the host that the command line finds."""
+    from retinue.host.keys import carried
+
+    ours = {*carried(environ), *(name for name in environ if name.startswith("XDG_"))}
+    return sorted(ours - {"HOME"})
 
 
 def _path(config: ClientConfig, environ: Mapping[str, str], project: str) -> str:

@@ -23,8 +23,9 @@ _ODD = re.compile(r"[^A-Za-z0-9._-]+")
 class Guest:
     """What one client may do. `usd` and `tokens` are for all that it ever starts, None for no
     limit; `roots` are the directories in which its agents may work, () for the project; `mode` is
-    their permission mode; `tools` are all that they have, None for those of the project. With
-    `may_approve` the client's model decides on permissions; without, only a person does."""
+    their permission mode; `tools` are all that they have and `families` are how they start others,
+    None for those of the project. With `may_approve` the client's model decides on permissions;
+    without, only a person does."""
 
     name: str = ""
     usd: float | None = None
@@ -33,6 +34,7 @@ class Guest:
     roots: tuple[str, ...] = ()
     mode: str = ""
     tools: tuple[str, ...] | None = None
+    families: tuple[str, ...] | None = None
     model: str = ""
     may_approve: bool = False
 
@@ -120,13 +122,19 @@ def work_directory(guest: Guest, wish: str) -> str:
 
 
 def terms_of(
-    guest: Guest, directory: str, tools: tuple[str, ...] | None, **limits: Any
+    guest: Guest,
+    directory: str,
+    tools: tuple[str, ...] | None,
+    *,
+    label: str = "",
+    **limits: Any,
 ) -> RunTerms:
     """What a run of this guest may do."""
     from retinue.core.values import Budget
     from retinue.host.requests import RunTerms
 
     return RunTerms(
+        label=label,
         cwd=directory,
         budget=Budget(**{name: value for name, value in limits.items() if value is not None}),
         mode=guest.mode,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -47,16 +48,16 @@ class MountedHost:
         return await asyncio.to_thread(guest_key, store, self._who.user)
 
 
-def mcp_endpoint(host: Host) -> McpEndpoint:
-    """MCP for the clients of this host. A token of a user is that user; one that sees all runs is
-    a guest of its own all the same."""
+def mcp_endpoint(host: Host, guest: Guest) -> McpEndpoint:
+    """MCP for the clients of this host, each with what `guest` may do. A token of a user is that
+    user; one that sees all runs is a guest of its own all the same."""
     secret = secrets.token_bytes(32)
 
     def named(call: RpcCall) -> Guest:
         who = call.session.owner
         if not isinstance(who, Identity):
             raise RpcError(INVALID_REQUEST, "This request did not come through the guard.")
-        return Guest(name=guest_name(who.user or who.name))
+        return replace(guest, name=guest_name(who.user or who.name))
 
     def link_for(guest: Guest, who: Identity) -> HostLink:
         return MountedHost(host, Identity(who.name, who.scopes, who.user or guest.user), secret)

@@ -63,12 +63,14 @@ class RpcCall:
                 params["total"] = total
             await self.notify("notifications/progress", params)
 
-    async def ask_client(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def ask_client(
+        self, method: str, params: dict[str, Any], seconds: float = ANSWER_SECONDS
+    ) -> dict[str, Any]:
         """A request of ours, in the era that has such. Raises `RpcError` when it fails."""
         id, future = self.session.expect()
         try:
             await self.send(rpc.request_message(id, method, params))
-            response = await asyncio.wait_for(future, ANSWER_SECONDS)
+            response = await asyncio.wait_for(future, seconds)
         except TimeoutError:
             raise RpcError(rpc.INTERNAL_ERROR, f"The client did not answer {method}.") from None
         finally:
@@ -81,10 +83,14 @@ class RpcCall:
 @dataclass(eq=False)
 class RpcSession:
     """One client on one connection. `client` is known after a handshake; `owner` is the
-    identity that the transport found."""
+    identity that the transport found. `outlet` reaches it at any time, where the transport can;
+    `watches` are what it is told of by itself. `roots` are None until it has said them."""
 
     client: ClientFacts | None = None
     owner: Any = None
+    outlet: Send | None = None
+    roots: tuple[str, ...] | None = None
+    watches: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     calls: dict[rpc.Id, tuple[RpcCall, asyncio.Future[Any]]] = field(default_factory=dict)
     waiting: dict[rpc.Id, asyncio.Future[rpc.RpcResponse]] = field(default_factory=dict)
     _n: int = 0
@@ -95,6 +101,17 @@ class RpcSession:
         self.waiting[id := f"retinue-{self._n}"] = future
         return id, future
 
+    async def tell(self, method: str, params: dict[str, Any]) -> None:
+        if self.outlet is not None:
+            await self.outlet(rpc.notification_message(method, params))
+
+    def take_note(self, method: str, params: dict[str, Any]) -> None:
+        """A notification of the client. Those that mean nothing here are left alone."""
+        if method == "notifications/cancelled":
+            self.cancel(params.get("requestId"))
+        elif method == "notifications/roots/list_changed":
+            self.roots = None
+
     def cancel(self, id: Any) -> None:
         """The client no longer wants this request. One that is not known has ended."""
         known = self.calls.get(id) if isinstance(id, str | int) else None
@@ -104,7 +121,7 @@ class RpcSession:
 
     async def leave(self) -> None:
         """The client has gone. What it has started continues."""
-        tasks = [task for _, task in self.calls.values()]
+        tasks = [*(task for _, task in self.calls.values()), *self.watches.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -140,8 +157,7 @@ class RpcServer:
             case rpc.RpcRequest():
                 await self._respond(message, session, send, headers or {})
             case rpc.RpcNotification():
-                if message.method == "notifications/cancelled":
-                    session.cancel(message.params.get("requestId"))
+                session.take_note(message.method, message.params)
             case rpc.RpcResponse():
                 future = session.waiting.get(message.id)
                 if future is not None and not future.done():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from retinue.host import requests
+from retinue.mcp.agent_costs import cost_of_end, cost_so_far
 from retinue.mcp.agent_reports import AgentReport, answer_text, doing_words
 from retinue.mcp.guests import RunCharge
 from retinue.mcp.host_link import HostLink
@@ -41,8 +42,7 @@ class RunReader:
             text=answer_text(outcome),
             error=outcome["error"],
             turns=outcome["tree_turns"],
-            tokens=outcome["tree_tokens"],
-            usd=outcome["tree_usd"],
+            cost=cost_of_end(outcome),
             n_agents=len(outcome["children"]),
             created_at=shown["created_at"],
             ended_at=outcome["ended_at"],
@@ -63,8 +63,7 @@ class RunReader:
             label=shown["label"],
             doing=doing_words(tail["messages"]),
             turns=spent.get("turns", 0),
-            tokens=spent.get("tokens", 0),
-            usd=spent.get("usd", 0.0),
+            cost=cost_so_far(shown["model"], spent),
             n_agents=_below(tree),
             created_at=shown["created_at"],
             questions=questions,

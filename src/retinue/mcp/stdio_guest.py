@@ -23,4 +23,4 @@ def stdio_server(prepare: Prepare, guest: Guest) -> StdioServer:
     def link_for(guest: Guest, owner: None) -> HostLink:
         return SocketHost(prepare, guest.user)
 
-    return StdioServer(RpcServer(AgentOffer(named, link_for), INFO))
+    return StdioServer(RpcServer(AgentOffer(named, link_for, is_local=True), INFO))

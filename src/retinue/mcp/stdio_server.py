@@ -52,7 +52,7 @@ class StdioServer:
     """Serves one client until it closes its end."""
 
     def __init__(self, server: RpcServer) -> None:
-        self._server, self._session = server, RpcSession()
+        self._server, self._session = server, RpcSession(outlet=self._send)
         self._lines = LineReader()
         self._tasks: set[asyncio.Task[None]] = set()
         self._writing = asyncio.Lock()

@@ -45,11 +45,11 @@ class TaskSource(Protocol):
 def created_task(state: TaskState, client: ClientFacts) -> dict[str, Any]:
     """The result of a call that became a task."""
     if client.is_stateless:
-        return {"resultType": "task", **_fields(state)}
-    return {"task": _old_fields(state)}
+        return {"resultType": "task", **task_fields(state)}
+    return {"task": old_task_fields(state)}
 
 
-def _fields(state: TaskState) -> dict[str, Any]:
+def task_fields(state: TaskState) -> dict[str, Any]:
     out = _common(state) | {"ttlMs": None, "pollIntervalMs": POLL_MS}
     match state.status:
         case "completed":
@@ -61,7 +61,7 @@ def _fields(state: TaskState) -> dict[str, Any]:
     return out
 
 
-def _old_fields(state: TaskState) -> dict[str, Any]:
+def old_task_fields(state: TaskState) -> dict[str, Any]:
     return _common(state) | {"ttl": None, "pollInterval": POLL_MS}
 
 
@@ -109,7 +109,7 @@ class TaskMethods:
 
     async def _get(self, call: RpcCall) -> dict[str, Any]:
         state = await self._find(call)
-        return _fields(state) if call.client.is_stateless else _old_fields(state)
+        return task_fields(state) if call.client.is_stateless else old_task_fields(state)
 
     async def _update(self, call: RpcCall) -> dict[str, Any]:
         if not call.client.is_stateless:
@@ -132,7 +132,7 @@ class TaskMethods:
         await self._source.cancel(state.id)
         after = await self._source.find(state.id, call.client)
         assert after is not None
-        return _old_fields(after)
+        return old_task_fields(after)
 
     async def _result(self, call: RpcCall) -> dict[str, Any]:
         """Of 2025-11-25: waits for the end; what is asked meanwhile, the client's user is asked."""

@@ -21,6 +21,7 @@ from retinue.core.state import (
     ending_of,
 )
 from retinue.core.values import NANOS_PER_USD, Ending, Usage
+from retinue.formats.money import OFFLINE
 from retinue.host.listing import cache_json
 from retinue.host.provider_waits import ProviderWait, of_run
 from retinue.outcomes import state_word
@@ -30,7 +31,6 @@ from retinue.view import format as view_format
 
 STATUS = {"completed": "completed", "cancelled": "stopped"}
 """How a sub-agent ended, in the words of task notifications; everything else has failed."""
-OFFLINE = "offline, no model"
 
 
 def ending(row: RunRecord) -> Ending | None:

@@ -11,6 +11,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from tests.mcp.conformance.suite import SUITE
+from tests.mcp.node_packages import node, node_modules
+
 EXPECTED = Path(__file__).with_name("expected_client_failures.json")
 CLIENT = f"{sys.executable} -m tests.mcp.conformance.client"
 ROOT = Path(__file__).parents[3]
@@ -25,7 +28,7 @@ def judged_client(text: str, expected: dict[str, str]) -> dict[str, Any]:
     rows = _LINE.findall(text)
     failed = {name for name, _, n_failed in rows if n_failed != "0"}
     known = {name for name in failed if any(fnmatchcase(name, one) for one in expected)}
-    return {
+    out: dict[str, Any] = {
         "scenarios": len(rows),
         "checks_passed": sum(int(passed) for _, passed, _ in rows),
         "passed": sorted({name for name, _, _ in rows} - failed),
@@ -35,21 +38,23 @@ def judged_client(text: str, expected: dict[str, str]) -> dict[str, Any]:
             one for one in expected if not any(fnmatchcase(name, one) for name in failed)
         ),
     }
+    return {**out, "ok": bool(rows) and not out["unexpected"] and not out["stale"]}
 
 
-def client_reports(node: Path, program: Path) -> dict[str, Any]:
-    """A report for each revision of the protocol."""
-    reports = {}
+def client_reports() -> dict[str, Any]:
+    """A report for each revision of the protocol. Raises `NoPackages`."""
+    program = node_modules(SUITE) / SUITE / "dist" / "index.js"
+    reports: dict[str, Any] = {}
     for revision, expected in json.loads(EXPECTED.read_text()).items():
         arguments = ["client", "--requirements", revision, "--timeout", MILLISECONDS]
         done = subprocess.run(
-            [node, program, *arguments, "--command", CLIENT],
+            [node()[0], program, *arguments, "--command", CLIENT],
             cwd=ROOT,
             capture_output=True,
             text=True,
             timeout=SECONDS,
         )
         reports[revision] = judged_client(done.stdout + done.stderr, expected)
-        if reports[revision]["unexpected"] or not reports[revision]["scenarios"]:
+        if not reports[revision]["ok"]:
             sys.stderr.write(done.stdout + done.stderr)
     return reports

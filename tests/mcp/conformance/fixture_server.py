@@ -21,6 +21,7 @@ from retinue.mcp.http_endpoint import McpEndpoint
 from retinue.mcp.protocol_versions import TASKS, ClientFacts
 from retinue.mcp.rpc_messages import RpcError
 from retinue.mcp.rpc_server import RpcCall, RpcServer
+from retinue.mcp.subscriptions import Subscriptions
 from retinue.mcp.task_methods import TaskMethods, created_task
 from tests.mcp.conformance.fixture_forms import form_params
 from tests.mcp.conformance.fixture_tasks import FixtureTask, FixtureTasks, form, text_result
@@ -79,6 +80,7 @@ class Fixtures:
             "prompts/list": _prompts,
             "prompts/get": _prompt,
             **TaskMethods(self.tasks).methods,
+            "subscriptions/listen": Subscriptions(self.tasks, _version).listen,
         }
         self._tools: dict[str, Callable[[RpcCall, dict[str, Any]], Any]] = {
             name.removeprefix("tool_"): getattr(self, name)
@@ -306,6 +308,10 @@ async def _resources(call: RpcCall) -> dict[str, Any]:
 
 async def _templates(call: RpcCall) -> dict[str, Any]:
     return {"resourceTemplates": [{"uriTemplate": "test://template/{id}/data", "name": "data"}]}
+
+
+async def _version(uri: str) -> Any:
+    return 1 if uri.startswith("test://") else None
 
 
 async def _read(call: RpcCall) -> dict[str, Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from retinue.cli import exit_codes
 from retinue.cli.context import CommandContext, common, note, option, pass_context
-from retinue.errors import StoreLocked
+from retinue.errors import ConfigError, StoreLocked
+from retinue.mcp.guests import Guest
 
 
 @click.command("serve")
@@ -24,10 +27,23 @@ from retinue.errors import StoreLocked
     metavar="NAME",
     help="Another host name under which clients reach this server. Repeatable.",
 )
+@option("--mcp-max-budget-usd", type=float, default=None, help="What each user may spend over MCP.")
+@option("--mcp-max-tokens", type=int, default=None, help="Tokens that each user may use over MCP.")
+@option(
+    "--mcp-max-agents",
+    type=click.IntRange(1),
+    default=16,
+    help="Agents of each user over MCP that are open at a time.",
+)
 @common
 @pass_context
 def command(
-    context: CommandContext, host: str, port: int, token_file: str, allow_host: tuple[str, ...]
+    context: CommandContext,
+    host: str,
+    port: int,
+    token_file: str,
+    allow_host: tuple[str, ...],
+    **limits: Any,
 ) -> int:
     """Serve the HTTP API of this project, and MCP at /mcp, until Ctrl-C.
 
@@ -39,15 +55,24 @@ def command(
     from retinue.server.serve import ServeAddress, check, serve
     from retinue.server.token_file import read_tokens
 
-    address = ServeAddress(host, port, allow_host)
+    address, guest = ServeAddress(host, port, allow_host), _guest(limits)
     tokens = read_tokens(token_file) if token_file else []
     check(address, tokens)
     env = carried(context.configure())
     try:
         paths = context.prepare()
-        serve(paths, env, address, tokens, note, lambda host: [mcp_endpoint(host).route])
+        serve(paths, env, address, tokens, note, lambda host: [mcp_endpoint(host, guest).route])
     except StoreLocked as error:
         raise StoreLocked(
             f"{error} If it is this project's host, run `retinue host stop`."
         ) from None
     return exit_codes.OK
+
+
+def _guest(limits: dict[str, Any]) -> Guest:
+    """What each client over MCP may spend."""
+    usd, tokens = (limits[f"mcp_max_{name}"] for name in ("budget_usd", "tokens"))
+    for flag, value in (("--mcp-max-budget-usd", usd), ("--mcp-max-tokens", tokens)):
+        if value is not None and value <= 0:
+            raise ConfigError(f"{flag} must be more than 0.")
+    return Guest(usd=usd, tokens=tokens, most_open=limits["mcp_max_agents"])

@@ -34,8 +34,9 @@ from retinue.testing.fake_llm.openai_shared import (
 from retinue.testing.fake_llm.strict_checks import Memory, words
 
 FIELDS = words(
-    "access_programs background context_management conversation image include input instructions "
-    "max_output_tokens max_tool_calls metadata model moderation parallel_tool_calls "
+    "access_programs background client_metadata context_management conversation image include "
+    "input instructions max_output_tokens max_tool_calls metadata model moderation "
+    "parallel_tool_calls "
     "previous_response_id prompt prompt_cache_key prompt_cache_options prompt_cache_retention "
     "reasoning safety_identifier service_tier store stream stream_options temperature text "
     "tool_choice tools top_logprobs top_p truncation user"
@@ -196,7 +197,10 @@ def _output(reply: FakeReply) -> list[dict[str, Any]]:
         items.append(message)
     for n, call in enumerate(reply.calls):
         status = "incomplete" if is_cut and n == len(reply.calls) - 1 else "completed"
-        named = {"call_id": call.id, "name": call.name, "arguments": call.args}
+        space, _, name = call.name.rpartition("/")  # a function of a namespace
+        named = {"call_id": call.id, "name": name, "arguments": call.args}
+        if space:
+            named["namespace"] = space
         items.append({"type": "function_call", "id": f"fc_{tail}_{n}", "status": status, **named})
     return items
 

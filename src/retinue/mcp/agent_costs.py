@@ -1,0 +1,76 @@
+"""What an agent has cost: nothing to pay where no model was called, and never $0 where a price is
+not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from retinue.formats.money import OFFLINE
+from retinue.view import format as view_format
+
+FREE = ("offline/", "local/")
+"""Models that cost nothing. Zero dollars of another model that has used tokens is no price."""
+
+
+@dataclass(frozen=True)
+class AgentCost:
+    """Of an agent and all below it. `usd` is None where a price is not known; `is_bound` says that
+    it is not more than this."""
+
+    tokens: int = 0
+    usd: float | None = 0.0
+    is_bound: bool = False
+    is_offline: bool = False
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As JSON. What is not known is left out, so that no one adds it up as zero."""
+        if self.is_offline:
+            return {"tokens": 0, "cost": OFFLINE}
+        out: dict[str, Any] = {"tokens": self.tokens, "cost": self.words or "nothing yet"}
+        return out if self.usd is None else {**out, "usd": round(self.usd, 6)}
+
+    @property
+    def words(self) -> str:
+        """`$0.12`, `18.9k tokens, price not known`, or that no model was called; "" before anything
+        is spent."""
+        if self.is_offline:
+            return OFFLINE
+        if not self.tokens:
+            return ""
+        if self.usd is None:
+            return f"{view_format.tokens(self.tokens)} tokens, price not known"
+        return view_format.money(self.usd, is_bound=self.is_bound)
+
+
+def cost_of_end(outcome: dict[str, Any]) -> AgentCost:
+    """Of an agent that has ended, which says itself whether its cost is known."""
+    tokens, usd = outcome["tree_tokens"], outcome["tree_usd"]
+    is_bound = outcome["tree_usd_estimated"] > 0
+    is_known = outcome["cost_is_known"] or is_bound
+    is_offline = outcome["model_resolved"].startswith("offline/") and is_known and not usd
+    return AgentCost(tokens, usd if is_known else None, is_bound, is_offline)
+
+
+def cost_so_far(model: str, spent: dict[str, Any]) -> AgentCost:
+    """Of what the host has on its books for an agent of this model."""
+    tokens, usd = spent.get("tokens", 0), spent.get("usd", 0.0)
+    if model.startswith("offline/") and not usd:
+        return AgentCost(tokens, is_offline=True)
+    is_known = bool(usd) or not tokens or model.startswith(FREE)
+    return AgentCost(tokens, usd if is_known else None)
+
+
+def total_cost(costs: Iterable[AgentCost]) -> AgentCost:
+    """Of all of them together. One unknown price makes the sum unknown."""
+    known = list(costs)
+    paid = [cost for cost in known if not cost.is_offline]
+    amounts = [cost.usd for cost in paid]
+    return AgentCost(
+        sum(cost.tokens for cost in paid),
+        None if None in amounts else sum(amount or 0.0 for amount in amounts),
+        any(cost.is_bound for cost in paid),
+        bool(known) and not paid,
+    )

@@ -1,0 +1,39 @@
+"""What changes, as it changes: the states of tasks and the conversations of agents, looked at every
+second, so that a new host or a restart goes unnoticed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from retinue.mcp.protocol_versions import ClientFacts
+from retinue.mcp.task_methods import ENDS, POLL_MS, TaskSource, TaskState
+
+Version = Callable[[str], Awaitable[Any]]
+"""What a resource looks like now: equal to what it was, or not. None for one that is not there."""
+
+
+async def task_changes(
+    source: TaskSource, id: str, client: ClientFacts
+) -> AsyncIterator[TaskState]:
+    """Its state now, and each one after, up to its end."""
+    seen: Any = None
+    while (state := await source.find(id, client)) is not None:
+        shown = (state.status, state.message, sorted(state.requests))
+        if shown != seen:
+            seen = shown
+            yield state
+        if state.status in ENDS:
+            return
+        await asyncio.sleep(POLL_MS / 1000)
+
+
+async def resource_changes(version: Version, uri: str, seen: Any) -> AsyncIterator[None]:
+    """One for each time that it was found changed since it was `seen`, until it is gone."""
+    while seen is not None:
+        await asyncio.sleep(POLL_MS / 1000)
+        now = await version(uri)
+        if now != seen:
+            seen = now
+            yield
