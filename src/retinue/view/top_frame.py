@@ -43,7 +43,10 @@ HELP = (
     "/        filter: words, or state:failed agent:models model:sonnet; ↵ keeps, esc clears",
     "s        sort runs by start, cost, tokens, time or state",
     "u        put runs that have ended last",
-    "m  x     send a message, read at the next turn; cancel, after a question",
+    "m  M     send a message: read at the next turn, or interrupting the current one",
+    "x        cancel the selected agent and those below it, after a question",
+    "r  R     retry a failed one as a new run, after a question; with a message",
+    "l        everything that it said and heard, in your pager",
     "q        quit; runs continue",
 )
 ENDED = " ended in the last hour"

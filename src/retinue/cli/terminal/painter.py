@@ -18,6 +18,11 @@ KEEP_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
 
+def title_text(text: str) -> str:
+    """What names the window."""
+    return f"\x1b]2;{text}\x1b\\"
+
+
 class Painter:
     """Draws on one stream. `color` as the person wants it."""
 
@@ -64,7 +69,7 @@ class Painter:
         """The title of the window, until `leave` puts back what was there."""
         if text and text != self._title:
             keep = "" if self._title else KEEP_TITLE
-            self._write(f"{keep}\x1b]2;{text}\x1b\\")
+            self._write(f"{keep}{title_text(text)}")
             self._title = text
 
     def clear(self, width: int) -> None:
