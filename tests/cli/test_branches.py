@@ -75,7 +75,7 @@ def test_a_conflict_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
             worked(house, llm)
             (folder / "a.txt").write_text("mine\n")
             done = house.run("merge", "latest", "--yes")
-            assert done.returncode == 1 and "conflicts in a.txt" in done.stderr
+            assert done.returncode == 1 and "has 1 conflict in a.txt" in done.stderr
             assert (folder / "a.txt").read_text() == "mine\n"
             (advice,) = re.findall(r"Resolve: (.*)", done.stderr)
             who = {

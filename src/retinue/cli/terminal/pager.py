@@ -23,7 +23,9 @@ def show_text(text: str) -> bool:
         return False
     secure = {**os.environ, "LESSSECURE": "1"}  # it must not become a way to run commands
     try:
-        process = subprocess.run(command, input=several_lines(text + "\n").encode(), env=secure, check=False)
+        process = subprocess.run(
+            command, input=several_lines(text + "\n").encode(), env=secure, check=False
+        )
     except OSError:
         return False
     return process.returncode == 0
