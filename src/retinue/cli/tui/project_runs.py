@@ -62,6 +62,7 @@ class ProjectRuns:
         self._watched: dict[int, str] = {}
         self._asked: dict[int, Callable[[Any], None] | None] = {}
         self._paused: set[str] = set()
+        self._lacks: dict[str, str] = {}
         self._loaded: set[str] = set()
         self._totals: deque[tuple[float, int]] = deque(maxlen=MINUTE + 1)
         self._rates: dict[str, deque[tuple[float, int]]] = {}
@@ -96,6 +97,7 @@ class ProjectRuns:
 
     def _seen(self, status: dict[str, Any]) -> None:
         self._is_looking = False
+        self._lacks = status.get("lacks", {})
         feed(self.view, CallsHeld.in_status(status), now_ms())
 
     def rows(self) -> list[RunRow]:
@@ -103,8 +105,8 @@ class ProjectRuns:
 
     def _row(self, id: str) -> RunRow:
         row = self.view.row(id, now_ms())
-        if row.root in self._paused and not row.is_over:
-            return as_paused(row)
+        if not row.is_over and (row.root in self._paused or row.id in self._lacks):
+            return as_paused(row, self._lacks.get(row.id, ""))
         return row
 
     def _connect(self) -> None:

@@ -19,7 +19,6 @@ from retinue.cli.tui.project_runs import ProjectRuns
 from retinue.view.grid import turns
 from retinue.view.top_frame import TopList
 
-
 ACTS = ("a", "m", "M", "x", "r", "R", "l")
 """The keys that act on one run, in the list and where it is open."""
 
