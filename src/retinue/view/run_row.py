@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from retinue.core.state import Question
 from retinue.core.values import Value
-from retinue.host.provider_waits import ProviderWait, provider_of
+from retinue.host.provider_waits import ProviderWait
 from retinue.view import format as view_format
 from retinue.view.state_marks import MARKS
 
@@ -91,6 +91,8 @@ class RunRow(Value):
 def as_paused(row: RunRow, lack: str = "") -> RunRow:
     """An open run whose host is gone, or that lacks something: nothing of it moves until it is
     resumed."""
-    why = f"no {provider_of(row.model)} key" if lack.startswith("No API key") else "no agent"
-    now = f"{why if lack else 'host gone'}: resume {row.short}"
+    now = f"host gone: resume {row.short}"
+    if lack:
+        _, _, key = lack.partition(". Set ")
+        now = f"needs {key}" if key else lack
     return replace(row, state="paused", mark="paused", now=now, silent_ms=0)
