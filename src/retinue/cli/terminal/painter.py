@@ -9,6 +9,8 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from retinue.view.ascii_marks import as_shown
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -51,7 +53,7 @@ class Painter:
         them."""
         with self._console.capture() as captured:
             self._console.print(line, end="", soft_wrap=True)
-        return captured.get()
+        return as_shown(captured.get())
 
     def paint(self, lines: Sequence[Text], width: int) -> None:
         """Replace what is there by these lines, none of them longer than the terminal is wide."""
