@@ -17,6 +17,7 @@ from typing import Any
 from docs.images import casts
 from docs.images.frame_check import frame_problems
 from docs.images.svg import as_svg
+from retinue.testing import call
 from retinue.testing.fake_llm.fake_request import FakeSettings
 from tests.cli.house import Gate, House, house
 from tests.cli.terminal import Terminal, terminal
@@ -104,21 +105,15 @@ def edit_approval(stage: Stage) -> None:
 
 def answer(stage: Stage) -> None:
     """A single agent: its text while it is being written, and the whole of it."""
-    from retinue.testing import call
-
     look = [call("search", pattern="TokenClock"), call("read", path="clock.py")]
     settings = FakeSettings(pace_seconds=0.25)
     with stage.set([look, casts.PAGE], chunks=60, settings=settings) as (home, screen):
         (home.project / "clock.py").write_text("class TokenClock:\n    pass\n")
-        screen.retinue("run", casts_question(), env=home.env, cwd=home.project)
+        screen.retinue("run", QUESTION, env=home.env, cwd=home.project)
         screen.until("Cause", "Use UTC in the clock |")
         stage.take(screen, "answer-streaming", quoted="|")
         screen.code()
         stage.take(screen, "answer")
-
-
-def casts_question() -> str:
-    return QUESTION
 
 
 def outage(stage: Stage) -> None:
@@ -147,8 +142,10 @@ def provider(stage: Stage) -> None:
     """The same in a pipe: a line when it begins and when it is over."""
     settings = FakeSettings(retry_after_seconds=3.0)
     reply = casts.PAGE.partition("\n\n```")[0]
-    with stage.set([reply], settings=settings) as (home, screen):
-        flags = ("--model", "openai-chat:fault-F1-then-ok", QUESTION)
+    if stage.suffix:
+        return
+    with stage.set([reply], faults=["F1"], settings=settings) as (home, screen):
+        flags = (QUESTION,)
         command = 'python3 -m retinue run "$@" 2>&1 | cat'
         screen.start(["sh", "-c", command, "sh", *flags], home.env, home.project)
         screen.code()

@@ -229,7 +229,9 @@ def status_line(row: RunRow, width: int) -> Line:
     alone = tree_line(TreeRow(row), width)
     if width < 60:
         return alone
-    numbers = alone[-2:] if width >= 80 else alone[-1:]
+    numbers = alone[-1:]  # the cost; before it the time, where there is room
+    if width >= 80:
+        numbers = [alone[-3 if width >= 100 else -2], *numbers]
     lead = [Cells(" "), Cells(mark.glyph, mark.role, is_glyph=True), Cells(" ")]
     lead += [Cells(mark.word, mark.role), Cells(" " * max(0, 10 - cell_len(mark.word)) + " ")]
     room = max(0, width - 1 - size(lead) - size(numbers))
