@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from retinue.view.state_marks import MARKS
 
 GLYPHS = "".join(dict.fromkeys(mark.glyph for mark in MARKS.values()))
-OTHERS = "├└│▸·…≤↑↓↵›•─█▒░▁▂▃▄▅▆▇↳→\N{EN DASH}"
+OTHERS = "├└│▸·…≤↑↓↵•─█▒░▁▂▃▄▅▆▇↳→\N{EN DASH}\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 WORDS = {
     glyph: tuple(mark.word for mark in MARKS.values() if mark.glyph == glyph) for glyph in GLYPHS
 }
@@ -20,8 +20,8 @@ NOT_A_STATE = re.compile(r" \d+(?:  |$)| [\w-]+ (?:wants to|asks:)| The run has|
 
 
 def frame_problems(text: str, columns: int, quoted: str = "") -> list[str]:
-    """What is wrong with a screen of so many columns. `quoted` has the words of others, which may be
-    anything."""
+    """What is wrong with a screen of so many columns. `quoted` are other characters that may be
+    there."""
     problems = []
     for line in text.split("\n"):
         if cell_len(line) > columns - 1:

@@ -1,5 +1,5 @@
-"""The scenes: each opens a terminal, does what a person would do, and takes pictures on the way. All
-are taken at 80x24, and again at 200x50 with `-wide` behind the name."""
+"""The scenes: each opens a terminal, does what a person would do, and takes pictures on the way.
+They are taken at 80x24, and again at 200x50 with `-wide` behind the name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUESTION = "why does the login test fail?"
 
 @dataclass
 class Stage:
-    """One size of terminal. `taken` are the pictures by name, `problems` what is wrong with them."""
+    """One size of terminal; `taken` are pictures by name, `problems` what is wrong with them."""
 
     columns: int
     lines: int
@@ -123,7 +123,7 @@ def outage(stage: Stage) -> None:
     team = casts.Team(*casts.LOOKS, gate=gate)
 
     def fault(request: Any, n: int) -> str | None:
-        is_out[0] = is_out[0] or team.n_waiting == 0 and "Work on webhooks." in str(request)
+        is_out[0] = is_out[0] or (team.n_waiting == 0 and "Work on webhooks." in str(request))
         return "F1" if is_out[0] and "Work on" in str(request) else None
 
     settings = FakeSettings(retry_after_seconds=8.0)
