@@ -53,7 +53,7 @@ def command(context: CommandContext, run: str, as_json: bool) -> None:
     if unmerged:
         first = one_line(unmerged[-1]["label"], 40)
         merge = f"retinue merge {line.short}{' [AGENT...]' if len(unmerged) > 1 else ''}"
-        context.say(f"See one: retinue diff {line.short}/{first}     Merge: {merge}")
+        context.say(f"See one: retinue diff {line.short}/{first}   Merge: {merge}")
 
 
 def branches_of(client: HostClient, run: str) -> list[dict[str, Any]]:

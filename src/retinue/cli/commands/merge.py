@@ -112,6 +112,7 @@ def _tell(merges: list[dict[str, Any]]) -> None:
             note(f"! {one_line(one['label'], 40)} has {conflicts}. Nothing of it was changed.")
             # git merges nothing into files that have changes of their own.
             branch = one_line(one.get("branch", ""), 80)
-            note(f'  Resolve: git commit -am "Before the merge"; git merge {branch}')
+            note('  Resolve: git commit -am "Before the merge"')
+            note(f"           git merge {branch}")
         elif one["state"] == "kept":
             note(f"! {one_line(one['label'], 40)} was not merged: {one_line(one.get('why', ''))}")

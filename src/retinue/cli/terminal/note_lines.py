@@ -8,6 +8,9 @@ import re
 from retinue.view.cells import cell_len, wrap
 
 _LABEL = re.compile(r"(retinue: |\d+:[\d:]+ (?:[^\w\s] )?|  [a-z]+ +(?=\S)|! |  )?")
+_COMMAND = re.compile(r"`[^`]{1,40}`")
+KEPT = "\x00"
+"""A space at which nothing is broken: that of a command."""
 MOST_INDENT = 24
 DOT = " · "
 
@@ -19,7 +22,8 @@ def note_lines(text: str, width: int) -> list[str]:
     match = _LABEL.match(text)
     label = match[0] if match is not None and len(match[0]) <= MOST_INDENT else ""
     room = max(10, width - max(2, len(label)))
-    first, *rest = _parts(text[len(label) :], room)
+    kept = _COMMAND.sub(lambda match: match[0].replace(" ", KEPT), text[len(label) :])
+    first, *rest = (part.replace(KEPT, " ") for part in _parts(kept, room))
     indent = " " * max(2, len(label))
     return [f"{label}{first}", *(f"{indent}{part}" for part in rest)]
 
