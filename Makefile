@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo test tests check fix docs coverage pythons simulate crash faults attack api conform clients guests bench explore
+.PHONY: help setup parts demo test tests check fix docs pictures coverage pythons simulate crash faults attack api conform clients guests bench explore
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ fix: $(READY) ## fix lint and format problems automatically
 
 docs: $(READY) ## write the pages that are generated from the code
 	@$(PY) -m docs.makers
+
+pictures: $(READY) ## the pictures of the documentation, from real runs in a real terminal (tmux); SCENES="detach merge" for some
+	@$(PY) -m docs.images $(SCENES)
 
 coverage: $(READY) ## the tests with a count of the lines that they reach; COVER=tests/core for a part
 	@$(PY) -m pytest -q -n $(WORKERS) --cov=retinue --cov-report=term:skip-covered $(COVER)

@@ -3,8 +3,11 @@ it gets into the files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Literal
+
+import msgspec
 
 from retinue.core.merges import BranchMerge, WriterCopy, branch_name
 from retinue.core.spec import RunSpec
@@ -12,14 +15,15 @@ from retinue.core.state import Ended, ending_of
 from retinue.core.values import BranchWork, Value
 from retinue.errors import NotFound, Refused, RetinueError
 from retinue.sandbox.branch_diff import BranchDiff
-from retinue.sandbox.writer_merges import BY_PERSON, diffs
+from retinue.sandbox.writer_merges import BY_PERSON, diffs, foreseen
 from retinue.steps import RunRecord, Steps
 
 
 class RunBranch(Value):
     """The copy of one run. `open`: the run is at work in it; `kept`: its changes are on `branch`;
     `gone`: there was nothing to keep, or it is merged. `work` is what the run had done when it
-    ended, if it had done anything."""
+    ended, if it had done anything. `merge` is what would become of a kept branch if all that are
+    kept were merged now, oldest first."""
 
     run: str
     label: str
@@ -27,6 +31,7 @@ class RunBranch(Value):
     place: str
     state: Literal["open", "kept", "gone"]
     work: BranchWork | None = None
+    merge: BranchMerge | None = None
 
 
 class Branches(Steps):
@@ -51,7 +56,18 @@ class Branches(Steps):
                     work=None if ending is None else ending.work,
                 )
             )
-        return listing
+        return await self._with_merges(listing, {row.spec.id: row.spec for row in rows})
+
+    async def _with_merges(
+        self, listing: Sequence[RunBranch], specs: Mapping[str, RunSpec]
+    ) -> Sequence[RunBranch]:
+        merges: dict[str, BranchMerge] = {}
+        kept = [one for one in listing if one.state == "kept"]
+        for place in dict.fromkeys(one.place for one in kept):
+            copies = [self._copy(specs[one.run]) for one in kept if one.place == place]
+            with contextlib.suppress(RetinueError, OSError):  # then nothing is foreseen
+                merges |= await foreseen(place, copies)
+        return [msgspec.structs.replace(one, merge=merges.get(one.run)) for one in listing]
 
     async def diff(self, run: str) -> bytes:
         """What a run has changed in its copy, as a diff: until now, or until its end."""

@@ -69,6 +69,10 @@ class Terminal:
         flags = (["-e"] if colors else []) + (["-S", "-"] if history else [])
         return self._tmux("capture-pane", "-p", *flags).rstrip("\n")
 
+    def window(self) -> str:
+        """The title of the window."""
+        return self._tmux("display-message", "-p", "#{pane_title}").rstrip("\n")
+
     def lines(self) -> list[str]:
         return self.text().split("\n")
 

@@ -75,15 +75,19 @@ def test_a_conflict_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
             worked(house, llm)
             (folder / "a.txt").write_text("mine\n")
             done = house.run("merge", "latest", "--yes")
-            assert done.returncode == 1 and "conflicts in a.txt" in done.stderr
+            assert done.returncode == 1 and "has 1 conflict in a.txt" in done.stderr
             assert (folder / "a.txt").read_text() == "mine\n"
-            (advice,) = re.findall(r"Resolve: (.*)", done.stderr)
+            ((first, second),) = re.findall(r"Resolve: (.*)\n +(.*)", done.stderr)
             who = {
                 f"GIT_{x}_{y}": "a@b" for x in ("AUTHOR", "COMMITTER") for y in ("NAME", "EMAIL")
             }
             env = {"HOME": str(folder), "PATH": os.environ["PATH"], **who}
             tried = subprocess.run(
-                ["sh", "-c", advice], cwd=folder, env=env, capture_output=True, text=True
+                ["sh", "-c", f"{first}; {second}"],
+                cwd=folder,
+                env=env,
+                capture_output=True,
+                text=True,
             )
             assert "CONFLICT (content): Merge conflict in a.txt" in tried.stdout, tried
             assert (

@@ -200,6 +200,13 @@ def test_runs_that_lack_a_key_do_not_keep_others_from_starting(tmp_path: Path) -
             house.until(lambda: house.runs()[0]["state"] == "paused")
             told = house.run("run", "--model", "offline/explorer", "map this repository")
             assert told.returncode == 0 and "a.py" in told.stdout, told.stderr
+            short = house.runs()[-1]["short"]
+            listed = house.ok("ps").splitlines()
+            assert any(line.startswith(f"{short}  ‖ paused ") for line in listed), listed
+            wanted = f"Set ANTHROPIC_API_KEY, then run `retinue resume {short}`."
+            assert listed[-1] == f"{short} waits: No API key for anthropic. {wanted}"
+            words = "paused       needs ANTHROPIC_API_KEY"
+            assert words in house.ok("ps", "--tree") and words in house.ok("show", id)
             lacking = house.run("attach", id)
             assert lacking.returncode == 6 and "No API key for anthropic" in lacking.stderr
             gate.opened.set()

@@ -234,6 +234,6 @@ def test_who_decided_elsewhere_is_told_and_a_done_edit_shows_its_diff_again() ->
     returned = TextReturned(turn=1, index=0, call_id="c", name="edit", text="Edited")
     lines = changes.take(Stepped(seq=2, entry=LogEntry(run="r", at=0, event=returned)))
     assert lines is not None
-    assert plain(lines[0]) == "✓ sync-client: change src/client.py  +4 -1"
+    assert plain(lines[0]) == "✓ done: sync-client: change src/client.py  +4 -1"
     assert plain(lines[3]).endswith("- " + "        return self._pool.send(request, timeout)")
     assert changes.take(Stepped(seq=3, entry=LogEntry(run="r", at=0, event=returned))) is None

@@ -209,6 +209,53 @@ def test_a_question_is_answered_from_the_table(tmp_path: Path) -> None:
         drive(app, script)
 
 
+def test_a_run_that_came_to_no_end_is_retried_with_a_message(tmp_path: Path) -> None:
+    def look(heard: Any) -> Any:
+        is_told = "Look at b instead." in str(heard.messages)
+        return "b has 3 files" if is_told else call("list", path=".")
+
+    with house(tmp_path, look) as home:
+        home.run("run", "-q", "--family", "none", "--max-turns", "1", "Look at a")
+        app = top(home)
+
+        async def script(pilot: Pilot[None]) -> None:
+            await until(pilot, lambda: len(table(app)) == 1)
+            await pilot.press("M")
+            assert frame(app)[-1] == " This run has ended and cannot receive messages."
+            await pilot.press("R")
+            await until(pilot, lambda: isinstance(app.focused, Input))
+            app.screen.query_one(Input).value = "Look at b instead."
+            await pilot.press("enter")
+            await choose(pilot, "y", "retries it")
+            await until(pilot, lambda: " as run " in frame(app)[-1])
+            assert frame(app)[-1].startswith(" Retrying ")
+            await until(pilot, lambda: "b has 3 files" in str(table(app)))
+            await pilot.press("home", "r")
+            await until(pilot, lambda: "not failed" in frame(app)[-1] or panel(app))
+
+        drive(app, script)
+
+
+@needs("tmux")
+def test_the_log_opens_in_the_pager_and_the_window_is_named(tmp_path: Path) -> None:
+    asks = [call("ask", question="Which one?"), "Done."]
+    with house(tmp_path, asks) as home, terminal(tmp_path, 100, 24) as screen:
+        home.ok("run", "--bg", "--family", "none", "Ask me")
+        pager = tmp_path / "pager"
+        pager.write_text("#!/bin/sh\ncat\necho end of the log\nread line </dev/tty\n")
+        pager.chmod(0o700)
+        env = {**home.env, "PAGER": str(pager)}
+        screen.retinue("top", env=env, cwd=home.project)
+        screen.until("1 needs you: ", "/ filter")
+        assert screen.window() == "(1) project · Retinue"
+        screen.keys("l")
+        screen.until("end of the log", "Ask me", "Which one?")
+        screen.keys("Enter")
+        screen.until("1 needs you: ", "/ filter")
+        screen.keys("q")
+        assert screen.code() == 0
+
+
 def test_a_limit_is_raised_from_the_table(tmp_path: Path) -> None:
     with house(tmp_path, ["Here I am."]) as home:
         home.ok(

@@ -15,6 +15,7 @@ from typing import Any
 
 from retinue.testing import call
 from tests.cli.house import SECONDS, House, house
+from tests.cli.terminal import terminal
 from tests.needs import needs
 
 pytestmark = needs("git")
@@ -33,6 +34,7 @@ class Writers:
     def __init__(self, *scripts: list[Any], gated: tuple[int, ...] = ()) -> None:
         self.scripts, self.gated = scripts, gated
         self.let, self.reached = threading.Event(), threading.Event()
+        self.at_gate: set[int] = set()
         self.heard: list[str] = []
         self.tools: Any = ()
 
@@ -41,6 +43,7 @@ class Writers:
         if first.startswith("part"):
             n, turn = int(first.split()[1]), heard.turn
             if n in self.gated and turn == 1:
+                self.at_gate.add(n)
                 self.reached.set()
                 await asyncio.to_thread(self.let.wait, SECONDS)
             script = self.scripts[n]
@@ -177,6 +180,41 @@ def test_what_a_cancelled_writer_did_stays_on_its_branch_and_the_others_are_merg
             "not merged: it did not complete its task. Its changes (1 files, +1 -1) are on branch"
         )
         assert f"{kept} {branch}" in " ".join(home.ok("show", "latest").split())
+
+
+def test_what_is_left_is_listed_with_its_conflicts_and_merged_as_far_as_it_fits(
+    tmp_path: Path,
+) -> None:
+    script = Writers([edit(2, "mine")], [edit(2, "yours")], [edit(18, "two")], gated=(0, 1, 2))
+    with project(tmp_path, script) as home, terminal(tmp_path) as screen:
+        home.ok(*RUN, "--background", "Go.")
+        home.until(lambda: len(script.at_gate) == 3)
+        short = next(r["short"] for r in home.runs() if not r["parent"])
+        home.run("cancel", short)
+        home.run("wait", short)
+        names = branches(home)
+        home.until(lambda: home.ok("diff", short, "--json").count('"files":1') == 3)
+        listed = home.run("diff", short)
+        size = "1 file  +1 -1"
+        assert [" ".join(text.split()) for text in listed.stdout.splitlines()] == [
+            f"Part 0 {names[0]} {' '.join(size.split())} merges cleanly",
+            f"Part 1 {names[1]} {' '.join(size.split())} 1 conflict",
+            "a.txt:2 was also changed by Part 0",
+            f"Part 2 {names[2]} {' '.join(size.split())} merges cleanly",
+        ]
+        merge = f"Merge: retinue merge {short} [AGENT...]"
+        assert listed.stderr.splitlines()[-1] == f"See one: retinue diff {short}/Part 2   {merge}"
+        assert lines(home)[1] == "line 2", "nothing is changed by looking"
+        screen.retinue("merge", short, env=home.env, cwd=home.project)
+        question = "Merge 2 branches into your files (2 files, +2 -2)? Part 1 is left out. [y/N]"
+        screen.until(lambda text: question in " ".join(text.split()))
+        screen.type("y\n")
+        assert screen.code() == 1
+        assert "✓ done: 2 of 3 merged, their branches removed. Review: git diff" in screen.text()
+        assert "! Part 1 has 1 conflict in a.txt. Nothing of it was changed." in screen.text()
+        assert (lines(home)[1], lines(home)[17]) == ("mine", "two")
+        assert branches(home) == [names[1]]
+        assert "a.txt:2 was also changed in your files" in home.run("diff", short).stdout
 
 
 def test_killed_between_the_commit_of_one_and_the_merge_of_all_nothing_is_lost(

@@ -179,6 +179,18 @@ def test_the_first_paragraph_is_text_and_no_badge_heading_or_licence() -> None:
     assert README.split("\n")[found.place.line - 1].startswith("Plotline is")
 
 
+@pytest.mark.parametrize("text", ["A tiny parser.", "An ORM.", "Fast JSON for C"])
+def test_the_first_paragraph_may_be_short(text: str) -> None:
+    found = readme.first_paragraph("README.md", f"# tiny\n\n{text}\n\n## Install\n\nRun `make`.\n")
+    assert found is not None and (found.text, found.place.line) == (text, 3)
+
+
+@pytest.mark.parametrize("text", ["[English](a.md) | Deutsch", "See also:", "beta"])
+def test_a_row_of_links_or_a_single_word_is_no_purpose(text: str) -> None:
+    found = readme.first_paragraph("README.md", f"# tiny\n\n{text}\n\nIt parses small languages.\n")
+    assert found is not None and found.text == "It parses small languages."
+
+
 def test_commands_of_a_readme_stand_under_a_heading_about_building() -> None:
     found = readme.commands("README.md", README)
     assert [c.text for c in found] == ["make", "sudo make install"]

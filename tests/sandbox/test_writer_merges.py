@@ -112,12 +112,25 @@ def test_of_two_that_changed_the_same_lines_the_second_stays_on_its_branch(bench
     (branch,) = bench.branches()
     assert branch == merges[1].branch == branch_name("Task 1!", "0000-run1")
     assert branch.startswith("retinue/task-1-")
-    assert merges[1].conflicts == ("a.txt",)
+    assert merges[1].conflicts == ("a.txt",) and merges[1].places == ("a.txt:2",)
     assert "mine\n=======\nyours\n>>>>>>> Task 1!" in merges[1].hunks
     assert (bench.top / "a.txt").read_text().splitlines()[1] == "mine"
     assert "yours" in git(bench.top, "show", f"{branch}:a.txt")
     note = merge_note(merges)
     assert "Task 1!: NOT merged, conflict in a.txt" in note and branch in note
+
+
+def test_the_lines_of_each_conflict_are_those_of_the_files_as_they_stand(bench: Bench) -> None:
+    def several(text: str) -> Work:
+        def work(place: Path) -> None:
+            lines = (place / "a.txt").read_text().splitlines()
+            lines[3:6], lines[20] = [f"{text} {n}" for n in range(3)], text
+            (place / "a.txt").write_text("\n".join(lines) + "\n")
+
+        return work
+
+    merges = bench.run(several("mine"), several("yours"))
+    assert merges[1].places == ("a.txt:4-6", "a.txt:21")
 
 
 def test_changed_and_new_files_of_the_parent_are_in_the_copies_and_stay_its_own(

@@ -10,7 +10,7 @@ import click
 
 from retinue import __version__
 from retinue.cli.command_help import write_examples
-from retinue.cli.context import CommandContext
+from retinue.cli.context import CommandContext, choose_charset
 
 GROUPS: dict[str, dict[str, str]] = {
     "Start and continue": {
@@ -145,4 +145,5 @@ def cli(context: click.Context, /, store: str, cwd: str) -> None:
 
     Runs belong to the current project and continue in the background when you close the terminal.
     Without an API key, runs use the offline explorer."""
+    choose_charset(os.environ)
     context.obj = CommandContext(environ=os.environ, store=store, cwd=cwd)

@@ -17,6 +17,8 @@ from retinue.formats.durations import seconds
 from retinue.formats.safe_text import several_lines
 from retinue.host import project_paths
 from retinue.host.project import Project
+from retinue.view.ascii_marks import VARIABLE as ASCII
+from retinue.view.ascii_marks import as_shown, use_charset
 
 if TYPE_CHECKING:
     from retinue.config.layers import EffectiveSettings
@@ -90,21 +92,34 @@ def note(text: str, *, styled: bool = False) -> None:
     """To stderr, for people. With `styled` the text has colours of ours, and its parts were made
     fit to be shown."""
     try:
-        sys.stderr.write((text if styled else several_lines(text)) + "\n")
+        sys.stderr.write(as_shown(text if styled else _broken(several_lines(text))) + "\n")
         sys.stderr.flush()
     except (BrokenPipeError, ValueError):
         pass
 
 
+def _broken(text: str) -> str:
+    """As it is on a terminal, which would break long lines in the middle of words."""
+    if len(text) < 20 or not sys.stderr.isatty():
+        return text
+    from retinue.cli.terminal.terminal_style import size
+
+    width = max(20, size(sys.stderr)[0] - 1)
+    if all(len(line) * 2 <= width for line in text.split("\n")):
+        return text
+    from retinue.cli.terminal.note_lines import note_lines
+
+    return "\n".join(part for line in text.split("\n") for part in note_lines(line, width))
+
+
 def out(text: str, end: str = "\n", *, styled: bool = False) -> None:
     """To stdout, whole: a slow reader is waited for. A file or a pipe gets the text as it is; on a
     terminal only what it can show, unless the text is `styled` by us."""
-    fd = sys.stdout.fileno()
-    put(
-        ((text if styled or not os.isatty(fd) else several_lines(text)) + end).encode(
-            "utf-8", "replace"
-        )
-    )
+    if styled:
+        text = as_shown(text)
+    elif os.isatty(sys.stdout.fileno()):
+        text = several_lines(text)
+    put((text + end).encode("utf-8", "replace"))
 
 
 def put(data: bytes) -> None:
@@ -165,8 +180,31 @@ def _keep_theme(click_context: click.Context, parameter: click.Parameter, value:
     return value
 
 
+def _keep_ascii(click_context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    context = click_context.find_object(CommandContext)
+    if value and context is not None:
+        context.environ = {**context.environ, ASCII: "1"}
+        choose_charset(context.environ)
+    return value
+
+
+def choose_charset(environ: Mapping[str, str]) -> None:
+    """Which marks the terminal of this process is shown."""
+    encoding = getattr(sys.stderr, "encoding", "") or "utf-8"
+    use_charset(environ, is_terminal=sys.stderr.isatty(), encoding=encoding)
+
+
 def theme_option(command: F, group: str = "") -> F:
-    """Whether the terminal is dark or light, for those who know better than it does."""
+    """Whether the terminal is dark or light and can show marks, for those who know better than it
+    does."""
+    command = option(
+        "--ascii",
+        is_flag=True,
+        callback=_keep_ascii,
+        expose_value=False,
+        group=group,
+        help="Use only ASCII for states, trees and boxes.",
+    )(command)
     return option(
         "--theme",
         type=click.Choice(["auto", "dark", "light"]),

@@ -30,9 +30,10 @@ class WriterCopy(Value):
 
 class BranchMerge(Value):
     """What became of the changes of one run. `conflicts` are the files that two have changed in
-    the same lines, `hunks` these lines, as git marks them. While it is neither `merged` nor `empty`
-    they are whole on `branch`; `why` says what kept them there. `ignored` was new in its copy and
-    is neither merged nor on the branch, because git ignores it."""
+    the same lines, `hunks` these lines, as git marks them, and `places` where they are. While it is
+    neither `merged` nor `empty`, its changes are whole on `branch`; `why` says what kept them
+    there. `ignored` was new in its copy and is neither merged nor on the branch, because git
+    ignores it."""
 
     run: str
     label: str
@@ -44,6 +45,7 @@ class BranchMerge(Value):
     paths: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     hunks: str = ""
+    places: tuple[str, ...] = ()
     why: str = ""
     ignored: tuple[str, ...] = ()
 

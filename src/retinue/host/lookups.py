@@ -19,12 +19,15 @@ from retinue.host import replies, requests
 from retinue.host.agent_source import AgentSource
 from retinue.host.identity import Identity
 from retinue.host.metrics import prometheus_text
+from retinue.host.provider_waits import missing_key
 from retinue.host.server_events import ServerEvent
 from retinue.host.tool_list import builtin_tool_list
 from retinue.host.visibility import Visibility, is_visible
 from retinue.outcomes import state_word
 from retinue.run_info import RunTree
 from retinue.store.base import RunLine
+
+NO_AGENT = "Its agent could not be built again"
 
 
 class Lookups(Visibility):
@@ -242,15 +245,21 @@ class Lookups(Visibility):
     # the host itself
 
     async def status(self, request: requests.StatusRequest, who: Identity) -> replies.HostStatus:
+        dormant = await self.visible_runs(self._retinue.runs_without_agent, who)
         return replies.HostStatus(
             pid=os.getpid(),
             retinue=__version__,
             store=self._store if who.may("admin") else "",
             open=len(await self.visible_runs(self._retinue.open_runs(), who)),
-            dormant=tuple(await self.visible_runs(self._retinue.runs_without_agent, who)),
+            dormant=tuple(dormant),
+            lacks={run: await self._lack(run) for run in dormant},
             trouble=self._retinue.blocked_reason,
             held=await self.visible_held_calls(who),
         )
+
+    async def _lack(self, run: str) -> str:
+        spec = (await self._retinue.record(run)).spec
+        return missing_key(spec.model, self._agents.environ) or NO_AGENT
 
     async def metrics(self, request: requests.MetricsRequest, who: Identity) -> str:
         counts: Counter[tuple[str, int]] = Counter()

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 6
 """How often a call is tried quickly, if the request sets nothing else."""
+NO_KEY = "no_key"
+"""Why a run sleeps that nothing was asked for: its host was started without its key."""
 NO_CREDIT, BAD_KEY, LIMITED = "quota", "auth", "rate_limit"
 
 
@@ -154,6 +156,18 @@ def key_names(provider: str) -> str:
 
     provider_entry = PROVIDERS.get(provider)
     return " or ".join(provider_entry.keys) if provider_entry is not None else ""
+
+
+def missing_key(model: str, environ: Mapping[str, str]) -> str:
+    """`No API key for anthropic. Set ANTHROPIC_API_KEY`; "" when there is one, or none is
+    needed."""
+    from retinue.models.providers import PROVIDERS
+
+    for name in (provider_of(link.strip()) for link in model.split("|")):
+        entry = PROVIDERS.get(name)
+        if entry is not None and entry.keys and not entry.key(environ):
+            return f"No API key for {entry.name}. Set {entry.keys[0]}"
+    return ""
 
 
 def url_names(provider: str) -> str:

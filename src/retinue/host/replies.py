@@ -230,9 +230,9 @@ class DeliveryList(HostReply):
 
 
 class HostStatus(HostReply):
-    """`open` runs; `dormant` ones whose agent the host cannot build; `trouble`: why nothing moves,
-    when nothing moves; `held`: model calls that wait because their provider is left alone after
-    what it answered to others."""
+    """`open` runs; `dormant` ones whose agent the host cannot build, and what each of them `lacks`;
+    `trouble`: why nothing moves, when nothing moves; `held`: model calls that wait because their
+    provider is left alone after what it answered to others."""
 
     pid: int
     retinue: str
@@ -241,6 +241,7 @@ class HostStatus(HostReply):
     dormant: tuple[str, ...]
     trouble: str
     held: tuple[HeldCall, ...] = ()
+    lacks: dict[str, str] = {}
 
 
 class CompactionProgress(HostReply):

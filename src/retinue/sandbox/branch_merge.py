@@ -112,29 +112,56 @@ async def _merge_one(
     answer = await git.run("merge-tree", *options, is_long=True, good=(0, 1))
     merged, *conflicts = [part for part in os.fsdecode(answer).split("\0") if part]
     if conflicts:
-        hunks = await _hunks(git, merged, conflicts, merge.label)
-        state = replace(merge, state="conflict", conflicts=tuple(conflicts), hunks=hunks)
-        return state, tree
+        marked = await _marked(git, merged, conflicts)
+        conflict = replace(
+            merge,
+            state="conflict",
+            conflicts=tuple(conflicts),
+            hunks=_hunks(marked, merge.label),
+            places=tuple(place for path in conflicts for place in _places(path, marked.get(path))),
+        )
+        return conflict, tree
     if why := refusal(git, await changed_files(git, tree, merged)):
         return replace(merge, state="kept", why=why), tree
     return replace(merge, state="merged"), merged
 
 
-async def _hunks(git: Git, tree: str, paths: Sequence[str], label: str) -> str:
-    """The lines in conflict, as far as there is room to show them."""
-    shown = ""
+async def _marked(git: Git, tree: str, paths: Sequence[str]) -> dict[str, str]:
+    """The files in conflict, as git marks them; without those that one side has removed."""
+    contents = {}
     for path in paths:
         try:
             content = await git.run("cat-file", "blob", f"{tree}:{path}", most=1 << 20)
         except RetinueError:  # one has removed what the other has changed
             continue
-        for hunk in HUNK.findall(content.decode("utf-8", "replace")):
+        contents[path] = content.decode("utf-8", "replace")
+    return contents
+
+
+def _hunks(marked: Mapping[str, str], label: str) -> str:
+    """The lines in conflict, as far as there is room to show them."""
+    shown = ""
+    for path, content in marked.items():
+        for hunk in HUNK.findall(content):
             named = re.sub(r"(?m)^<{7} .*$", "<<<<<<< your directory", hunk)
             named = re.sub(r"(?m)^>{7} .*$", f">>>>>>> {label}", named)
             if len(shown) + len(named) > MOST_HUNKS:
                 return f"{shown}(and more)\n"
             shown += f"{path}:\n{named}"
     return shown
+
+
+def _places(path: str, content: str | None) -> list[str]:
+    """`src/a.py:40-58` for each part in conflict, with the lines of the files as they stand; the
+    path alone where there are no lines."""
+    places, n_marks = [], 0
+    for hunk in HUNK.finditer(content or ""):
+        first = (content or "").count("\n", 0, hunk.start()) + 1 - n_marks
+        n_ours = hunk[0].split("\n=======\n")[0].count("\n")
+        n_marks += hunk[0].count("\n") - n_ours
+        last = first + n_ours - 1
+        places.append(f"{path}:{first}-{last}" if last > first else f"{path}:{first}")
+    return places or [path]
 
 
 async def carry_out(git: Git, plan: MergePlan) -> MergePlan:

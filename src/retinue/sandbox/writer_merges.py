@@ -149,3 +149,13 @@ async def diffs(place: str, copies: Mapping[str, WriterCopy]) -> dict[str, Branc
                 note = WorktreeNote(repository=repository.top, inside=".", branch=branch, base=base)
                 diffs_by_run[name] = await diff_of(git, note, tip)
     return diffs_by_run
+
+
+async def foreseen(place: str, copies: Sequence[WriterCopy]) -> dict[str, BranchMerge]:
+    """What would become of these copies of a directory, by run, if they were merged now and in this
+    order. No file is changed."""
+    repository = await asyncio.to_thread(find_repository, place)
+    await check_version()
+    async with opened(repository) as git:
+        plan = await plan_merges(git, copies, {})
+    return {one.run: one for one in plan.merges}

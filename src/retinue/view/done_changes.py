@@ -50,9 +50,14 @@ class DoneChanges:
 
 def _told(who: str, panel: RequestPanel, event: TextReturned) -> list[Line]:
     if event.error:
-        return [[Cells("✗ ", "fail", is_glyph=True), Cells(f"{who}: {one_line(event.text, 200)}")]]
+        return [
+            [
+                Cells("✗ ", "fail", is_glyph=True),
+                Cells(f"failed: {who}: {one_line(event.text, 200)}"),
+            ]
+        ]
     what = panel.title.partition(" wants to ")[2]
-    head: Line = [Cells("✓", "done", is_glyph=True), Cells(f" {who}: {what}  {panel.signs}")]
+    head: Line = [Cells("✓", "done", is_glyph=True), Cells(f" done: {who}: {what}  {panel.signs}")]
     body = [line for line in panel.body if plain(line)]
     more: list[Line] = (
         [[Cells(f"   {len(body) - MOST} more lines", "quiet")]] if len(body) > MOST else []

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from retinue.host.provider_waits import key_names
+from retinue.host.provider_waits import NO_KEY, key_names
 from retinue.view.format import with_exit
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def advice(kind: str, waits_for: str, model: str, run: str, more: int = 0) -> st
     if kind in LIMITS:
         return f"{waits_for} {raise_it(run, kind, more)}, or --land, or --end"
     why = waits_for.rstrip(".")
+    if kind == NO_KEY:
+        return f"{why}, then run `retinue resume {run}`."
     if kind == "auth":
         return f"{why}. Set another API key ({_names(model)}), then run `retinue resume {run}`."
     if kind == "quota":

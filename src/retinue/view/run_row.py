@@ -88,7 +88,11 @@ class RunRow(Value):
         )
 
 
-def as_paused(row: RunRow) -> RunRow:
-    """An open run whose host is gone: nothing of it moves until it is resumed."""
+def as_paused(row: RunRow, lack: str = "") -> RunRow:
+    """An open run whose host is gone, or that lacks something: nothing of it moves until it is
+    resumed."""
     now = f"host gone: resume {row.short}"
+    if lack:
+        _, _, key = lack.partition(". Set ")
+        now = f"needs {key}" if key else lack
     return replace(row, state="paused", mark="paused", now=now, silent_ms=0)

@@ -44,12 +44,19 @@ def stored_rows(
     *,
     is_paused: bool = False,
     waits: Mapping[str, ProviderWait] | None = None,
+    lacks: Mapping[str, str] | None = None,
 ) -> list[RunRow]:
-    """From top to bottom. `waits` are the calls that have not left, by their runs."""
+    """From top to bottom. `waits` are the calls that have not left, and `lacks` what keeps runs
+    from being continued, by their runs."""
     view = TreeView(describe)
     recall(view, record, final)
     rows = [_held(row, waits or {}, now) for row in view.rows(now)]
-    return [as_paused(row) if is_paused and not row.is_over else row for row in rows]
+    return [
+        as_paused(row, (lacks or {}).get(row.id, ""))
+        if not row.is_over and (is_paused or row.id in (lacks or {}))
+        else row
+        for row in rows
+    ]
 
 
 def _held(row: RunRow, waits: Mapping[str, ProviderWait], now: int) -> RunRow:

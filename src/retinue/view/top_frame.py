@@ -10,6 +10,7 @@ from typing import Any
 from rich.cells import cell_len
 
 from retinue.view import format as view_format
+from retinue.view.ascii_marks import as_shown
 from retinue.view.cells import Cells, Line, crop, cut, fits, right, size
 from retinue.view.grid import TreeRow, columns_at, guides, told_by, tree_line
 from retinue.view.row_filter import matches, meant
@@ -43,7 +44,10 @@ HELP = (
     "/        filter: words, or state:failed agent:models model:sonnet; ↵ keeps, esc clears",
     "s        sort runs by start, cost, tokens, time or state",
     "u        put runs that have ended last",
-    "m  x     send a message, read at the next turn; cancel, after a question",
+    "m  M     send a message: read at the next turn, or interrupting the current one",
+    "x        cancel the selected agent and those below it, after a question",
+    "r  R     retry a failed one as a new run, after a question; with a message",
+    "l        everything that it said and heard, in your pager",
     "q        quit; runs continue",
 )
 ENDED = " ended in the last hour"
@@ -215,7 +219,7 @@ def _foot(at: TopList, n_shown: int, n_rows: int, width: int) -> Line:
     if not at.is_filtering and not at.wanted:
         out: Line = [Cells(" ")]
         for key, what in KEYS:
-            part = [Cells(key, "title"), Cells(f" {what}", "quiet"), Cells("  ")]
+            part = [Cells(as_shown(key), "title"), Cells(f" {what}", "quiet"), Cells("  ")]
             out += part if size(out) + size(part) <= width + 1 or key == "?" else []
         return out
     hint = f"{n_shown} of {n_rows} rows.{meant(at.wanted) if not n_shown else ''}  esc clear"

@@ -11,12 +11,12 @@ from retinue.cli.command_help import GroupedCommand
 from retinue.cli.context import CommandContext, common, out, pass_context, put
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
-from retinue.cli.terminal.terminal_style import detect_style
+from retinue.cli.terminal.terminal_style import detect_style, size
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host import requests
 from retinue.host.client import HostClient
 from retinue.host.listing import RunListing
-from retinue.view import format as view_format
+from retinue.view.branch_table import branch_lines
 from retinue.view.format import json_line
 
 EXAMPLES = """\
@@ -48,36 +48,17 @@ def command(context: CommandContext, run: str, as_json: bool) -> None:
     if not branches:
         context.say(f"{line.short} has no copies: its agents worked in the files themselves.")
         return
-    out("\n".join(table(branches)))
+    out("\n".join(branch_lines(branches, size(sys.stdout)[0])))
     unmerged = [one for one in branches if one["state"] == "kept"]
     if unmerged:
-        first = one_line(unmerged[0]["label"], 40)
-        context.say(
-            f"See one: retinue diff {line.short}/{first}     Merge: retinue merge {line.short}"
-        )
+        first = one_line(unmerged[-1]["label"], 40)
+        merge = f"retinue merge {line.short}{' [AGENT...]' if len(unmerged) > 1 else ''}"
+        context.say(f"See one: retinue diff {line.short}/{first}   Merge: {merge}")
 
 
 def branches_of(client: HostClient, run: str) -> list[dict[str, Any]]:
     """The copies of a run and of those below it, oldest first."""
     return list(client.ask(requests.BranchesRequest(run=run))["branches"])
-
-
-def table(branches: list[dict[str, Any]]) -> list[str]:
-    """A line for each branch: whose, its name, how much, and what became of it."""
-    rows = []
-    for one in branches:
-        work = one.get("work") or {}
-        size = f"{work['files']} files  +{work['added']} -{work['removed']}" if work else "-"
-        label = one_line(one["label"], 40) or view_format.short_id(one["run"])
-        rows.append((label, one_line(one["branch"], 80), size, STATES[one["state"]]))
-    widths = [max(len(row[n]) for row in rows) for n in range(3)]
-    return [
-        f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}"
-        for row in rows
-    ]
-
-
-STATES = {"open": "still at work", "kept": "not merged", "gone": "merged, or nothing to keep"}
 
 
 def _print(context: CommandContext, data: bytes) -> None:

@@ -9,6 +9,7 @@ import click
 from retinue.cli import exit_codes
 from retinue.cli.context import CommandContext, common, note, option, out, pass_context
 from retinue.errors import ConfigError
+from retinue.view.ascii_marks import Charset
 from retinue.view.format import json_line
 
 
@@ -38,9 +39,8 @@ def command(
     if fix:
         for text in store_checks.tighten(context):
             note(text)
-    is_plain = (
-        not (getattr(sys.stdout, "encoding", "") or "").lower().replace("-", "").startswith("utf8")
-    )
+    encoding = (getattr(sys.stdout, "encoding", "") or "").lower().replace("-", "")
+    is_plain = Charset.is_ascii or not encoding.startswith("utf8")
     worst, findings = exit_codes.OK, []
     for finding in examine(context, offline=offline):
         findings.append(finding)

@@ -12,16 +12,12 @@ from retinue.cli.command_help import Flag
 from retinue.cli.context import CommandContext, Duration, common, now_ms, out, pass_context
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal.line_output import print_lines
+from retinue.cli.terminal.log_reader import LogReader
 from retinue.cli.terminal.terminal_style import size
-from retinue.cli.terminal.wall_clock import clock
 from retinue.formats.safe_text import json_text
 from retinue.host.listing import ListedRun, RunListing
-from retinue.host.message_cursor import inherited
 from retinue.host.record import RecordReader
 from retinue.view import totals
-from retinue.view.log_lines import LogLines, said_last
-from retinue.view.states import label
-from retinue.view.stored_tree import stored_rows
 
 POLL_SECONDS = 0.2
 
@@ -97,47 +93,18 @@ def _messages(
     last: int,
     since: int,
 ) -> None:
-    row = record.row(line.id)
-    assert row is not None
-    models = {model.name: model for model in record.load().models}
-    log_lines = LogLines(
-        label(row.spec),
-        size(sys.stdout)[0],
-        has_tools=tools,
-        names=_names(record, line),
-        models=models,
-        began=row.spec.created_at,
-        clock=clock,
-    )
-    at, after, own = 0, 0, inherited(row)
+    log = LogReader(record, line, size(sys.stdout)[0], has_tools=tools)
+    lines = log.more(last, since)
     while True:
-        ended = _is_over(record, line.id)
-        row = record.row(line.id)
-        assert row is not None
-        while page := record.entries(after, line.id, 1_000):
-            after = page[-1][0]
-            log_lines.hear((entry for _, entry in page), row.spec.model)
-        messages = record.conversation(row, at)
-        first = said_last(messages, last) if last and not at else 0
-        if since and not at:
-            first = max(first, record.n_before(row, since))
-        for n, message in enumerate(messages):
-            texts = list(log_lines.tell(at + n + 1, message, is_inherited=at + n < own))
-            if n >= first and texts:
-                print_lines(context, texts)
-        at += len(messages)
-        if ended:
+        if lines:
+            print_lines(context, lines)
+        if log.is_over:
             return
         if not follow:
-            rows = stored_rows(record, record.tree(line.id), now_ms(), is_paused=line.is_paused)
-            print_lines(context, [*log_lines.unanswered(), log_lines.now(rows[0])])
+            print_lines(context, log.now())
             return
         time.sleep(POLL_SECONDS)
-
-
-def _names(record: RecordReader, line: ListedRun) -> dict[str, str]:
-    """Who may have written to a run: those of its tree."""
-    return {row.spec.id: label(row.spec) for row in record.tree(line.root).rows}
+        lines = log.more()
 
 
 def _is_over(record: RecordReader, id: str) -> bool:

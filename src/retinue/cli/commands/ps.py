@@ -16,6 +16,7 @@ from retinue.cli.terminal.terminal_style import detect_style, size
 from retinue.formats.safe_text import json_text, one_line
 from retinue.host.held_lookup import with_held
 from retinue.host.listing import ListedRun, RunListing
+from retinue.host.provider_waits import NO_KEY
 from retinue.view import format as view_format
 from retinue.view import parked_runs
 from retinue.view.run_table import TableLine, loudest_of, run_table
@@ -106,7 +107,7 @@ def _look(context: CommandContext, run: str, tree: bool, everything: bool, limit
             lines = [line for root in roots for line in (root, *_below(listing, root))]
         open_runs = with_held(listing.open_runs(), context.places)
     waiting = {line.root: line for line in reversed(open_runs) if line.waits_for}
-    waits = {line.id: line for line in open_runs if line.provider_wait is not None}
+    waits = {line.id: line for line in open_runs if line.provider_wait or line.waits_kind == NO_KEY}
     lines = [waits.get(line.id, line)._replace(n_agents=line.n_agents) for line in lines]
     lines = [
         line._replace(waits_for=waiting[line.id].waits_for) if line.id in waiting else line
@@ -195,12 +196,16 @@ def _trees(context: CommandContext, look: _Look, roots: Sequence[str]) -> str:
     waits = {
         line.id: line.provider_wait for line in look.open_runs if line.provider_wait is not None
     }
+    lacks = {line.id: line.waits_for for line in look.open_runs if line.waits_kind == NO_KEY}
     out_lines = []
     with RecordReader(context.places) as record:
         for root in roots:
             top = root if root in listed else next(i for i in listed if listed[i].root == root)
             is_paused = listed[top].state == "paused"
-            rows = stored_rows(record, record.tree(top), now_ms(), is_paused=is_paused, waits=waits)
+            tree = record.tree(top)
+            rows = stored_rows(
+                record, tree, now_ms(), is_paused=is_paused, waits=waits, lacks=lacks
+            )
             rows_shown = [row for row in with_loudest(rows) if row.id in listed]
             out_lines += stored_lines(rows_shown, size(sys.stdout)[0])
     return shown(context, out_lines)[0]

@@ -11,7 +11,7 @@ from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal.line_output import print_lines
 from retinue.cli.terminal.terminal_style import size
 from retinue.cli.terminal.wall_clock import moment
-from retinue.host.held_lookup import held_waits
+from retinue.host.held_lookup import HostWaits, host_waits
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
 from retinue.steps import RunRecord, TreeRecord
@@ -45,8 +45,11 @@ def command(context: CommandContext, run: str, as_json: bool) -> None:
                 )
             )
             return
-        waits = held_waits(context.places) if line.ended_at is None else {}
-        rows = stored_rows(record, final, now_ms(), is_paused=line.is_paused, waits=waits)
+        is_open = line.ended_at is None
+        waits, lacks = host_waits(context.places) if is_open else HostWaits({}, {})
+        rows = stored_rows(
+            record, final, now_ms(), is_paused=line.is_paused, waits=waits, lacks=lacks
+        )
     top = final.rows[0]
     began = moment(top.run.started_at or top.spec.created_at, now_ms())
     page = ShownRun(final, rows, context.places.root, began)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from retinue.view.ascii_marks import as_shown
 from retinue.view.cells import Cells
 from retinue.view.state_marks import style
 
@@ -25,11 +26,11 @@ class Palette:
     def text(self, line: Iterable[Cells]) -> Text:
         out = Text(no_wrap=True)
         for piece in line:
-            out.append(piece.text, style=self.style(piece.role, is_glyph=piece.is_glyph))
+            out.append(as_shown(piece.text), style=self.style(piece.role, is_glyph=piece.is_glyph))
         return out
 
     def said(self, text: str, role: str = "") -> Text:
-        return Text(text, style=self.style(role), no_wrap=True)
+        return Text(as_shown(text), style=self.style(role), no_wrap=True)
 
 
 def ansi(text: Text) -> str:

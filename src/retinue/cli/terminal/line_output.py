@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from retinue.cli.context import CommandContext, out
 from retinue.cli.terminal.colors import Palette, ansi
 from retinue.cli.terminal.terminal_style import detect_style
+from retinue.view.ascii_marks import as_shown
 from retinue.view.cells import Line, plain
 
 
@@ -15,7 +16,7 @@ def shown(context: CommandContext, lines: Iterable[Line]) -> tuple[str, bool]:
     """The text, and whether it has colours or other attributes of ours."""
     style = detect_style(context.environ, sys.stdout, context.color)
     if not style.color:
-        return "\n".join(plain(line) for line in lines), False
+        return as_shown("\n".join(plain(line) for line in lines)), False
     palette = Palette(style.theme, style.color)
     return "\n".join(ansi(palette.text(line)).rstrip() for line in lines), True
 

@@ -292,8 +292,10 @@ class LiveView:
 
         def go(key: str, text: str) -> None:
             if key == "y":
-                self._watching.client.begin(requests.ResumeRequest(run=id, task=message))
-                self._note(f"Retrying {self._label(id)} as a new run. See `retinue ps`.")
+                self._watching.ask(
+                    requests.ResumeRequest(run=id, task=message),
+                    lambda reply: self._note(request_answer.retry_text(self._label(id), reply)),
+                )
 
         self._decide(yes_or_no(f"Retry {self._label(id)} as a new run?", "Retry", "retries it"), go)
 
@@ -312,6 +314,7 @@ class LiveView:
         def go(text: str) -> None:
             if text.strip():
                 self._watching.send(id, text.strip(), steer=steer)
+                self._focus.said = request_answer.queued_text(self._label(id), is_steering=steer)
 
         self._open(f" Message to {self._label(id)} ({how})  ↵ send  esc cancel", go)
 

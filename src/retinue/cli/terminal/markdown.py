@@ -20,6 +20,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from retinue.formats.safe_text import several_lines
+from retinue.view.ascii_marks import Charset
 from retinue.view.graph_picture import picture
 
 RULED = Box("    \n    \n ─  \n    \n    \n    \n    \n    \n")
@@ -52,7 +53,7 @@ class BareCode(md.CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
         if self.lexer_name == "mermaid":
-            drawn = picture(code, options.max_width - 4, is_unicode=console.encoding == "utf-8")
+            drawn = picture(code, options.max_width - 4, is_unicode=not Charset.is_ascii)
             if drawn is not None:
                 yield Padding(Text(drawn, no_wrap=True), (0, 0, 0, 4))
                 return

@@ -1,4 +1,4 @@
-"""A request in a pager: everything of it, as text."""
+"""Long texts in the user's pager."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from retinue.view.request_panel import RequestPanel, panel_text
 
 
 def show_all(panel: RequestPanel) -> bool:
-    """Show it in the user's pager until that ends; False when there is none."""
+    """Everything of a request, as text."""
+    return show_text("\n".join(panel_text(panel)))
+
+
+def show_text(text: str) -> bool:
+    """Show a text in the user's pager until that ends; False when there is none."""
     command = shlex.split(os.environ.get("PAGER", "")) or ["less"]
     if shutil.which(command[0]) is None:
         return False
-    text = several_lines("\n".join(panel_text(panel)) + "\n")
     secure = {**os.environ, "LESSSECURE": "1"}  # it must not become a way to run commands
     try:
-        process = subprocess.run(command, input=text.encode(), env=secure, check=False)
+        process = subprocess.run(
+            command, input=several_lines(text + "\n").encode(), env=secure, check=False
+        )
     except OSError:
         return False
     return process.returncode == 0

@@ -9,6 +9,8 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from retinue.view.ascii_marks import as_shown
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -16,6 +18,11 @@ BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
 """Terminals that know it show the part between in one step; the others ignore it."""
 KEEP_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+
+
+def title_text(text: str) -> str:
+    """What names the window."""
+    return f"\x1b]2;{text}\x1b\\"
 
 
 class Painter:
@@ -46,7 +53,7 @@ class Painter:
         them."""
         with self._console.capture() as captured:
             self._console.print(line, end="", soft_wrap=True)
-        return captured.get()
+        return as_shown(captured.get())
 
     def paint(self, lines: Sequence[Text], width: int) -> None:
         """Replace what is there by these lines, none of them longer than the terminal is wide."""
@@ -64,7 +71,7 @@ class Painter:
         """The title of the window, until `leave` puts back what was there."""
         if text and text != self._title:
             keep = "" if self._title else KEEP_TITLE
-            self._write(f"{keep}\x1b]2;{text}\x1b\\")
+            self._write(f"{keep}{title_text(text)}")
             self._title = text
 
     def clear(self, width: int) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from retinue.cli.context import note
+from retinue.view.ascii_marks import as_shown
 
 MARK, MORE = "you \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} ", "    · "
 
@@ -48,7 +49,7 @@ class PlainPrompt:
     def ask(self) -> str | None:
         lines: list[str] = []
         while True:
-            sys.stderr.write(MORE if lines else MARK)
+            sys.stderr.write(as_shown(MORE if lines else MARK))
             sys.stderr.flush()
             line = sys.stdin.readline()
             if not line:
@@ -92,15 +93,15 @@ class HistoryPrompt:
         """How often Ctrl-C was pressed while the terminal was not the prompt's, and was not handled
         yet."""
         self._session: PromptSession[str] = PromptSession(
-            MARK,
+            as_shown(MARK),
             history=store,
             completer=_completer(complete),
             complete_while_typing=False,
             key_bindings=_keys(self._leave_for_rows),
             style=Style.from_dict({"bottom-toolbar": "noreverse"}),
             multiline=True,
-            prompt_continuation=MORE,
-            bottom_toolbar=lambda: ANSI(status()),
+            prompt_continuation=as_shown(MORE),
+            bottom_toolbar=lambda: ANSI(as_shown(status())),
             refresh_interval=0,
             output=create_output(stdout=sys.stderr),
             color_depth=None if color else ColorDepth.DEPTH_1_BIT,

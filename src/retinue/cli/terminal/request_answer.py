@@ -1,11 +1,13 @@
-"""What a person's choice in a panel becomes: the request to the host, and the line that says so."""
+"""What a person's choice becomes: the request to the host, and the line that says so."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from retinue.cli.context import now_ms
 from retinue.cli.terminal import limit_answer
+from retinue.cli.terminal.wall_clock import moment
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
 from retinue.view import format as view_format
@@ -50,3 +52,15 @@ def told(q: Mapping[str, Any], key: str, text: str, n_more: int = 0) -> str:
     if not n_more:
         return sentence
     return f"{sentence} {n_more} more need{'s' if n_more == 1 else ''} you: a"
+
+
+def queued_text(label: str, *, is_steering: bool) -> str:
+    """What becomes of a message that was sent."""
+    if is_steering:
+        return f"Sent. {label} reads it now, in a new turn."
+    return f"Queued {moment(now_ms(), now_ms())}. {label} reads it at its next turn."
+
+
+def retry_text(label: str, reply: Mapping[str, Any]) -> str:
+    """That a failed run is tried once more, and under which id."""
+    return f"Retrying {label} as run {view_format.short_id(reply['run'])}."

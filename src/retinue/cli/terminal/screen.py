@@ -16,6 +16,7 @@ from retinue.cli.terminal.tree_rows import RowChoice
 from retinue.cli.terminal.wall_clock import clock
 from retinue.formats.safe_text import one_line
 from retinue.view import format as view_format
+from retinue.view.ascii_marks import as_shown
 from retinue.view.cells import Cells, Line, crop, cut, fits, size, wrap
 from retinue.view.grid import TreeRow, tree_line, turns
 from retinue.view.row_words import last_words
@@ -203,7 +204,7 @@ class Screen:
             if (key == "a" and not n) or (key == "r" and not is_failed and not self._n_failed()):
                 continue
             more = f" {n}" if key == "a" else ""
-            part = [Cells(key, "title"), Cells(f" {what}{more}", "quiet"), Cells("  ")]
+            part = [Cells(as_shown(key), "title"), Cells(f" {what}{more}", "quiet"), Cells("  ")]
             if size(out) + size(part) <= width + 1 or key == "?":
                 out += part
         return out
@@ -228,7 +229,9 @@ def status_line(row: RunRow, width: int) -> Line:
     alone = tree_line(TreeRow(row), width)
     if width < 60:
         return alone
-    numbers = alone[-2:] if width >= 80 else alone[-1:]
+    numbers = alone[-1:]  # the cost; before it the time, where there is room
+    if width >= 80:
+        numbers = [alone[-3 if width >= 100 else -2], *numbers]
     lead = [Cells(" "), Cells(mark.glyph, mark.role, is_glyph=True), Cells(" ")]
     lead += [Cells(mark.word, mark.role), Cells(" " * max(0, 10 - cell_len(mark.word)) + " ")]
     room = max(0, width - 1 - size(lead) - size(numbers))

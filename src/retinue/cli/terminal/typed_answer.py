@@ -7,6 +7,8 @@ import contextlib
 import select
 import sys
 
+from retinue.view.ascii_marks import as_shown
+
 QUIET_SECONDS = 0.4
 """So long nothing may be typed after a question has appeared; then it counts."""
 MARK_SECONDS = 0.15
@@ -35,7 +37,7 @@ def put(prompt: str) -> None:
         if not _is_readable(QUIET_SECONDS):
             break
     _forget()
-    sys.stderr.write(prompt)
+    sys.stderr.write(as_shown(prompt))
     sys.stderr.flush()
 
 

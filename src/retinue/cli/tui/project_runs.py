@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from retinue.cli.context import now_ms
+from retinue.cli.terminal.log_reader import LogReader
 from retinue.cli.terminal.wall_clock import midnight
 from retinue.errors import HostGone, RetinueError
 from retinue.formats.safe_text import one_line
@@ -30,6 +31,7 @@ from retinue.host.project_paths import ProjectPaths
 from retinue.host.record import RecordReader
 from retinue.host.tree_items import CallsHeld
 from retinue.view.call_summary import describe
+from retinue.view.cells import plain
 from retinue.view.rows import TreeView
 from retinue.view.run_row import RunRow, as_paused
 from retinue.view.stored_tree import recall
@@ -60,6 +62,7 @@ class ProjectRuns:
         self._watched: dict[int, str] = {}
         self._asked: dict[int, Callable[[Any], None] | None] = {}
         self._paused: set[str] = set()
+        self._lacks: dict[str, str] = {}
         self._loaded: set[str] = set()
         self._totals: deque[tuple[float, int]] = deque(maxlen=MINUTE + 1)
         self._rates: dict[str, deque[tuple[float, int]]] = {}
@@ -94,6 +97,7 @@ class ProjectRuns:
 
     def _seen(self, status: dict[str, Any]) -> None:
         self._is_looking = False
+        self._lacks = status.get("lacks", {})
         feed(self.view, CallsHeld.in_status(status), now_ms())
 
     def rows(self) -> list[RunRow]:
@@ -101,8 +105,8 @@ class ProjectRuns:
 
     def _row(self, id: str) -> RunRow:
         row = self.view.row(id, now_ms())
-        if row.root in self._paused and not row.is_over:
-            return as_paused(row)
+        if not row.is_over and (row.root in self._paused or row.id in self._lacks):
+            return as_paused(row, self._lacks.get(row.id, ""))
         return row
 
     def _connect(self) -> None:
@@ -192,6 +196,17 @@ class ProjectRuns:
             row = record.row(id)
             messages = [] if row is None else record.conversation(row)[-50:]
         return [pair for message in messages for pair in tell(message, describe)]
+
+    def log(self, id: str, width: int) -> str:
+        """Everything that a run said and heard, as `retinue logs` prints it."""
+        with RunListing(self._places) as listing:
+            line = listing.line(id)
+        if line is None:
+            return "This run was deleted."
+        with RecordReader(self._places) as record:
+            log = LogReader(record, line, width)
+            lines = log.more()
+            return "\n".join(plain(part) for part in [*lines, *([] if log.is_over else log.now())])
 
     def ask(self, want: requests.HostRequest, then: Callable[[Any], None] | None = None) -> None:
         """Ask the host for something; one is started when there is none. What it refuses becomes a

@@ -7,7 +7,7 @@ import time
 from typing import Any, ClassVar
 
 from rich.text import Text
-from textual.app import App, ComposeResult
+from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.events import Key
 from textual.screen import ModalScreen
@@ -17,6 +17,10 @@ from retinue.cli.terminal import request_answer
 from retinue.cli.terminal.colors import Palette
 from retinue.cli.terminal.decision import yes_or_no
 from retinue.cli.terminal.keyboard import Editor
+from retinue.cli.terminal.live import AGAIN, FAILED
+from retinue.cli.terminal.pager import show_text
+from retinue.cli.terminal.painter import KEEP_TITLE, RESTORE_TITLE, title_text
+from retinue.cli.terminal.request_answer import queued_text, retry_text
 from retinue.cli.tui.project_runs import ProjectRuns
 from retinue.cli.tui.request_screen import RequestScreen
 from retinue.cli.tui.top_screens import RunScreen, Say
@@ -60,6 +64,7 @@ class TopApp(App[None]):
         self._is_chat = is_chat
         self.list = TopList()
         self._filter = Editor()
+        self._window = ""
 
     def compose(self) -> ComposeResult:
         yield Static(id="frame")
@@ -79,8 +84,11 @@ class TopApp(App[None]):
         self.runs.notices.clear()
         self.draw()
         if self._first in self.runs.view.nodes and not isinstance(self.screen, ModalScreen):
-            self.push_screen(RunScreen(self.runs, self._first, self.palette))
+            self._open(self._first)
             self._first = ""
+
+    def _open(self, id: str) -> None:
+        self.push_screen(RunScreen(self.runs, id, self.palette, self._act_on_run, self.list))
 
     def draw(self) -> None:
         frames = self.screen_stack[0].query("#frame") if self.screen_stack else ()
@@ -92,6 +100,19 @@ class TopApp(App[None]):
             text = Text("\n", no_wrap=True).join(self.palette.text(line) for line in lines)
             assert isinstance(frame, Static)
             frame.update(text)
+        self._name_window()
+
+    def _name_window(self) -> None:
+        """The project in the title of the window, and how many need a person."""
+        n = self.runs.view.counts["needs_input"]
+        text = f"{f'({n}) ' if n else ''}{self.runs.name} · Retinue"
+        if self._driver is not None and text != self._window:
+            self._driver.write(f"{'' if self._window else KEEP_TITLE}{title_text(text)}")
+            self._window = text
+
+    def on_unmount(self) -> None:
+        if self._driver is not None and self._window:
+            self._driver.write(RESTORE_TITLE)
 
     def _facts(self) -> TopFacts:
         runs = self.runs
@@ -169,13 +190,23 @@ class TopApp(App[None]):
         elif key == "q":
             self.exit()
         elif key == "enter" and self.list.selected in self.runs.view.nodes:
-            self.push_screen(RunScreen(self.runs, self.list.selected, self.palette))
-        elif key in ("a", "tab"):
+            self._open(self.list.selected)
+        else:
+            self._act_on_run("a" if key == "tab" else key)
+
+    def _act_on_run(self, key: str) -> None:
+        if key == "a":
             self.answer()
-        elif key == "m":
-            self.message()
+        elif key in ("m", "M"):
+            self.message(is_steering=key == "M")
         elif key == "x":
             self.cancel()
+        elif key == "r":
+            self.retry()
+        elif key == "R":
+            self.retry_with_message()
+        elif key == "l":
+            self.show_log()
 
     def _is_folded(self, id: str) -> bool:
         shown = self.list.order(self.runs.rows(), self.size.height - 5)
@@ -185,7 +216,7 @@ class TopApp(App[None]):
         id = self.chosen
         node = self.runs.view.nodes.get(id)
         if node is None or node.is_over:
-            self.list.said = "This run has ended."
+            self._say("This run has ended.")
             return
         n = sum(not below.is_over for below in walk(node))
         label = self.runs.view.row(id, 0).label
@@ -200,17 +231,66 @@ class TopApp(App[None]):
         panel = yes_or_no(title, "Stop; partial results are kept", "stops")
         self.push_screen(RequestScreen(panel, go, self.palette))
 
-    def message(self) -> None:
+    def message(self, *, is_steering: bool = False) -> None:
         id = self.chosen
         if id not in self.runs.view.nodes or self.runs.view.nodes[id].is_over:
-            self.list.said = "This run has ended and cannot receive messages."
+            self._say("This run has ended and cannot receive messages.")
             return
+        label = self.runs.view.row(id, 0).label
 
         def go(text: str | None) -> None:
             if text and text.strip():
-                self.runs.ask(requests.SendRequest(run=id, text=text.strip()))
+                self.runs.ask(requests.SendRequest(run=id, text=text.strip(), steer=is_steering))
+                self._say(queued_text(label, is_steering=is_steering))
 
-        self.push_screen(Say(Text(f"Message to {self.runs.view.row(id, 0).label}")), go)
+        how = "interrupts the current turn" if is_steering else "read at the next turn"
+        self.push_screen(Say(Text(f"Message to {label} ({how})")), go)
+
+    def retry(self, message: str = AGAIN) -> None:
+        id = self.chosen
+        node = self.runs.view.nodes.get(id)
+        if node is None or node.state not in FAILED:
+            self._say("This run has not failed. Only failed ones can be retried.")
+            return
+        label = self.runs.view.row(id, 0).label
+
+        def go(key: str, text: str) -> None:
+            if key == "y":
+                again = requests.ResumeRequest(run=id, task=message)
+                self.runs.ask(again, lambda reply: self._say(retry_text(label, reply)))
+
+        panel = yes_or_no(f"Retry {label} as a new run?", "Retry", "retries it")
+        self.push_screen(RequestScreen(panel, go, self.palette))
+
+    def retry_with_message(self) -> None:
+        node = self.runs.view.nodes.get(self.chosen)
+        if node is None or node.state not in FAILED:
+            self.retry()
+            return
+
+        def go(text: str | None) -> None:
+            if text is not None:
+                self.retry(text.strip() or AGAIN)
+
+        label = self.runs.view.row(self.chosen, 0).label
+        self.push_screen(Say(Text(f"Retry {label} with this message")), go)
+
+    def show_log(self) -> None:
+        """Everything that one run said and heard, in the pager."""
+        if not self.chosen:
+            return
+        text = self.runs.log(self.chosen, self.size.width)
+        try:
+            with self.suspend():
+                is_shown = show_text(text)
+        except SuspendNotSupported:
+            is_shown = False
+        if not is_shown:
+            self._say("No pager was found. Set PAGER, or use `retinue logs`.")
+
+    def _say(self, text: str) -> None:
+        self.list.said = text
+        self.draw()
 
     def answer(self) -> None:
         """What needs a person, oldest first; the request of the selected run, if it has one."""

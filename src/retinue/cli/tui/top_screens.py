@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from rich.text import Text
@@ -16,6 +17,10 @@ from retinue.cli.terminal.colors import Palette
 from retinue.cli.terminal.screen import KINDS
 from retinue.cli.tui.project_runs import ProjectRuns
 from retinue.view.grid import turns
+from retinue.view.top_frame import TopList
+
+ACTS = ("a", "m", "M", "x", "r", "R", "l")
+"""The keys that act on one run, in the list and where it is open."""
 
 
 class Say(ModalScreen[str | None]):
@@ -46,11 +51,18 @@ class RunScreen(Screen[None]):
     """One agent: its messages and what it does, live."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "app.pop_screen", "Back")]
-    KEYS = " m message  a answer  x cancel  esc back"
+    KEYS = " m message  a answer  x cancel  r retry  l logs  esc back"
 
-    def __init__(self, runs: ProjectRuns, id: str, palette: Palette) -> None:
+    def __init__(
+        self,
+        runs: ProjectRuns,
+        id: str,
+        palette: Palette,
+        act: Callable[[str], None],
+        at: TopList,
+    ) -> None:
         super().__init__()
-        self._runs = runs
+        self._runs, self._act, self._at = runs, act, at
         self.run_id = id
         self._seen = ""
         self._palette = palette
@@ -63,10 +75,11 @@ class RunScreen(Screen[None]):
 
     def on_key(self, event: Key) -> None:
         """The keys of the list that act on one run."""
-        act = {"m": "message", "a": "answer", "x": "cancel"}.get(event.key)
-        if act is not None:
+        self._at.said = ""
+        if event.character in ACTS:
             event.stop()
-            getattr(self.app, act)()
+            event.prevent_default()  # or the field that it opens is given the same key
+            self._act(event.character)
 
     def on_mount(self) -> None:
         self.call_after_refresh(self._draw)
@@ -81,6 +94,8 @@ class RunScreen(Screen[None]):
         self.query_one("#title", Static).update(
             Text(head, style="bold", no_wrap=True, overflow="ellipsis")
         )
+        keys = self._palette.said(f" {self._at.said}" if self._at.said else self.KEYS, "quiet")
+        self.query_one("#keys", Static).update(keys)
         if row.is_over and self._seen:
             return
         content = Text()

@@ -26,7 +26,10 @@ _TOOL = re.compile(
     r"(?:\./)?gradlew? |bundle exec|rake\b|composer (?:install|test)|dotnet (?:build|test|run)|"
     r"bazel (?:build|test)|just\b|tox\b)"
 )
-LEAST_LETTERS = 20
+LEAST_LETTERS, LEAST_FIRST = 20, 5
+"""Of a paragraph that says what a project is. The first one may be as short as "A tiny parser.", if
+it is not a row of links."""
+_LINKS = re.compile(r"\||\]\(|\]\[|https?:|`__?(?:\s|$)")
 
 
 def readme_of(paths: Mapping[str, str], folder: str = "") -> str:
@@ -40,7 +43,7 @@ def readme_of(paths: Mapping[str, str], folder: str = "") -> str:
 def first_paragraph(path: str, text: str) -> Quote | None:
     """The first paragraph that is text: no badge, image, heading, list or news, and no licence."""
     lines = text.split("\n")
-    is_fenced = is_news = False
+    is_fenced = is_news = is_later = False
     n = -1
     while n + 1 < len(lines):
         n += 1
@@ -60,9 +63,12 @@ def first_paragraph(path: str, text: str) -> Quote | None:
         start = n
         while n + 1 < len(lines) and lines[n + 1].strip() and not _starts_other(lines[n + 1]):
             n += 1
-        paragraph = plain(" ".join(lines[start : n + 1]))
-        if _is_text(paragraph):
+        written = " ".join(lines[start : n + 1])
+        paragraph = plain(written)
+        least = LEAST_LETTERS if is_later or _LINKS.search(written) else LEAST_FIRST
+        if _is_text(paragraph, least):
             return Quote(paragraph, Place(path, start + 1))
+        is_later = True
     return None
 
 
@@ -70,9 +76,11 @@ def _starts_other(line: str) -> bool:
     return re.match(r"^\s*(?:#|\||```|<|!\[|>)", line) is not None
 
 
-def _is_text(paragraph: str) -> bool:
+def _is_text(paragraph: str, least: int) -> bool:
     letters = sum(c.isalpha() for c in paragraph)
-    return letters >= LEAST_LETTERS and " " in paragraph and not is_licence(paragraph)
+    if paragraph.endswith(":"):  # it leads to what follows
+        least = LEAST_LETTERS
+    return letters >= least and " " in paragraph and not is_licence(paragraph)
 
 
 def plain(text: str) -> str:
