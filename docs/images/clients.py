@@ -1,4 +1,4 @@
-"""Takes the pictures of MCP clients: `python docs/images/clients.py`. The real programs from npm in
+"""Takes the pictures of MCP clients: `python -m docs.images.clients`. The real programs from npm in
 a real terminal, with a scripted model behind them and behind our agents."""
 
 import re
@@ -7,18 +7,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from docs.images.svg import as_svg
+from retinue.testing import call
+from tests.cli.house import Gate, house
+from tests.cli.terminal import terminal
+from tests.mcp.clients import claude_code, codex
+from tests.mcp.clients.in_terminal import tell
+from tests.mcp.clients.stage import Stage
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
-
-from make import picture  # noqa: E402
-
-from retinue.testing import call  # noqa: E402
-from tests.cli.house import Gate, house  # noqa: E402
-from tests.cli.terminal import terminal  # noqa: E402
-from tests.mcp.clients import claude_code, codex  # noqa: E402
-from tests.mcp.clients.in_terminal import tell  # noqa: E402
-from tests.mcp.clients.stage import Stage  # noqa: E402
-
 COLUMNS, LINES = 100, 30
 QUESTION = "Where do we copy the input?"
 FINDINGS = {
@@ -71,7 +68,8 @@ def scene(name: str) -> None:
         for part in FINDINGS:
             (home.project / f"{part}.py").write_text("def copy(data):\n    return data\n" * 20)
         stage: Any = Stage(home, script)  # type: ignore[arg-type]
-        client = {"claude": claude_code.ClaudeCode, "codex": codex.Codex}[name](stage)
+        made: Any = {"claude": claude_code.ClaudeCode, "codex": codex.Codex}[name]
+        client = made(stage)
         screen.start(client.command(), client.env, home.project)
         screen.until(client.ready)
         tell(screen, QUESTION)
@@ -85,7 +83,8 @@ def scene(name: str) -> None:
             screen.until("Calling retinue.delegate")
             gate.opened.set()
             screen.until("The lexer copies nothing.", "Called retinue.delegate")
-        picture(screen, f"mcp-{name}", COLUMNS)
+        text = re.sub(r"\ncode=\d+$", "", screen.text(colors=True))
+        (HERE / f"mcp-{name}.svg").write_text(as_svg(text, f"mcp-{name}", COLUMNS), "utf-8")
         gate.opened.set()
 
 

@@ -49,3 +49,7 @@ def id_of(span: ReadableSpan) -> int:
 
 def parent_of(span: ReadableSpan) -> int:
     return span.parent.span_id if span.parent is not None else 0
+
+
+def attributes_of(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})

@@ -31,11 +31,11 @@ from retinue.models.base import ModelRequest
 from retinue.otel import OpenTelemetry
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import on_virtual_time
-from tests.otel.collected import Collected, id_of, parent_of
+from tests.otel.collected import Collected, attributes_of, id_of, parent_of
 
 SECRET = "sk-a-very-secret-value-1234567890"
 
-reader = Agent("reader", model=Scripted(["It says no."], name="small", seconds=2.0))
+reader = Agent("reader", model=Scripted(["It says no."], name="small", delay=2.0))
 
 
 @tool
@@ -74,10 +74,10 @@ async def test_a_tree_is_one_trace_with_the_call_between_parent_and_child() -> N
     assert attributes["gen_ai.conversation.id"] == attributes["session.id"] == run
     assert attributes["gen_ai.response.finish_reasons"] == ("stop",)
     assert attributes["gen_ai.usage.output_tokens"] > 0
-    assert top.attributes["gen_ai.agent.name"] == "lead"
-    assert top.attributes["retinue.meta.customer"] == "7"
-    assert top.attributes["retinue.run.state"] == "completed"
-    assert reading.attributes["gen_ai.tool.name"] == "read"
+    assert attributes_of(top)["gen_ai.agent.name"] == "lead"
+    assert attributes_of(top)["retinue.meta.customer"] == "7"
+    assert attributes_of(top)["retinue.run.state"] == "completed"
+    assert attributes_of(reading)["gen_ai.tool.name"] == "read"
     assert {span.status.status_code for span in got.spans} == {StatusCode.UNSET}
 
 
@@ -160,14 +160,16 @@ async def test_failures_have_a_type_and_their_words_only_with_content() -> None:
             outcome = await retinue.run(unlucky, "Go.", retry=Retry(attempts=2))
         assert outcome.state == "failed"
         errors = {
-            s.name: s.attributes["error.type"] for s in got.spans if "error.type" in s.attributes
+            s.name: attributes_of(s)["error.type"]
+            for s in got.spans
+            if "error.type" in attributes_of(s)
         }
         assert errors["chat m"] and errors["execute_tool broken"] == "tool_error"
         assert errors["invoke_agent unlucky"] == outcome.stop
         failed = [s for s in got.spans if s.status.status_code == StatusCode.ERROR]
         assert {s.name for s in failed} == set(errors)
         first = next(s for s in failed if s.name == "chat m")
-        assert first.attributes["error.type"] == "overloaded"
+        assert attributes_of(first)["error.type"] == "overloaded"
         assert ("on fire" in (first.status.description or "")) == content
 
 
@@ -187,10 +189,10 @@ async def test_what_was_said_is_left_out_unless_asked_for_and_then_without_secre
         assert (words in text) == content, words
     if content:
         first = next(span for span in got.spans if span.name == "chat big")
-        assert first.attributes["gen_ai.input.messages"] == (
+        assert attributes_of(first)["gen_ai.input.messages"] == (
             '[{"role":"user","parts":[{"type":"text","content":"The task of today."}]}]'
         )
-        assert '"type":"tool_call"' in first.attributes["gen_ai.output.messages"]
+        assert '"type":"tool_call"' in attributes_of(first)["gen_ai.output.messages"]
 
 
 @on_virtual_time

@@ -22,7 +22,7 @@ from retinue import Agent, Retinue, tool
 from retinue.otel import export_otlp, export_perfetto
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.house import agent, lead_of, on_virtual_time
-from tests.otel.collected import Collected, id_of, parent_of
+from tests.otel.collected import Collected, attributes_of, id_of, parent_of
 
 
 @tool
@@ -64,7 +64,7 @@ async def test_a_file_has_the_spans_that_were_sent_and_the_official_parser_reads
         assert span.kind == (3 if sent.name.startswith("chat") else 1)
         values = {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in span.attributes}
         assert values.keys() == dict(sent.attributes).keys()
-        assert values["gen_ai.operation.name"] == sent.attributes["gen_ai.operation.name"]
+        assert values["gen_ai.operation.name"] == attributes_of(sent)["gen_ai.operation.name"]
 
 
 def _hex(data: bytes) -> str:

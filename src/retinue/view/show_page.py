@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from retinue.core.account import DIMENSIONS
+from retinue.formats.money import OFFLINE
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.steps import TreeRecord
 from retinue.view import format as view_format
@@ -155,7 +156,7 @@ def _amounts(run: ShownRun) -> Line:
     """What the run has spent itself, and with all runs below it."""
     top, spent = run.final.rows[0].run.usage, totals.spent(run.final)
     if spent.is_offline:
-        return [Cells(" " * LABEL), Cells(totals.OFFLINE, "quiet")]
+        return [Cells(" " * LABEL), Cells(OFFLINE, "quiet")]
     tokens = view_format.tokens(top.tokens, is_bound=bool(top.estimated))
     usd = view_format.money(
         top.usd if spent.usd is not None else None, is_bound=bool(top.nanos_estimated)

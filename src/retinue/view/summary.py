@@ -11,6 +11,7 @@ from retinue.core.account import DIMENSIONS
 from retinue.core.budget_shares import written
 from retinue.core.messages import ToolCall
 from retinue.core.state import RunRecord
+from retinue.formats.money import OFFLINE
 from retinue.formats.safe_text import one_line
 from retinue.steps import TreeRecord
 from retinue.view import format as view_format
@@ -95,7 +96,7 @@ def _agents(final: TreeRecord) -> list[str]:
 def cost(final: TreeRecord) -> str:
     """What a tree has cost, in a sentence: a fact, or it says what else it is."""
     if totals.spent(final).is_offline:
-        return totals.OFFLINE
+        return OFFLINE
     spent = totals.spent(final)
     if spent.usd is None:
         return "n/a"

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import re
 
-from retinue.view.cells import cell_len, wrap
+from rich.cells import cell_len
+
+from retinue.view.cells import wrap
 
 _LABEL = re.compile(r"(retinue: |\d+:[\d:]+ (?:[^\w\s] )?|  [a-z]+ +(?=\S)|! |  )?")
 _COMMAND = re.compile(r"`[^`]{1,40}`")
