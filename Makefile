@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo test tests check fix docs pictures coverage pythons simulate crash faults attack api conform clients guests bench explore
+.PHONY: help setup parts demo test tests check fix docs pictures coverage pythons simulate crash faults attack api conform clients guests agents bench explore
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,10 @@ clients: $(READY) ## Claude Code and Codex, which npm fetches once, with sub-age
 guests: N ?= 50000
 guests: $(READY) ## the MCP server with N odd messages (N=50000), 50 clients at once, and kills
 	@$(PY) -m tests.mcp.load_main --messages $(N)
+
+agents: $(READY) ## the A2A server against the official client, which is fetched once
+	@$(PY) -m pip install -q -c constraints.txt a2a-sdk
+	@$(PY) -m tests.server.a2a_main
 
 bench: $(READY) ## the benchmarks
 	@$(PY) -m bench.main

@@ -189,11 +189,11 @@ class Agent(Generic[T_co, D_contra]):
         self, dialect: Family
     ) -> list[OwnTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str]:
         """Its own tools as a family's children have them: without `ask`, unless the setting gives
-        that too, and without those that say that they are not lent."""
-        lent = [t for t in self.tools if getattr(t, "is_lent", True)]
+        that too, and without those whose `is_lent` is False."""
+        own = [t for t in self.tools if getattr(t, "is_lent", True)]
         if dialect.settings.lend_ask:
-            return lent
-        return [t for t in lent if t != AskTool.name and not isinstance(t, AskTool)]
+            return own
+        return [t for t in own if t != AskTool.name and not isinstance(t, AskTool)]
 
     def full_instructions(self, switches: Mapping[str, bool]) -> str:
         """Its instructions, with the guides of the families that are on."""

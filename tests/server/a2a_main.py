@@ -1,4 +1,4 @@
-"""The official client of A2A against our server, in both bindings: `make a2a`. Its last line is
+"""The official client of A2A against our server, in both bindings: `make agents`. Its last line is
 JSON."""
 
 from __future__ import annotations

@@ -71,24 +71,24 @@ def _check(agent: Agent[Any, Any], tools: Sequence[ToolSchema]) -> bytes:
             f"Too many tools: a run takes {MOST_TOOLS} of a client, and {MOST_BYTES >> 10} KiB of "
             "schemas. Nothing was started."
         )
-    taken = {
+    names_in_use = {
         own if isinstance(own, str) else machine_tool(own).schema.name
         for own in agent.tools
         if not is_toolset(own)
     }
-    taken |= {name for family in agent.family_list for name in family.tool_names}
+    names_in_use |= {name for family in agent.family_list for name in family.tool_names}
     for tool in tools:
         if not _NAME.fullmatch(tool.name):
             raise ConfigError(
                 f"{tool.name[:80]!r} cannot be the name of a tool: use letters, digits, _ and -."
             )
-        if tool.name in taken:
+        if tool.name in names_in_use:
             raise ConfigError(
                 f"Agent {agent.name!r} already has a tool {tool.name!r}. Rename yours."
             )
         if tool.parameters and tool.parameters.get("type", "object") != "object":
             raise ConfigError(f"Tool {tool.name!r}: the type of its parameters must be object.")
-        taken.add(tool.name)
+        names_in_use.add(tool.name)
     return encoded
 
 
@@ -128,11 +128,12 @@ def open_calls(row: RunRecord) -> dict[str, str]:
 
 
 def is_marked(agent_name: str) -> bool:
-    """Whether an agent, or the agent whose helper it is, has tools of a client."""
+    """Whether an agent, or the agent that starts it through a family, has tools of a client."""
     return _MARK.search(agent_name) is not None
 
 
 def plain_name(agent_name: str) -> str:
-    """The name of the agent without the client's tools; for a helper, of the agent it helps."""
+    """The name of the agent without the client's tools; for a sub-agent of a family, of the agent
+    that starts it."""
     mark = _MARK.search(agent_name)
     return agent_name if mark is None else agent_name[: mark.start()]

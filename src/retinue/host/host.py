@@ -174,8 +174,8 @@ class Host(Lookups):
             await self._retinue.take_up(with_client_tools(lead, tools))
 
     async def wake_clients(self) -> None:
-        """Runs of an earlier process whose agents have tools of a client continue. Those that
-        cannot are told of when someone asks for them."""
+        """Runs of an earlier process whose agents have tools of a client continue. For those that
+        cannot, the reason is given when someone asks for them."""
         for run in self._retinue.runs_without_agent:
             with contextlib.suppress(RetinueError):
                 if is_marked((await self._retinue.record(run)).spec.request.agent):

@@ -22,7 +22,7 @@ MOST = 10_000
 
 class PushTarget(Value):
     """An address for the news of one run. `user` is whose run it is; `is_trusted`: an admin has
-    named it, so that it may be in a private network. `is_done`: the end was told."""
+    named it, so that it may be in a private network. `is_done`: the end was sent."""
 
     run: str
     id: str
@@ -52,7 +52,7 @@ class PushTargets:
             return {}
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigError(
-                f"Cannot read {self._path} ({error}). Remove it to go on without notifications."
+                f"Cannot read {self._path} ({error}). Remove it to continue without notifications."
             ) from None
         return {(target.run, target.id): target for target in listed}
 
@@ -77,7 +77,7 @@ class PushTargets:
         return [target for target in self._targets.values() if target.run == run]
 
     def waiting(self) -> set[str]:
-        """The runs whose ends were not told yet."""
+        """The runs whose ends were not sent yet."""
         return {target.run for target in self._targets.values() if not target.is_done}
 
     def remove(self, run: str, id: str) -> None:
@@ -85,7 +85,7 @@ class PushTargets:
             self._save()
 
     def done(self, run: str) -> None:
-        """The end of a run was told to all."""
+        """The end of a run was sent to all."""
         for target in self.of(run):
             self._targets[run, target.id] = replace(target, is_done=True)
         self._save()

@@ -73,12 +73,12 @@ class RunTurns:
     async def _say(self, run: str, text: str) -> RunTurn:
         """Words for an open run: the answer, if it has asked for one, else a message."""
         turn = await self._now(run)
-        asked = await words_asked(self.host, self.who, run)
+        questions = await words_asked(self.host, self.who, run)
         theirs = await self.client_tools(run)
-        named = [q for q in asked if q.tool not in theirs]
+        named = [q for q in questions if q.tool not in theirs]
         if named:
             await self._answer(named[0], text)
-        elif asked:
+        elif questions:
             raise Refused("tools", f"Run {run} waits for the results of its tool calls.")
         else:
             await carry_out(self.host, SendRequest(run=run, text=text), self.who)
@@ -92,10 +92,10 @@ class RunTurns:
         waiting = open_calls(await self.host.row(run))
         if not waiting.keys() & results.keys():
             raise NotFound("No tool call waits for these results. They may have been sent before.")
-        asked = {q.id: q for q in await words_asked(self.host, self.who, run)}
+        questions = {q.id: q for q in await words_asked(self.host, self.who, run)}
         for id, question in waiting.items():
-            if id in results and question in asked:
-                await self._answer(asked[question], results[id])
+            if id in results and question in questions:
+                await self._answer(questions[question], results[id])
         return turn
 
     async def caller(self, ids: Iterable[str]) -> str:

@@ -22,7 +22,7 @@ STILL = ("asking", "waiting")
 
 
 @dataclass(frozen=True)
-class TextPiece:
+class TurnText:
     """More of the message that is being written."""
 
     text: str
@@ -52,24 +52,25 @@ class TurnEnded:
     outcome: Outcome
 
 
-TurnEvent = TextPiece | MessageDone | TurnParked | TurnEnded
+TurnEvent = TurnText | MessageDone | TurnParked | TurnEnded
 
 
 class TurnFollower:
     """Follows one run from message `start` of its conversation on. Text comes in pieces only if
     asked for; it is never sent twice, whatever is tried again. It stops when the run waits for its
-    client, or tells of it once and follows on."""
+    client, or says so once and continues."""
 
     def __init__(
         self, host: Host, who: Identity, run: str, start: int, *, in_pieces: bool = False
     ) -> None:
-        self._host, self._who, self._run, self._start = host, who, run, start
+        self._host, self._who = host, who
+        self._run, self._start = run, start
         self._in_pieces = in_pieces
         self._attempt, self._done, self._sent = 0, 0, ""
         self._states: dict[str, str] = {}
         self.stops_when_parked = True
         self.known: tuple[OpenQuestion, ...] = ()
-        """The questions that the client has been told of."""
+        """The questions that the client knows."""
 
     async def events(self) -> AsyncIterator[TurnEvent]:
         watch = WatchRequest(run=self._run, deltas=self._in_pieces)
@@ -102,23 +103,23 @@ class TurnFollower:
                 self._done = value.entry.event.attempt
         return items
 
-    def _said(self, said: TextArrived) -> list[TurnEvent]:
+    def _said(self, delta: TextArrived) -> list[TurnEvent]:
         """The pieces of the first try. Of a later one the whole message is waited for, for what was
         sent cannot be taken back; and what is known whole already is not sent in pieces again."""
-        if said.attempt <= self._done or (self._sent and said.attempt != self._attempt):
+        if delta.attempt <= self._done or (self._sent and delta.attempt != self._attempt):
             return []
-        self._attempt = said.attempt
-        self._sent += said.text
-        return [TextPiece(said.text)]
+        self._attempt = delta.attempt
+        self._sent += delta.text
+        return [TurnText(delta.text)]
 
-    def _whole(self, done: MessageDone) -> list[TurnEvent]:
-        text = rest = done.message.text
+    def _whole(self, whole: MessageDone) -> list[TurnEvent]:
+        text = rest = whole.message.text
         if self._sent:
             is_same = text.startswith(self._sent)
             rest = text[len(self._sent) :] if is_same else f"\n\n{text}"
         self._sent = ""
-        pieces: list[TurnEvent] = [TextPiece(rest)] if rest else []
-        return [*pieces, done]
+        pieces: list[TurnEvent] = [TurnText(rest)] if rest else []
+        return [*pieces, whole]
 
     async def _asked(self, news: StepNews) -> tuple[OpenQuestion, ...]:
         """What the client has to answer, when nothing moves without it. Permissions and limits are

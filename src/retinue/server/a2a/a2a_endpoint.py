@@ -80,7 +80,7 @@ class A2aEndpoint:
         self._beginning = asyncio.get_running_loop().create_task(self.begin())
 
     async def begin(self) -> None:
-        """Once: runs of an earlier process go on, and their news are told."""
+        """Once: runs of an earlier process continue, and their news are sent."""
         if not self._is_begun:
             self._is_begun = True
             await self._host.wake_clients()
@@ -119,12 +119,12 @@ class A2aEndpoint:
             method = METHODS.get(name)
             if method is None:
                 raise A2aError(METHOD_NOT_FOUND, f"Unknown method {name[:80]!r}.")
-            asked = read_params(data, method.params)
+            values = read_params(data, method.params)
             if method.stream is not None:
-                events = await method.stream(call, asked)
+                events = await method.stream(call, values)
                 return self._streamed(events, lambda value: _result(id, value))
             assert method.answer is not None
-            result = await method.answer(call, asked)
+            result = await method.answer(call, values)
         except HttpProblem as error:
             return _problem(error)
         except (A2aError, RetinueError, OSError) as error:
@@ -153,11 +153,11 @@ class A2aEndpoint:
         data.pop("A2A-Version", None)
         for key, value in request.path_params.items():
             data["taskId" if key == "task_id" else key] = value
-        asked = read_params(data, method.params, is_query=is_query)
+        values = read_params(data, method.params, is_query=is_query)
         if method.stream is not None:
-            return self._streamed(await method.stream(call, asked), lambda value: value)
+            return self._streamed(await method.stream(call, values), lambda value: value)
         assert method.answer is not None
-        return self._said(request, 200, await method.answer(call, asked), MEDIA)
+        return self._said(request, 200, await method.answer(call, values), MEDIA)
 
     def _streamed(
         self, events: AsyncIterator[dict[str, Any]], wrap: Callable[[Any], Any]
@@ -183,9 +183,9 @@ def _route(method: str, path: str, handler: Handler) -> Route:
 
 
 def _problem(error: BaseException) -> Response:
-    told = a2a_error(error)
+    problem = a2a_error(error)
     headers = {"cache-control": "no-store"}
-    return Response(encode(told.plain()), told.kind.http, headers, "application/json")
+    return Response(encode(problem.plain()), problem.kind.http, headers, "application/json")
 
 
 def _check_media(request: Request) -> None:
@@ -239,8 +239,8 @@ def _result(id: Any, value: Any) -> dict[str, Any]:
 
 
 def a2a_routes(host: Host) -> list[Route]:
-    """The routes. What an earlier process has left in a store is taken up at once, otherwise with
-    the first request."""
+    """The routes. What an earlier process has left in a store continues immediately, otherwise
+    with the first request."""
     endpoint = A2aEndpoint(host)
     if host.introduction().store:
         endpoint.begin_soon()

@@ -12,7 +12,7 @@ INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 
 
 class ErrorKind(NamedTuple):
-    """How an error is told. `status` is the word of gRPC that the plain binding repeats."""
+    """How an error is written. `status` is the word of gRPC that the plain binding repeats."""
 
     code: int
     http: int

@@ -36,9 +36,9 @@ class A2aMethod(NamedTuple):
     stream: Callable[[A2aCall, Any], Awaitable[AsyncIterator[dict[str, Any]]]] | None = None
 
 
-async def send(call: A2aCall, asked: params.SendParams) -> dict[str, Any]:
+async def send(call: A2aCall, values: params.SendParams) -> dict[str, Any]:
     """The task, when it is over or waits; immediately if that is wanted."""
-    turn, options = await _sent(call, asked)
+    turn, options = await _sent(call, values)
     if not options.return_immediately:
         try:
             await while_connected(call.request, call.tasks.ended(turn))
@@ -47,17 +47,17 @@ async def send(call: A2aCall, asked: params.SendParams) -> dict[str, Any]:
     return {"task": await call.tasks.task(turn.run, options.history_length)}
 
 
-async def send_streaming(call: A2aCall, asked: params.SendParams) -> AsyncIterator[dict[str, Any]]:
-    turn, options = await _sent(call, asked)
+async def send_streaming(call: A2aCall, values: params.SendParams) -> AsyncIterator[dict[str, Any]]:
+    turn, options = await _sent(call, values)
     task = await call.tasks.beginning(turn, options.history_length)
     return _stream(call, task, turn, is_endless=False)
 
 
 async def _sent(
-    call: A2aCall, asked: params.SendParams
+    call: A2aCall, values: params.SendParams
 ) -> tuple[RunTurn, params.SendConfiguration]:
-    options = asked.configuration or params.SendConfiguration()
-    turn = await call.tasks.send(asked)
+    options = values.configuration or params.SendConfiguration()
+    turn = await call.tasks.send(values)
     if options.task_push_notification_config is not None:
         config = options.task_push_notification_config
         await call.notifier.add(call.tasks, turn.run, config, turn.start)
@@ -73,40 +73,40 @@ async def _stream(
             yield update
 
 
-async def subscribe(call: A2aCall, asked: params.TaskParams) -> AsyncIterator[dict[str, Any]]:
-    task, turn = await call.tasks.subscribe(asked.id)
+async def subscribe(call: A2aCall, values: params.TaskParams) -> AsyncIterator[dict[str, Any]]:
+    task, turn = await call.tasks.subscribe(values.id)
     return _stream(call, task, turn, is_endless=True)
 
 
-async def get_task(call: A2aCall, asked: params.TaskParams) -> dict[str, Any]:
-    return await call.tasks.task(asked.id, asked.history_length)
+async def get_task(call: A2aCall, values: params.TaskParams) -> dict[str, Any]:
+    return await call.tasks.task(values.id, values.history_length)
 
 
-async def pages(call: A2aCall, asked: params.ListParams) -> dict[str, Any]:
-    return await list_tasks(call.tasks, asked)
+async def pages(call: A2aCall, values: params.ListParams) -> dict[str, Any]:
+    return await list_tasks(call.tasks, values)
 
 
-async def cancel(call: A2aCall, asked: params.TaskParams) -> dict[str, Any]:
-    return await call.tasks.cancel(asked)
+async def cancel(call: A2aCall, values: params.TaskParams) -> dict[str, Any]:
+    return await call.tasks.cancel(values)
 
 
-async def create_push(call: A2aCall, asked: params.PushConfig) -> dict[str, Any]:
-    return await call.notifier.add(call.tasks, asked.task_id or "", asked)
+async def create_push(call: A2aCall, values: params.PushConfig) -> dict[str, Any]:
+    return await call.notifier.add(call.tasks, values.task_id or "", values)
 
 
-async def get_push(call: A2aCall, asked: params.PushParams) -> dict[str, Any]:
-    return await call.notifier.find(call.tasks, asked)
+async def get_push(call: A2aCall, values: params.PushParams) -> dict[str, Any]:
+    return await call.notifier.find(call.tasks, values)
 
 
-async def list_push(call: A2aCall, asked: params.PushParams) -> dict[str, Any]:
-    return await call.notifier.listed(call.tasks, asked)
+async def list_push(call: A2aCall, values: params.PushParams) -> dict[str, Any]:
+    return await call.notifier.listed(call.tasks, values)
 
 
-async def delete_push(call: A2aCall, asked: params.PushParams) -> dict[str, Any]:
-    return await call.notifier.remove(call.tasks, asked)
+async def delete_push(call: A2aCall, values: params.PushParams) -> dict[str, Any]:
+    return await call.notifier.remove(call.tasks, values)
 
 
-async def extended_card(call: A2aCall, asked: params.NoParams) -> dict[str, Any]:
+async def extended_card(call: A2aCall, values: params.NoParams) -> dict[str, Any]:
     raise A2aError(UNSUPPORTED, "There is one card, and it says everything.")
 
 

@@ -112,8 +112,8 @@ def text_of(message: A2aMessage) -> str:
 
 
 def _part_text(part: A2aPart) -> str:
-    given = [part.text, part.raw, part.url, part.data]
-    if sum(value is not None for value in given) != 1:
+    contents = [part.text, part.raw, part.url, part.data]
+    if sum(value is not None for value in contents) != 1:
         raise A2aError(INVALID_PARAMS, "A part has exactly one of text, raw, url and data.")
     media = part.media_type or "text/plain"
     if part.raw is not None or part.url is not None or not media.startswith(READ):

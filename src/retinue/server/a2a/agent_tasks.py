@@ -111,10 +111,10 @@ class AgentTasks:
         shown = await host.show(ShowRequest(run=id), self.who)
         out: dict[str, Any] = {"id": id, "contextId": context}
         out["status"] = await self._status(id, context, shown.state, outcome, shown.created_at)
-        if has_artifacts and (found := objects.artifacts(outcome)):
-            out["artifacts"] = found
-        if most != 0 and (told := await self._history(id, context, most)):
-            out["history"] = told
+        if has_artifacts and (results := objects.artifacts(outcome)):
+            out["artifacts"] = results
+        if most != 0 and (messages := await self._history(id, context, most)):
+            out["history"] = messages
         return out
 
     async def beginning(self, turn: RunTurn, most: int | None) -> dict[str, Any]:
@@ -125,8 +125,8 @@ class AgentTasks:
         if shown.ended_at is not None:
             task["status"] = objects.status(objects.WORKING, shown.created_at)
         if "history" in task:
-            said = [m for m in task["history"] if m["role"] == "ROLE_USER"]
-            task["history"] = said
+            words = [m for m in task["history"] if m["role"] == "ROLE_USER"]
+            task["history"] = words
         return task
 
     async def _status(
@@ -191,25 +191,25 @@ class AgentTasks:
 
 
 def update_of(event: TurnEvent, task: str, context: str) -> list[dict[str, Any]]:
-    """What is told of one event."""
+    """What clients get for one event."""
     if isinstance(event, MessageDone):
         text, id = event.message.text, f"{task}-{event.n}"
         if not text or not event.message.calls:
             return []  # the last message is the result
-        said = objects.agent_message(task, context, id, text)
+        remark = objects.agent_message(task, context, id, text)
         return [
-            objects.status_update(task, context, objects.status(objects.WORKING, event.at, said))
+            objects.status_update(task, context, objects.status(objects.WORKING, event.at, remark))
         ]
     if isinstance(event, TurnParked):
         words = "\n\n".join(q.text for q in event.questions)
-        asked = objects.agent_message(task, context, f"{task}-{event.questions[0].id}", words)
-        state = objects.status(objects.INPUT_REQUIRED, event.at, asked)
+        question = objects.agent_message(task, context, f"{task}-{event.questions[0].id}", words)
+        state = objects.status(objects.INPUT_REQUIRED, event.at, question)
         return [objects.status_update(task, context, state)]
     if not isinstance(event, TurnEnded):
         return []
     outcome = event.outcome
-    found = [objects.artifact_update(task, context, outcome.text)] if outcome.text else []
+    results = [objects.artifact_update(task, context, outcome.text)] if outcome.text else []
     text = outcome.error if outcome.state != "completed" else ""
     message = objects.agent_message(task, context, f"{task}-end", text) if text else None
     state = objects.status(objects.ENDS[outcome.state], outcome.ended_ms, message)
-    return [*found, objects.status_update(task, context, state)]
+    return [*results, objects.status_update(task, context, state)]

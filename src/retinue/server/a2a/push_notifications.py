@@ -30,7 +30,7 @@ WAITS_SECONDS = (1.0, 5.0, 30.0)
 
 
 class PushNotifier:
-    """Follows the tasks for which someone wants to be told."""
+    """Follows the tasks whose news someone wants."""
 
     def __init__(self, host: Host) -> None:
         self._host, self._gate = host, Gate()
@@ -38,7 +38,7 @@ class PushNotifier:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def begin(self) -> None:
-        """Tell of the tasks that an earlier process has left."""
+        """Send the news of tasks that an earlier process has left."""
         for run in self._targets.waiting() - self._tasks.keys():
             self._follow(run)
 
@@ -110,7 +110,7 @@ class PushNotifier:
             log.warning("the news of %s cannot be told: %s", run, error)
 
     async def _send(self, target: PushTarget, update: dict[str, Any]) -> None:
-        """Whoever cannot be reached is tried a few times; the others do not wait for it longer
+        """An address that cannot be reached is tried a few times; the others do not wait longer
         than that."""
         for wait in (*WAITS_SECONDS, None):
             try:

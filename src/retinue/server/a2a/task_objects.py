@@ -35,7 +35,7 @@ def moment(ms: int) -> str:
 
 def state_of(word: str, *, is_asked: bool) -> str:
     """The state of a task, for one of a run. `is_asked`: it waits for words of the client. One that
-    waits for a permission is told as such: someone else has to give it."""
+    waits for a permission has a state of its own: someone else has to give it."""
     if word in ENDS:
         return ENDS[word]
     if is_asked:

@@ -20,25 +20,25 @@ async def list_tasks(tasks: AgentTasks, params: ListParams) -> dict[str, Any]:
         raise A2aError(INVALID_PARAMS, f"Unknown status {params.status[:80]!r}.")
     since, size = _since(params), params.page_size or PAGE
     places = await _places(tasks, params, since)
-    wanted = []
+    matches = []
     for place in places:
         if params.status is None or await _state(tasks, place[1]) == params.status:
-            wanted.append(place)
+            matches.append(place)
     after = _read_token(params.page_token or "")
-    rest = [place for place in wanted if after is None or place < after]
+    rest = [place for place in matches if after is None or place < after]
     page = rest[:size]
     is_last = len(rest) <= size
-    found = [
+    tasks_shown = [
         await tasks.task(
             id, params.history_length or 0, has_artifacts=bool(params.include_artifacts)
         )
         for _, id in page
     ]
     return {
-        "tasks": found,
+        "tasks": tasks_shown,
         "nextPageToken": "" if is_last else _token(page[-1]),
         "pageSize": size,
-        "totalSize": len(wanted),
+        "totalSize": len(matches),
     }
 
 

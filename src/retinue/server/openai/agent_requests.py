@@ -116,8 +116,8 @@ class AgentRequests:
     ) -> Response:
         """Events for as long as the client listens. Who leaves before the end takes the request
         back, unless it is detached."""
-        kept = events if is_detached else self._until_left(turn, events)
-        return EventStreamResponse(kept, self.host.left())
+        stream = events if is_detached else self._until_left(turn, events)
+        return EventStreamResponse(stream, self.host.left())
 
     async def _until_left(
         self, turn: RunTurn, events: AsyncIterator[ServerEvent]

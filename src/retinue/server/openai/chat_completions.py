@@ -36,25 +36,25 @@ from retinue.server.openai.client_calls import CallsWaiting
 from retinue.server.openai.dialogue import read_dialogue
 from retinue.server.openai.utility_answers import UtilityAnswer, utility_answer
 from retinue.server.run_turns import RunTurn
-from retinue.server.turn_events import MessageDone, TextPiece, TurnEnded, TurnParked
+from retinue.server.turn_events import MessageDone, TurnEnded, TurnParked, TurnText
 
 BREAK = "\n\n"
 """Between what an agent says in one turn of its model and in the next."""
 
 
 async def chat_completions(host: Host, request: Request) -> Response:
-    asked = read_request(await body_of(request), ChatRequest)
+    body = read_request(await body_of(request), ChatRequest)
     client = AgentRequests(host, request)
-    texts = [text_of(m.content) for m in asked.messages if m.role in ("user", "system")]
+    texts = [text_of(m.content) for m in body.messages if m.role in ("user", "system")]
     utility = utility_answer(texts)
     if utility is not None:
-        return _utility(host, asked, utility)
-    check_chat(asked)
-    talk = read_dialogue(asked.messages)
-    turn = await client.turn(asked.model, talk, chat_tools(asked.tools))
-    chat = ChatAnswer(client, turn, asked.model)
-    if asked.stream:
-        options = asked.stream_options
+        return _utility(host, body, utility)
+    check_chat(body)
+    talk = read_dialogue(body.messages)
+    turn = await client.turn(body.model, talk, chat_tools(body.tools))
+    chat = ChatAnswer(client, turn, body.model)
+    if body.stream:
+        options = body.stream_options
         is_counted = bool(options is not None and options.include_usage)
         return client.streamed(turn, chat.chunks(is_counted))
     return json_response(await client.collected(turn, chat.whole()))
@@ -98,27 +98,27 @@ class ChatAnswer:
         yield DataEvent(None)
 
     async def _deltas(self) -> AsyncIterator[dict[str, Any]]:
-        shape, said, is_new = self._shape, "", False
+        shape, text_sent, is_new = self._shape, "", False
         yield shape.chunk({"role": "assistant", "content": ""})
         async for event in self._client.turns.follow(self._turn, in_pieces=True).events():
-            if isinstance(event, TextPiece):
-                text = BREAK + event.text if said and is_new else event.text
-                said, is_new = said + text, False
+            if isinstance(event, TurnText):
+                text = BREAK + event.text if text_sent and is_new else event.text
+                text_sent, is_new = text_sent + text, False
                 yield shape.chunk({"content": text})
             elif isinstance(event, MessageDone):
                 is_new = True
             elif isinstance(event, TurnParked):
                 waiting = await self._waiting(event.questions)
                 for words in waiting.words:
-                    yield shape.chunk({"content": BREAK + words if said else words})
+                    yield shape.chunk({"content": BREAK + words if text_sent else words})
                 calls = waiting.chat_calls()
                 for index, call in enumerate(calls):
                     yield shape.chunk({"tool_calls": [{"index": index, **call}]})
                 yield shape.chunk({}, "tool_calls" if calls else "stop")
             else:
                 text, finish = _ended(event.outcome)
-                if text and not said.endswith(text):
-                    yield shape.chunk({"content": BREAK + text if said else text})
+                if text and not text_sent.endswith(text):
+                    yield shape.chunk({"content": BREAK + text if text_sent else text})
                 yield shape.chunk({}, finish)
 
     async def _waiting(self, questions: Sequence[OpenQuestion]) -> CallsWaiting:
@@ -179,21 +179,21 @@ def _ended(outcome: Outcome) -> tuple[str, str]:
     )
 
 
-def _utility(host: Host, asked: ChatRequest, answer: UtilityAnswer) -> Response:
-    shape = ChatShape("chatcmpl-utility", asked.model)
+def _utility(host: Host, body: ChatRequest, answer: UtilityAnswer) -> Response:
+    shape = ChatShape("chatcmpl-utility", body.model)
     text = msgspec.json.encode(answer.fields).decode()
-    tool = (asked.tools or [{}])[0].get("function") or {}
-    if tool and asked.tool_choice not in (None, "none", "auto"):
+    tool = (body.tools or [{}])[0].get("function") or {}
+    if tool and body.tool_choice not in (None, "none", "auto"):
         function = {"name": tool.get("name", ""), "arguments": text}
         call = {"id": "call_utility", "type": "function", "function": function}
         message: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [call]}
         delta = {"role": "assistant", "tool_calls": [{"index": 0, **call}]}
         finish = "tool_calls"
     else:
-        is_json = answer.is_json or asked.response_format is not None
+        is_json = answer.is_json or body.response_format is not None
         message = {"role": "assistant", "content": text if is_json else answer.plain}
         delta, finish = message, "stop"
-    if not asked.stream:
+    if not body.stream:
         return json_response(shape.completion({**message, "refusal": None}, finish, Usage()))
 
     async def chunks() -> AsyncIterator[Any]:

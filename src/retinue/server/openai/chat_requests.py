@@ -78,8 +78,8 @@ def check_chat(request: ChatRequest) -> None:
     check_format(request.response_format, "response_format")
 
 
-def check_format(wanted: dict[str, Any] | None, param: str) -> None:
-    if (wanted or {}).get("type", "text") != "text":
+def check_format(format: dict[str, Any] | None, param: str) -> None:
+    if (format or {}).get("type", "text") != "text":
         raise ApiProblem(
             400,
             "An agent answers with text. If it should return JSON, give it an output type where "

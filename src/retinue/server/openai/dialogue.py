@@ -63,8 +63,8 @@ class Dialogue:
         n = self._n_before
         if not n:
             return self.task
-        told = [f"{role.capitalize()}: {text}" for role, text in self.lines[:n]]
-        history = "\n\n".join(told)
+        speeches = [f"{role.capitalize()}: {text}" for role, text in self.lines[:n]]
+        history = "\n\n".join(speeches)
         return f"The conversation until now:\n\n{history}\n\nThe user now says:\n\n{self.task}"
 
 

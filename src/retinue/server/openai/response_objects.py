@@ -106,7 +106,7 @@ def text_id(run: str, start: int, index: int) -> str:
 
 
 def phase_of(message: AssistantMessage) -> str:
-    """An agent that calls a tool goes on afterwards."""
+    """An agent that calls a tool continues afterwards."""
     return "commentary" if message.calls else FINAL_ANSWER
 
 
@@ -122,7 +122,7 @@ def call_item(id: str, call: ToolCall) -> dict[str, Any]:
 
 
 def result_item(part: ResponsePart, outcome: Outcome, items: Sequence[Any]) -> list[Any]:
-    """A result that was handed in with a tool is no message of the conversation."""
+    """A result that was submitted with a tool is not in the conversation."""
     last = items[-1]["content"][0]["text"] if items and items[-1]["type"] == "message" else ""
     if not outcome.text or last.strip() == outcome.text.strip():
         return []
@@ -142,8 +142,8 @@ def item_events(item: dict[str, Any], index: int) -> Iterator[dict[str, Any]]:
     yield {"type": "response.output_item.added", "output_index": index, "item": started}
     arguments = item["arguments"]
     yield {"type": "response.function_call_arguments.delta", **where, "delta": arguments}
-    done = {"name": item["name"], "arguments": arguments}
-    yield {"type": "response.function_call_arguments.done", **where, **done}
+    call_fields = {"name": item["name"], "arguments": arguments}
+    yield {"type": "response.function_call_arguments.done", **where, **call_fields}
     yield {"type": "response.output_item.done", "output_index": index, "item": item}
 
 

@@ -48,7 +48,7 @@ def check_response(request: ResponseRequest) -> None:
             )
     check_format((request.text or {}).get("format"), "text.format")
     if not request.input:
-        raise ApiProblem(400, "There is no input.", param="input")
+        raise ApiProblem(400, "The input is empty.", param="input")
     if not request.model and not request.previous_response_id:
         raise ApiProblem(400, "Name a model: one of the agents in /v1/models.", param="model")
 

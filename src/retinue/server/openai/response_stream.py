@@ -14,7 +14,7 @@ from retinue.server.openai import response_objects as objects
 from retinue.server.openai.api_errors import error_body
 from retinue.server.openai.stored_responses import StoredResponses
 from retinue.server.run_turns import RunTurn, RunTurns
-from retinue.server.turn_events import MessageDone, TextPiece, TurnParked
+from retinue.server.turn_events import MessageDone, TurnParked, TurnText
 
 FINAL = {
     "failed": "response.failed",
@@ -39,7 +39,7 @@ class ResponseStream:
             yield event
         follower = self._turns.follow(self._turn, in_pieces=self._in_pieces)
         async for item in follower.events():
-            if isinstance(item, TextPiece):
+            if isinstance(item, TurnText):
                 for event in self._piece(item) if self._in_pieces else ():
                     yield event
             elif isinstance(item, MessageDone):
@@ -59,7 +59,7 @@ class ResponseStream:
     def _id(self) -> str:
         return objects.text_id(self._turn.run, self._turn.start, self._n_items)
 
-    def _piece(self, piece: TextPiece) -> Iterator[dict[str, Any]]:
+    def _piece(self, piece: TurnText) -> Iterator[dict[str, Any]]:
         """More text of an item, which the first piece begins."""
         if not self._open:
             self._open = self._id
@@ -79,7 +79,7 @@ class ResponseStream:
 
     def _rest(self, end: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """What the response has beside the messages that were streamed: calls for the client, its
-        questions, a result that was handed in."""
+        questions, a result that was submitted."""
         for index, item in enumerate(end["output"]):
             if index >= self._n_items:
                 yield from objects.item_events(item, index)
@@ -116,6 +116,6 @@ async def numbered(
             if number > after:
                 yield ServerEvent(event["type"], {**event, "sequence_number": number})
     except (RetinueError, HttpProblem) as error:
-        told = error_body(error)[1]["error"]
-        fields = {"code": told["code"], "message": told["message"], "param": told["param"]}
+        problem = error_body(error)[1]["error"]
+        fields = {"code": problem["code"], "message": problem["message"], "param": problem["param"]}
         yield ServerEvent("error", {"type": "error", **fields, "sequence_number": number + 1})

@@ -1,5 +1,5 @@
 """`/v1/responses`: a response is a part of a run. One continues another by its id, in the
-background it goes on without its client, and all of them can be read again."""
+background it continues without its client, and all of them can be read again."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from retinue.server.turn_events import TurnEvent
 
 
 async def create_response(host: Host, request: Request) -> Response:
-    asked = read_request(await body_of(request), ResponseRequest)
-    check_response(asked)
+    body = read_request(await body_of(request), ResponseRequest)
+    check_response(body)
     client = AgentRequests(host, request)
     stored = StoredResponses(client.turns)
-    talk = read_dialogue(messages_of(asked))
-    turn = await _turn(client, stored, asked, talk)
-    is_detached = bool(asked.background)
-    if asked.stream:
+    talk = read_dialogue(messages_of(body))
+    turn = await _turn(client, stored, body, talk)
+    is_detached = bool(body.background)
+    if body.stream:
         stream = ResponseStream(client.turns, stored, turn, in_pieces=not is_detached)
         events = numbered(stream.events())
         return client.streamed(turn, events, is_detached=is_detached)
@@ -43,20 +43,20 @@ async def create_response(host: Host, request: Request) -> Response:
 
 
 async def _turn(
-    client: AgentRequests, stored: StoredResponses, asked: ResponseRequest, talk: Dialogue
+    client: AgentRequests, stored: StoredResponses, body: ResponseRequest, talk: Dialogue
 ) -> RunTurn:
-    tools, previous = response_tools(asked.tools), asked.previous_response_id or ""
+    tools, previous = response_tools(body.tools), body.previous_response_id or ""
     want = AskedResponse(
         previous=previous,
-        background=bool(asked.background),
-        instructions=asked.instructions,
-        metadata=asked.metadata or {},
+        background=bool(body.background),
+        instructions=body.instructions,
+        metadata=body.metadata or {},
     )
     if not previous:
-        return await client.turn(asked.model, talk, tools, want.meta)
+        return await client.turn(body.model, talk, tools, want.meta)
     before = await stored.find(previous, "previous_response_id")
     label = (await stored.read(before))["model"]
-    if asked.model not in ("", label):
+    if body.model not in ("", label):
         raise ApiProblem(
             400,
             f"Response {previous} is one of the agent {label!r}, which continues it. To ask "
@@ -90,7 +90,7 @@ async def one_response(host: Host, request: Request) -> Response:
     turn = await stored.find(request.path_params["response_id"])
     if request.query_params.get("stream", "").lower() != "true":
         return json_response(await stored.read(turn))
-    if not (await stored.asked(turn)).background:
+    if not (await stored.terms(turn)).background:
         raise ApiProblem(400, "Only a response in the background can be streamed again.")
     after = request.query_params.get("starting_after", "-1")
     if not after.removeprefix("-").isdecimal() or len(after) > 9:
@@ -117,7 +117,7 @@ async def cancel_response(host: Host, request: Request) -> Response:
     turns = RunTurns(host, identity_of(request))
     stored = StoredResponses(turns)
     turn = await stored.find(request.path_params["response_id"])
-    if not (await stored.asked(turn)).background:
+    if not (await stored.terms(turn)).background:
         raise ApiProblem(400, "Only a response in the background can be cancelled.")
     if (await stored.read(turn))["status"] == "in_progress":
         await turns.cancel(turn.run, "cancelled by the client")

@@ -1,4 +1,4 @@
-"""A response as it is at this moment: read from the record of its run, whoever asks and when."""
+"""A response as it is at this moment: read from the record of its run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class StoredResponses:
         first = row.spec.base.length if row.spec.base is not None else 0
         return objects.response_id(turn.run, turn.start if turn.start > first else 0)
 
-    async def asked(self, turn: RunTurn) -> AskedResponse:
+    async def terms(self, turn: RunTurn) -> AskedResponse:
         row = await self._turns.host.row(turn.run)
         return AskedResponse.of(row.spec.meta) or AskedResponse()
 
@@ -104,19 +104,19 @@ class StoredResponses:
         host = self._turns.host
         shown = await host.show(ShowRequest(run=turn.run), self._turns.who)
         row, id = await host.row(turn.run), await self.id_of(turn)
-        asked = AskedResponse.of(row.spec.meta) or AskedResponse()
+        terms = AskedResponse.of(row.spec.meta) or AskedResponse()
         is_first = id == objects.response_id(turn.run, 0)
-        previous = asked.previous if is_first else objects.response_id(turn.run, 0)
+        previous = terms.previous if is_first else objects.response_id(turn.run, 0)
         return {
             "id": id,
             "object": "response",
             "created_at": shown.created_at // 1000,
             "completed_at": None if shown.ended_at is None else shown.ended_at // 1000,
-            "background": asked.background,
+            "background": terms.background,
             "error": None,
             "incomplete_details": None,
-            "instructions": asked.instructions,
-            "metadata": asked.metadata,
+            "instructions": terms.instructions,
+            "metadata": terms.metadata,
             "model": shown.label,
             "previous_response_id": previous or None,
             "tools": [objects.response_tool(tool) for tool in tools_of(row.spec.meta)],

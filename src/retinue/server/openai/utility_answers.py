@@ -49,14 +49,14 @@ class UtilityAnswer:
 
 
 def utility_answer(texts: Sequence[str]) -> UtilityAnswer | None:
-    """The answer to a request that is no part of the chat; None for all others. `texts` are those
-    of its messages: there is one, or the last one asks for a title of the others."""
+    """The answer to a request that does not belong to the chat; None for all others. `texts` are
+    those of its messages: there is one, or the last one asks for a title of the others."""
     if not texts:
         return None
     prompt = texts[-1]
     if _TASK.match(prompt) and _HISTORY.search(prompt):
-        wanted = _wanted(prompt)
-        return None if not wanted else UtilityAnswer(_fields(wanted, prompt, texts), "{" in prompt)
+        key = _wanted(prompt)
+        return None if not key else UtilityAnswer(_fields(key, prompt, texts), "{" in prompt)
     head = prompt[:600]
     if any(pattern.search(head) for pattern in _TITLES):
         fields = _fields("title", prompt, texts)
@@ -76,15 +76,15 @@ def _wanted(prompt: str) -> str:
     return next((name for name, pattern in _BY_WORDS if pattern.search(task)), "")
 
 
-def _fields(wanted: str, prompt: str, texts: Sequence[str]) -> dict[str, Any]:
-    said = _said(prompt, texts)
-    if wanted == "title":
-        return {"title": _title(said)}
-    if wanted == "tags":
-        return {"tags": _tags(said)}
-    if wanted in ("follow_ups", "queries"):
-        return {wanted: []}
-    return {wanted: ""}
+def _fields(key: str, prompt: str, texts: Sequence[str]) -> dict[str, Any]:
+    speech = _said(prompt, texts)
+    if key == "title":
+        return {"title": _title(speech)}
+    if key == "tags":
+        return {"tags": _tags(speech)}
+    if key in ("follow_ups", "queries"):
+        return {key: []}
+    return {key: ""}
 
 
 def _said(prompt: str, texts: Sequence[str]) -> str:
@@ -97,13 +97,13 @@ def _said(prompt: str, texts: Sequence[str]) -> str:
     return texts[0] if len(texts) > 1 else body
 
 
-def _title(said: str) -> str:
-    words = one_line(said.strip(), 400).strip(" \"'#*>").split()
+def _title(speech: str) -> str:
+    words = one_line(speech.strip(), 400).strip(" \"'#*>").split()
     title = " ".join(words[:TITLE_WORDS])[:MOST_TITLE].rstrip(" .,;:!?")
     return title[:1].upper() + title[1:] if title else "New chat"
 
 
-def _tags(said: str) -> list[str]:
-    counts = Counter(word.lower() for word in _WORD.findall(said))
+def _tags(speech: str) -> list[str]:
+    counts = Counter(word.lower() for word in _WORD.findall(speech))
     names = [word.capitalize() for word, _ in counts.most_common(MOST_TAGS)]
     return names or ["General"]
