@@ -17,6 +17,8 @@ from tests.cli.house import Gate, house
 from tests.tools.mcp.client_support import FAKE
 from tests.waiting import until
 
+CONTENT = FAKE.with_name("content_server.py")
+
 
 def results(heard: Any) -> list[str]:
     return [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
@@ -258,6 +260,24 @@ def test_a_rejected_key_ends_the_turn_with_what_to_do(tmp_path: Path) -> None:
 
     with house(tmp_path) as home:
         home.llm.refused_keys["sk-very-secret"] = "F10"
+        asyncio.run(main())
+
+
+def test_prompts_of_servers_are_commands_of_the_session(tmp_path: Path) -> None:
+    async def main() -> None:
+        args = ["-I", "-S", str(CONTENT)]
+        server = schema.McpServerStdio(name="notes", command=sys.executable, args=args, env=[])
+        async with opened(home, Editor()) as editor:
+            made = await editor.agent.new_session(cwd=str(home.project), mcp_servers=[server])
+            (offer,) = await until(lambda: editor.of("available_commands_update"))
+            names = [command.name for command in offer.available_commands]
+            assert names == ["notes:summarize", "notes:talk"]
+            await editor.prompt(made.session_id, "/notes:summarize topic=May")
+            assert editor.text() == "[Summarize May: -]"
+            with pytest.raises(RequestError, match="notes/none"):
+                await editor.prompt(made.session_id, "/notes:none")
+
+    with house(tmp_path, lambda heard: f"[{heard.messages[-1].text}]") as home:
         asyncio.run(main())
 
 

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import stat
 import sys
 from typing import Any
 
@@ -74,6 +75,11 @@ class EditorPipes:
 async def editor_pipes() -> EditorPipes:
     """The editor's streams, as descriptors that no other code knows: what is printed goes to
     stderr, and what reads stdin finds nothing."""
+    if not (_is_pipe(0) and _is_pipe(1)):
+        raise ConfigError(
+            "`retinue acp` talks to an editor through pipes, and stdin or stdout is a file. "
+            "Name the command in the configuration of your editor."
+        )
     stdin, stdout = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -82,16 +88,16 @@ async def editor_pipes() -> EditorPipes:
     os.dup2(2, 1)
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MOST_BYTES)
-    try:
-        await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(stdin, "rb", buffering=0)
-        )
-        transport, protocol = await loop.connect_write_pipe(
-            lambda: asyncio.streams.FlowControlMixin(loop), os.fdopen(stdout, "wb", buffering=0)
-        )
-    except ValueError:
-        raise ConfigError(
-            "`retinue acp` talks to an editor through pipes, and stdin or stdout is a file. "
-            "Name the command in the configuration of your editor."
-        ) from None
+    await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(stdin, "rb", buffering=0)
+    )
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.streams.FlowControlMixin(loop), os.fdopen(stdout, "wb", buffering=0)
+    )
     return EditorPipes(reader, asyncio.StreamWriter(transport, protocol, None, loop))
+
+
+def _is_pipe(fd: int) -> bool:
+    """Whether something can be waited for there: not in a file, and not in /dev/null."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
