@@ -25,7 +25,7 @@ async def main() -> None:
     async with Retinue() as retinue:
         outcome = await retinue.run(student, "What happens in it?", budget=Budget(tokens=6_000))
     print(f"{outcome.state} ({outcome.stop}): {outcome.text}")
-    print(f"{outcome.tree_tokens:,} of 6,000 tokens in {outcome.usage.turns} turns")
+    print(f"{outcome.tree_usage.tokens:,} of 6,000 tokens in {outcome.usage.turns} turns")
 
 
 asyncio.run(main())

@@ -25,7 +25,7 @@ async def main() -> None:
         async with Retinue(models=catalog) as retinue:
             outcome = await retinue.run(guide, "Which are the capitals of France and Peru?")
         print(outcome.text)
-        print(f"{outcome.model_used}: {outcome.usage.tokens} tokens, ${outcome.usage.usd:.6f}")
+        print(f"{outcome.model}: {outcome.usage.tokens} tokens, ${outcome.usage.usd:.6f}")
 
 
 asyncio.run(main())

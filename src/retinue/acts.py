@@ -77,6 +77,7 @@ class Acts(Reads):
     ) -> AsyncIterator[Question]:
         """What waits for a person, in one tree or in all. With `live`, also what will be asked from
         now on: for a tree until its run has ended, otherwise for as long as you listen."""
+        self._check_loop()
         known, end = set[str](), None
         with self._engine.bus.watch() as watcher:
             if run is not None and not await self._has_ended(run):
@@ -131,6 +132,7 @@ class Acts(Reads):
     ) -> str:
         """Whether a live run may call a tool, and which rule says so. The arguments are those of
         the call, by name or as its JSON."""
+        self._check_loop()
         args = arguments if isinstance(arguments, str) else _encode(arguments or {}).decode()
         tree = self._engine.trees.of(run)
         if tree is None:
@@ -139,6 +141,7 @@ class Acts(Reads):
 
     async def restrict(self, run: str, permissions: Permissions) -> None:
         """Take capabilities away from a live run and everything below it."""
+        self._check_loop()
         if self._engine.trees.run(run) is None:
             raise NotFound(f"No open run {run!r}. It may have ended.", "run", run)
         try:

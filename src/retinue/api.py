@@ -14,7 +14,7 @@ from retinue.agent import Agent
 from retinue.config import cache_folder, environment_secrets, own_places
 from retinue.core.redaction import Redactor
 from retinue.core.type_parameters import D, Deps_co
-from retinue.core.values import Limits, checked
+from retinue.core.values import Limits, Permissions, checked
 from retinue.errors import ConfigError
 from retinue.event_feed import EventFeed
 from retinue.hook_calls import HookCalls
@@ -105,6 +105,7 @@ class Retinue(Starts[Deps_co]):
         engine.performer.deps = deps
         own_models = (options.get("models"), home, deps, options.get("providers"))
         registry = Registry(engine, toolbox, builtin, known_models, *own_models)
+        registry.permissions = options.get("permissions") or Permissions()
         super().__init__(engine, builtin, retention, registry)
         reader = engine.performer.tool_reader
         reader.outcome = self.wait

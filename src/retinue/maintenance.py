@@ -55,6 +55,7 @@ class Housekeeping:
     async def _tell(self, run: str, event: AnyEvent) -> None:
         """Record an event; what the machine refuses, because the run has moved on, is refused
         here."""
+        self._check_loop()
         why = await self._engine.record(run, event)
         if why:
             raise Refused("state", why)
@@ -151,10 +152,12 @@ class Housekeeping:
 
     async def compact(self, *, progress: Progress | None = None) -> Compacted:
         """Give what is free in the store's file back to the disk, while it is in use."""
+        self._check_loop()
         return await self._store.compact(progress=progress)
 
     async def deliveries(self, states: Iterable[str] = ()) -> Sequence[Delivery]:
         """Announcements and where they are; `dead` ones can be sent again."""
+        self._check_loop()
         return await self._store.deliveries(states)
 
     async def redeliver(self, key: str) -> None:
@@ -228,8 +231,10 @@ class Housekeeping:
 
     async def backup(self, path: str | Path) -> None:
         """A consistent copy of the store, made while it is in use."""
+        self._check_loop()
         await self._store.backup(str(path))
 
     async def verify(self) -> Sequence[str]:
         """Problems found in the store; empty if it is sound."""
+        self._check_loop()
         return await self._store.verify()

@@ -13,7 +13,7 @@ from retinue.channels.base import Channel
 from retinue.core.model_settings import ModelSettings
 from retinue.core.redaction import Redactor
 from retinue.core.spec import RunRequest
-from retinue.core.values import Budget, Limits, ModelInfo, Value
+from retinue.core.values import Budget, Limits, ModelInfo, Permissions, Value
 from retinue.models.base import Model, ModelCatalog
 from retinue.models.declared import Provider
 from retinue.runtime.clock import Clock
@@ -79,6 +79,7 @@ class RetinueOptions(TypedDict, total=False):
     channels: Mapping[str, Channel] | None
     clock: Clock | None
     limits: Limits | None
+    permissions: Permissions | None
     models: ModelCatalog | Mapping[str, Model | ModelInfo | str] | None
     providers: Mapping[str, Provider] | None
     retention: Retention | None

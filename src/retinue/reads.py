@@ -134,6 +134,7 @@ class Reads(Branches):
 
     async def artifact(self, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
         """Bytes of something that was too long to be shown whole."""
+        self._check_loop()
         return await self._store.get_artifact(sha256, offset, limit)
 
     @property

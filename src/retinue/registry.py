@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from retinue.agent import Agent, define
 from retinue.config import environment_catalog
+from retinue.core.capabilities import narrow
 from retinue.core.model_settings import ModelSettings
 from retinue.core.spawn import check_rules
 from retinue.core.spec import RunRequest
-from retinue.core.values import ModelInfo, checked
+from retinue.core.values import ModelInfo, Permissions, checked
 from retinue.errors import ConfigError, NotFound, Refused
 from retinue.models.base import Model, ModelCatalog
 from retinue.models.declared import Provider
@@ -63,6 +64,8 @@ class Registry:
         self.agents: dict[str, Agent[Any, Any]] = {}
         self.preview = toolbox.preview
         self.toolsets = OpenedToolsets()
+        self.permissions = Permissions()
+        """The most that any run of this runtime has."""
         engine.performer.tool_reader.know_model = self.know_model
         self.learn_keys()
 
@@ -151,6 +154,8 @@ class Registry:
         self._check_settings(agent, options.get("model") or agent.model_name, options)
         try:
             request = checked(RunRequest(agent=agent.name, task=task, **options))
+            if self.permissions != Permissions():
+                request = replace(request, permissions=narrow(self.permissions, request.permissions))
             check_rules(request.permissions)
             return replace(request, permissions=real_paths(request.permissions))
         except Refused as error:

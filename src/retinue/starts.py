@@ -23,6 +23,7 @@ from retinue.pricing import PriceTag, Pricing
 from retinue.registry import Registry
 from retinue.runtime.engine import Engine
 from retinue.tools.builtin.builtin_tools import BuiltinTools
+from retinue.tools.context_verbs import NOWHERE
 from retinue.tools.outcome_list import Outcomes
 
 
@@ -245,7 +246,10 @@ class Starts(Acts, Generic[Deps_co]):
         return event.id
 
     async def _request(self, event: Requested) -> str:
-        self._engine.performer.outbox.check(event.request.origin)
+        request = event.request
+        self._engine.performer.outbox.check(request.origin)
+        if request.announce and not (request.origin and request.origin.channel):
+            raise Refused("channel", NOWHERE)
         self._engine.trees.refuse_request(event)
         why = await self._engine.record("", event)
         spec = self._engine.trees.spec(event.id)

@@ -82,6 +82,7 @@ class Steps(Groups):
     async def watch(self, *, text: bool = False, after: int | None = None) -> AsyncIterator[Event]:
         """Events of all runs, for as long as you listen: from now on, or those on record behind
         position `after` first. `text`: also text as models write it."""
+        self._check_loop()
         await self._engine.caught_up()
         after = last_of(self._engine.position) if after is None else after
         never = asyncio.get_running_loop().create_future()

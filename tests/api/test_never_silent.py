@@ -13,8 +13,11 @@ from retinue import (
     Ask,
     Budget,
     BudgetQuestion,
+    Context,
     ModelUnavailable,
+    Origin,
     PermissionQuestion,
+    Permissions,
     Question,
     Refused,
     Retinue,
@@ -28,7 +31,7 @@ from retinue.core.events import Answered
 from retinue.models.base import ModelRequest
 from retinue.runtime.bus import Step
 from retinue.testing import Scripted, VirtualClock, call
-from tests.api.house import agent, on_virtual_time
+from tests.api.house import agent, last, on_virtual_time
 
 
 @tool(restart="pure")
@@ -109,10 +112,21 @@ def test_a_runtime_is_used_from_its_own_loop_or_through_its_portal() -> None:
                     lambda: retinue.wait(run),
                     lambda: retinue.tree(run),
                     lambda: retinue.answer("q", "x"),
+                    lambda: retinue.restrict(run, Permissions()),
+                    lambda: retinue.explain(run, "read"),
+                    lambda: retinue.redeliver("x"),
+                    lambda: retinue.artifact("x"),
+                    lambda: anext(retinue.questions()),
+                    lambda: anext(retinue.watch()),
+                    lambda: anext(retinue.runs()),
+                    retinue.deliveries,
+                    retinue.verify,
+                    retinue.compact,
+                    retinue.health,
                     retinue.settle,
                 ):
                     with pytest.raises(WrongThread) as caught:
-                        asyncio.run(verb())
+                        asyncio.run(_awaited(verb()))
                 assert str(caught.value) == (
                     "This runtime belongs to another event loop. From a thread, write: "
                     "retinue.portal().call(retinue.run, agent, task)."
@@ -141,6 +155,50 @@ async def test_a_run_that_somebody_waits_for_fails_when_its_provider_stays_down(
         patient = agent("patient", down, options={"retry": WAITS})
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(retinue.run(patient, "Go."), 120)
+
+
+async def _awaited(work: Any) -> Any:
+    return await work
+
+
+@on_virtual_time
+async def test_a_provider_that_is_down_is_logged_and_waited_for_in_sight(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, "retinue.models"):
+        async with Retinue(clock=VirtualClock()) as retinue:
+            run = await retinue.spawn(agent("one", down), "Go.", retry=WAITS)
+            await asyncio.sleep(60)
+            assert (await retinue.info(run)).waiting_for == "provider"
+            await retinue.cancel(run)
+    warning, *others = caplog.records
+    assert warning.levelno == logging.WARNING and {r.levelno for r in others} == {logging.INFO}
+    assert warning.getMessage() == (
+        f"a model call of run {run} failed (overloaded, try 1): the provider is down"
+    )
+
+
+async def test_an_announcement_to_nowhere_is_refused() -> None:
+    one = agent("one", ["done"])
+
+    @tool
+    async def start(ctx: Context) -> str:
+        """Start one in the background."""
+        try:
+            return await ctx.spawn(one, "Go.", announce=True)
+        except Refused as error:
+            return str(error)
+
+    lead = agent("lead", lambda q: last(q) if q.turn else call("start"), tools=[start], staff=[one])
+    async with Retinue() as retinue:
+        with pytest.raises(Refused, match="there is none") as caught:
+            await retinue.run(one, "Go.", announce=True)
+        assert caught.value.limit == "channel"
+        with pytest.raises(Refused, match="Unknown channel 'roof'"):
+            await retinue.run(one, "Go.", origin=Origin(channel="roof"), announce=True)
+        outcome = await retinue.run(lead, "Go.")
+        assert outcome.text.startswith("announce=True sends the end of a run to the channel")
+        assert outcome.children == ()
 
 
 def test_run_sync_fails_when_its_provider_stays_down() -> None:

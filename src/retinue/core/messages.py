@@ -75,3 +75,11 @@ class ModelReply(Value):
     usage: Usage = Usage()
     stop: Literal["end", "calls", "length", "refusal"] = "end"
     model: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.message.text
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return self.message.calls

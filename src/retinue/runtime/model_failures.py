@@ -13,10 +13,21 @@ log = logging.getLogger("retinue.models")
 
 
 def model_failure(
-    run: str, attempt: int, error: BaseException, wake: Callable[[], None]
+    run: str, attempt: int, error: BaseException, wake: Callable[[], None], tries: int = 0
 ) -> ModelFailed:
-    """The event of a failed attempt. `wake` is called when a provider that was left alone answers
-    again."""
+    """The event of a failed attempt, after so many others. `wake` is called when a provider that
+    was left alone answers again. The first failure of a call is logged as a warning."""
+    if isinstance(error, RetinueError):
+        is_first = not tries or not isinstance(error, ModelUnavailable)
+        kind = getattr(error, "kind", "error")
+        log.log(
+            logging.WARNING if is_first else logging.INFO,
+            "a model call of run %s failed (%s, try %d): %s",
+            run,
+            kind,
+            tries + 1,
+            error,
+        )
     if isinstance(error, ModelUnavailable):
         if error.hearers is not None:
             error.hearers[run] = wake

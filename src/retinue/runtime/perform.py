@@ -37,7 +37,7 @@ from retinue.core.history import ShownMessages
 from retinue.core.limit_questions import with_budget_of_now
 from retinue.core.messages import ModelReply
 from retinue.core.spec import RunSpec
-from retinue.core.state import Run
+from retinue.core.state import Run, Thinking
 from retinue.core.values import ToolSchema, checked
 from retinue.errors import ModelError, RetinueError
 from retinue.formats.safe_text import clean
@@ -224,7 +224,8 @@ class Performer:
             if isinstance(error, asyncio.CancelledError) and asked_to_stop():
                 raise
             wake = partial(engine.post, effect.run, Woke(early=True))
-            event = model_failure(effect.run, attempt, error, wake)
+            tries = run.state.tries if isinstance(run.state, Thinking) else 0
+            event = model_failure(effect.run, attempt, error, wake, tries)
         if engine.trees.run(effect.run) is not None:
             self._answer(effect.run, -1, event)
 

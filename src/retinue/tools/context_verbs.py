@@ -15,17 +15,22 @@ from msgspec.structs import replace
 
 from retinue.core.spec import Actions, Lane, RunRequest, SendMessage
 from retinue.core.type_parameters import D_co, RunId, T
-from retinue.errors import ConfigError, RetinueError
+from retinue.errors import ConfigError, Refused, RetinueError
 from retinue.tools.outcome_list import Outcomes
 from retinue.tools.start_options import ChildOptions, Seconds, child_fields, name_of, seconds
 
 if TYPE_CHECKING:
     from retinue.agent import Agent
+    from retinue.core.values import Origin
     from retinue.outcomes import Outcome
     from retinue.tools.base import Named, RuntimeReader
 
 NOT_RETURNED = (
     "Tool {tool!r} made a delegation and did not return it. Write: return ctx.delegate(...)."
+)
+NOWHERE = (
+    "announce=True sends the end of a run to the channel of its origin, and there is none. Write "
+    'origin=Origin(channel="...") when the first run is started. Nothing was started.'
 )
 NOT_ON_STAFF = (
     "Tool {tool!r} starts {agent!r}, which is not on the staff of {lead!r}. "
@@ -87,6 +92,8 @@ class ContextVerbs(Generic[D_co]):
 
         @property
         def agent(self) -> str: ...
+        @property
+        def origin(self) -> Origin: ...
         def request(self, agent: Named | str, task: str, **options: Any) -> RunRequest: ...
 
     @property
@@ -190,6 +197,8 @@ class ContextVerbs(Generic[D_co]):
         model = fields.get("model", "")
         if model and self.reader is not None and (why := self.reader.find_model(model)):
             raise ConfigError(f"Tool {self.tool!r}: {why}")
+        if fields.get("announce") and not (fields.get("origin") or self.origin).channel:
+            raise Refused("channel", NOWHERE)
         kind, narrow = (agent.name, fields), tuple[Lane, ...]()
         if at_once is not None:
             if at_once < 1:
