@@ -104,7 +104,7 @@ def model(text: str) -> str:
 
 def may_be_own(name: str) -> bool:
     """Whether a name can be that of a provider that the user declares, and is no misspelt one. If
-    nobody declares it, that is said when it is used."""
+    no file declares it, that is said when it is used."""
     from retinue.models.providers import ALIASES, LOCAL, PROVIDERS
 
     is_like_one = bool(did_you_mean(name, [*PROVIDERS, *ALIASES, LOCAL]))

@@ -48,8 +48,8 @@ def model_attributes(requested: str, used: str = "") -> dict[str, Any]:
 
 
 def usage_attributes(usage: Usage) -> dict[str, Any]:
-    """Tokens and, where a price is known, dollars. What was not counted by the provider is not
-    told as if it were."""
+    """Tokens and, where a price is known, dollars. What was not counted by the provider has a
+    name of its own."""
     out: dict[str, Any] = {
         "gen_ai.usage.input_tokens": usage.input,
         "gen_ai.usage.output_tokens": usage.output,
