@@ -69,7 +69,8 @@ class EventSink(Protocol):
         """A runtime starts; `clean` takes its secrets out of a text."""
 
     def take(self, event: Any, *, is_new: bool) -> None:
-        """One event (`retinue.events.Event`). An earlier process had those that are not new; they come before the first new one of their tree."""
+        """One event (`retinue.events.Event`). An earlier process had those that are not
+        new; they come before the first new one of their tree."""
 
 
 class RetinueOptions(TypedDict, total=False):

@@ -103,7 +103,7 @@ def model(text: str) -> str:
 
 
 def may_be_own(name: str) -> bool:
-    """Whether a name can be that of a provider that the user declares, and is no misspelt one. If
+    """Whether a name can be that of a provider that the user declares, and is not a misspelt one. If
     no file declares it, that is said when it is used."""
     from retinue.models.providers import ALIASES, LOCAL, PROVIDERS
 

@@ -40,7 +40,7 @@ DURATIONS = {
 
 
 class OpenTelemetry:
-    """`Retinue(telemetry=OpenTelemetry())`. Prompts and replies are left out unless `content` is
+    """`Retinue(telemetry=OpenTelemetry())`. Prompts and replies are omitted unless `content` is
     on; then secrets are taken out of them. Without providers, those of the process are used
     (`opentelemetry.trace.set_tracer_provider`)."""
 
