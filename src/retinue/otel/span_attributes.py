@@ -21,7 +21,7 @@ PROVIDERS = {
 OTHER_PROVIDER = "custom"
 """Of a model that is an object of the program."""
 FAILED = ("failed", "timed_out", "interrupted")
-"""Ends of a run that are errors; one that was cancelled, or came to a limit, is none."""
+"""Ends of a run that are errors; being cancelled or coming to a limit is not."""
 NAME_LENGTH = 200
 SPAN_KINDS = {"invoke_agent": "AGENT", "chat": "LLM", "execute_tool": "TOOL"}
 """The same for backends that read OpenInference."""
