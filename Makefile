@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo test tests check fix docs pictures coverage pythons simulate crash faults attack api conform clients guests agents bench explore
+.PHONY: help setup parts demo test tests check fix docs pictures coverage pythons compare simulate crash faults attack api conform clients guests agents bench explore
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,11 @@ coverage: $(READY) ## the tests with a count of the lines that they reach; COVER
 PYTHONS ?= python3.11 python3.12 python3.13
 pythons: ## core, API, store and tools on every Python that is found; ends with one line of JSON
 	@sh scripts/pythons.sh $(PYTHONS)
+
+compare: $(READY) ## the programs of docs/comparison.md, the peers in an environment of their own
+	@$(PYTHON) -m venv $(VENV)/peers
+	@$(VENV)/peers/bin/python -m pip install -q -r docs/comparison/peers.txt
+	@$(PY) docs/comparison/check.py $(VENV)/peers/bin/python
 
 simulate: N ?= 1000000
 simulate: $(READY) ## N random schedules on virtual time (N=1000000)

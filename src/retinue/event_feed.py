@@ -26,7 +26,7 @@ class EventFeed:
         self._task = loop.create_task(self._run(last_of(position)), name="retinue telemetry")
 
     async def close(self) -> None:
-        """Returns when the sink was told of everything that is on record."""
+        """Returns when the sink has everything that is on record."""
         if not self._end.done():
             self._end.set_result(None)
         await asyncio.gather(self._task, return_exceptions=True)

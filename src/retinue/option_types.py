@@ -63,13 +63,13 @@ class Retention(Value):
 
 
 class EventSink(Protocol):
-    """What is told of every public event, once it is on record: `retinue.otel.OpenTelemetry`."""
+    """What gets every public event once it is on record: `retinue.otel.OpenTelemetry`."""
 
     def open(self, clean: Callable[[str], str]) -> None:
         """A runtime starts; `clean` takes its secrets out of a text."""
 
     def take(self, event: Any, *, is_new: bool) -> None:
-        """One event (`retinue.events.Event`). An earlier process was told of those that are not
+        """One event (`retinue.events.Event`). An earlier process had those that are not
         new; they come before the first new one of their tree."""
 
 

@@ -93,7 +93,7 @@ class Steps(Groups):
     async def follow(
         self, after: int, end: asyncio.Future[None], *, text: bool = False
     ) -> AsyncIterator[tuple[Event, bool]]:
-        """Events of all runs behind position `after` until `end` is done and all were told; before
+        """Events of all runs behind position `after` until `end` is done and all are out; before
         the first one of a tree also its earlier ones. With each: whether it is behind `after`."""
         start = max(0, step_of(after) - 1)
         next_one = await self._store.entries(start, limit=1)

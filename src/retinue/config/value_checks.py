@@ -103,8 +103,8 @@ def model(text: str) -> str:
 
 
 def may_be_own(name: str) -> bool:
-    """Whether a name can be that of a provider that the user declares, and is no misspelt one. If
-    nobody declares it, that is said when it is used."""
+    """Whether a name can be that of a provider that the user declares, and is not a misspelt one.
+    If no file declares it, that is said when it is used."""
     from retinue.models.providers import ALIASES, LOCAL, PROVIDERS
 
     is_like_one = bool(did_you_mean(name, [*PROVIDERS, *ALIASES, LOCAL]))

@@ -29,7 +29,7 @@ LABELS = (
     "gen_ai.tool.name",
     "error.type",
 )
-"""What measurements are told apart by: few values each, and no ids."""
+"""What distinguishes measurements: few values each, and no ids."""
 SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 TOKENS = [4.0**n for n in range(14)]
 DURATIONS = {
@@ -40,7 +40,7 @@ DURATIONS = {
 
 
 class OpenTelemetry:
-    """`Retinue(telemetry=OpenTelemetry())`. Prompts and replies are left out unless `content` is
+    """`Retinue(telemetry=OpenTelemetry())`. Prompts and replies are omitted unless `content` is
     on; then secrets are taken out of them. Without providers, those of the process are used
     (`opentelemetry.trace.set_tracer_provider`)."""
 
@@ -70,7 +70,7 @@ class OpenTelemetry:
 
     def take(self, event: Event, *, is_new: bool) -> None:
         """One event of the record. Those of an earlier process (not `is_new`) are known to it
-        only: what they have ended was told by that process."""
+        only: what they have ended was sent by that process."""
         for span in self._builder.take(event):
             if is_new:
                 self._spans.write(span)

@@ -21,7 +21,7 @@ PROVIDERS = {
 OTHER_PROVIDER = "custom"
 """Of a model that is an object of the program."""
 FAILED = ("failed", "timed_out", "interrupted")
-"""Ends of a run that are errors; one that was cancelled, or came to a limit, is none."""
+"""Ends of a run that are errors; being cancelled or coming to a limit is not."""
 NAME_LENGTH = 200
 SPAN_KINDS = {"invoke_agent": "AGENT", "chat": "LLM", "execute_tool": "TOOL"}
 """The same for backends that read OpenInference."""
@@ -48,8 +48,8 @@ def model_attributes(requested: str, used: str = "") -> dict[str, Any]:
 
 
 def usage_attributes(usage: Usage) -> dict[str, Any]:
-    """Tokens and, where a price is known, dollars. What was not counted by the provider is not
-    told as if it were."""
+    """Tokens and, where a price is known, dollars. What was not counted by the provider has a
+    name of its own."""
     out: dict[str, Any] = {
         "gen_ai.usage.input_tokens": usage.input,
         "gen_ai.usage.output_tokens": usage.output,

@@ -204,7 +204,7 @@ class SpanBuilder:
             yield _call_span(run, id, seconds, end, own, is_open=is_open)
 
     def _note(self, run: _OpenRun, event: ev.Event) -> Iterator[SpanEvent]:
-        """What happens to a run and is no span of its own."""
+        """What happens to a run and is not a span of its own."""
         own: dict[str, Any] = {}
         match event:
             case ev.RunWaiting(waiting_for=reason):
