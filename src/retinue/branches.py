@@ -62,9 +62,9 @@ class Branches(Steps):
         self, listing: Sequence[RunBranch], specs: Mapping[str, RunSpec]
     ) -> Sequence[RunBranch]:
         merges: dict[str, BranchMerge] = {}
-        kept = [one for one in listing if one.state == "kept"]
-        for place in dict.fromkeys(one.place for one in kept):
-            copies = [self._copy(specs[one.run]) for one in kept if one.place == place]
+        branches = [one for one in listing if one.state == "kept"]
+        for place in dict.fromkeys(one.place for one in branches):
+            copies = [self._copy(specs[one.run]) for one in branches if one.place == place]
             with contextlib.suppress(RetinueError, OSError):  # then nothing is foreseen
                 merges |= await foreseen(place, copies)
         return [msgspec.structs.replace(one, merge=merges.get(one.run)) for one in listing]

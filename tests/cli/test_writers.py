@@ -206,7 +206,7 @@ def test_what_is_left_is_listed_with_its_conflicts_and_merged_as_far_as_it_fits(
         assert listed.stderr.splitlines()[-1] == f"See one: retinue diff {short}/Part 2   {merge}"
         assert lines(home)[1] == "line 2", "nothing is changed by looking"
         screen.retinue("merge", short, env=home.env, cwd=home.project)
-        question = "Merge 2 branches into your files (2 files, +2 -2)? Part 1 is left out. [y/N]"
+        question = "Merge 2 branches into your files (2 files, +2 -2)? Part 1 is not merged. [y/N]"
         screen.until(lambda text: question in " ".join(text.split()))
         screen.type("y\n")
         assert screen.code() == 1

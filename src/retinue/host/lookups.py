@@ -19,15 +19,13 @@ from retinue.host import replies, requests
 from retinue.host.agent_source import AgentSource
 from retinue.host.identity import Identity
 from retinue.host.metrics import prometheus_text
-from retinue.host.provider_waits import missing_key
+from retinue.host.provider_waits import lack_of
 from retinue.host.server_events import ServerEvent
 from retinue.host.tool_list import builtin_tool_list
 from retinue.host.visibility import Visibility, is_visible
 from retinue.outcomes import state_word
 from retinue.run_info import RunTree
 from retinue.store.base import RunLine
-
-NO_AGENT = "Its agent could not be built again"
 
 
 class Lookups(Visibility):
@@ -258,8 +256,7 @@ class Lookups(Visibility):
         )
 
     async def _lack(self, run: str) -> str:
-        spec = (await self._retinue.record(run)).spec
-        return missing_key(spec.model, self._agents.environ) or NO_AGENT
+        return lack_of((await self._retinue.record(run)).spec.model, self._agents.environ)
 
     async def metrics(self, request: requests.MetricsRequest, who: Identity) -> str:
         counts: Counter[tuple[str, int]] = Counter()

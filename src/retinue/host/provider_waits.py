@@ -158,16 +158,15 @@ def key_names(provider: str) -> str:
     return " or ".join(provider_entry.keys) if provider_entry is not None else ""
 
 
-def missing_key(model: str, environ: Mapping[str, str]) -> str:
-    """`No API key for anthropic. Set ANTHROPIC_API_KEY`; "" when there is one, or none is
-    needed."""
+def lack_of(model: str, environ: Mapping[str, str]) -> str:
+    """Why a host cannot continue a run: `No API key for anthropic. Set ANTHROPIC_API_KEY`."""
     from retinue.models.providers import PROVIDERS
 
     for name in (provider_of(link.strip()) for link in model.split("|")):
         entry = PROVIDERS.get(name)
         if entry is not None and entry.keys and not entry.key(environ):
             return f"No API key for {entry.name}. Set {entry.keys[0]}"
-    return ""
+    return "Its agent could not be built again"
 
 
 def url_names(provider: str) -> str:

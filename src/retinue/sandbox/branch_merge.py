@@ -152,7 +152,7 @@ def _hunks(marked: Mapping[str, str], label: str) -> str:
 
 
 def _places(path: str, content: str | None) -> list[str]:
-    """`src/a.py:40-58` for each part in conflict, with the lines of the files as they stand; the
+    """`src/a.py:40-58` for each part in conflict, with the lines of the files as they are now; the
     path alone where there are no lines."""
     places, n_marks = [], 0
     for hunk in HUNK.finditer(content or ""):

@@ -17,16 +17,16 @@ def branch_lines(branches: Sequence[Branch], width: int) -> list[str]:
     """A line for each branch, and below it what is in conflict with which other one. Where a name
     does not fit into so many columns, the branch has a line of its own."""
     rows = [(name_of(one), one_line(one["branch"], 80), *_amounts(one)) for one in branches]
-    columns = list(zip(*rows, strict=True))
-    name, branch, files, change = (max(map(len, column)) for column in columns)
+    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
     ends = [_end(one) for one in branches]
-    is_wide = name + branch + files + change + 8 + max(map(len, ends)) < width
+    is_wide = sum(sizes) + 8 + max(map(len, ends)) < width
     lines = []
     for one, row, end in zip(branches, rows, ends, strict=True):
-        middle = f"  {row[1]:<{branch}}" if is_wide else ""
-        lines.append(f"{row[0]:<{name}}{middle}  {row[2]:>{files}}  {row[3]:>{change}}  {end}")
+        middle = f"  {row[1]:<{sizes[1]}}" if is_wide else ""
+        numbers = f"{row[2]:>{sizes[2]}}  {row[3]:>{sizes[3]}}"
+        lines.append(f"{row[0]:<{sizes[0]}}{middle}  {numbers}  {end}")
         below = [] if is_wide else [f"on {row[1]}"]
-        indent = name + 2 if name < width // 3 else 2
+        indent = sizes[0] + 2 if sizes[0] < width // 3 else 2
         lines += [f"{'':{indent}}{text}" for text in [*below, *_conflicts(one, branches)]]
     return [line.rstrip() for line in lines]
 
@@ -96,7 +96,7 @@ def _conflicts(branch: Branch, branches: Sequence[Branch]) -> list[str]:
 
 
 def _by(place: str, branch: Branch, branches: Sequence[Branch]) -> str:
-    """The branches before it that merge and have the file; or the files as they stand."""
+    """The branches before it that merge and have the file; or the files themselves."""
     path = next((p for p in branch["merge"]["conflicts"] if place in (p, _of(p, place))), place)
     others = [
         name_of(one)

@@ -47,7 +47,7 @@ HELP = (
     "m  M     send a message: read at the next turn, or interrupting the current one",
     "x        cancel the selected agent and those below it, after a question",
     "r  R     retry a failed one as a new run, after a question; with a message",
-    "l        everything that it said and heard, in your pager",
+    "l        all its messages, in your pager",
     "q        quit; runs continue",
 )
 ENDED = " ended in the last hour"

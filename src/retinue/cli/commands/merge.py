@@ -86,7 +86,7 @@ def _is_wanted(branches: list[dict[str, Any]], left_out: list[dict[str, Any]]) -
     for row in branch_lines([*branches, *left_out], size(sys.stderr)[0]):
         note(row)
     names = " and ".join(map(name_of, left_out))
-    rest = f" {names} {'is' if len(left_out) == 1 else 'are'} left out." if left_out else ""
+    rest = f" {names} {'is' if len(left_out) == 1 else 'are'} not merged." if left_out else ""
     question = f"Merge {_count(len(branches))} into your files ({amount(branches)})?{rest} [y/N] "
     *first, last = wrap(question.rstrip(), max(20, size(sys.stderr)[0] - 3))
     for text in first:

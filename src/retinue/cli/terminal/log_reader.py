@@ -1,4 +1,4 @@
-"""The messages of one run as lines, read from the record: all of them at once, or what has come
+"""The messages of one run as lines, read from the record: all of them, or those that have come
 since the last look."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from retinue.view.stored_tree import stored_rows
 
 
 class LogReader:
-    """One run. `last` and `since` leave out what is older, at the first look."""
+    """One run. At the first look, `last` and `since` omit what is older."""
 
     def __init__(
         self, record: RecordReader, line: ListedRun, width: int, *, has_tools: bool = False
@@ -52,8 +52,8 @@ class LogReader:
             first = max(first, record.n_before(row, since))
         out: list[Line] = []
         for n, message in enumerate(messages):
-            told = list(self._lines.tell(at + n + 1, message, is_inherited=at + n < self._n_own))
-            out += told if n >= first else []
+            lines = list(self._lines.tell(at + n + 1, message, is_inherited=at + n < self._n_own))
+            out += lines if n >= first else []
         self._n_read += len(messages)
         return out
 

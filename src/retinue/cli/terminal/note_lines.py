@@ -1,4 +1,4 @@
-"""Notes for people on a terminal: a long one is broken where its parts or words end, and goes on
+"""Notes for people on a terminal: a long one is broken where its parts or words end, and continues
 below its text, so that the terminal itself never has to break it."""
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def note_lines(text: str, width: int) -> list[str]:
     match = _LABEL.match(text)
     label = match[0] if match is not None and len(match[0]) <= MOST_INDENT else ""
     room = max(10, width - max(2, len(label)))
-    kept = _COMMAND.sub(lambda match: match[0].replace(" ", KEPT), text[len(label) :])
-    first, *rest = (part.replace(KEPT, " ") for part in _parts(kept, room))
+    body = _COMMAND.sub(lambda match: match[0].replace(" ", KEPT), text[len(label) :])
+    first, *rest = (part.replace(KEPT, " ") for part in _parts(body, room))
     indent = " " * max(2, len(label))
     return [f"{label}{first}", *(f"{indent}{part}" for part in rest)]
 

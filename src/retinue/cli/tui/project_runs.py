@@ -198,7 +198,7 @@ class ProjectRuns:
         return [pair for message in messages for pair in tell(message, describe)]
 
     def log(self, id: str, width: int) -> str:
-        """Everything that a run said and heard, as `retinue logs` prints it."""
+        """All messages of a run, as `retinue logs` prints them."""
         with RunListing(self._places) as listing:
             line = listing.line(id)
         if line is None:

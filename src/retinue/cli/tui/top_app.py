@@ -276,7 +276,7 @@ class TopApp(App[None]):
         self.push_screen(Say(Text(f"Retry {label} with this message")), go)
 
     def show_log(self) -> None:
-        """Everything that one run said and heard, in the pager."""
+        """All messages of one run, in the pager."""
         if not self.chosen:
             return
         text = self.runs.log(self.chosen, self.size.width)
