@@ -108,7 +108,14 @@ def test_serve_opens_the_project_on_an_address(tmp_path: Path) -> None:
         assert shown["outcome"]["text"] == "From the server."
         assert api.call("GET", f"/api/v1/runs?code={code}", token=None).status == 303
         assert home.ok("run", "from a command") == "From the server."
-        assert len(api.get("/runs", token=token).json["runs"]) == 2
+        models = api.call("GET", "/v1/models", token=token).json["data"]
+        assert "main" in [model["id"] for model in models]
+        chat = {"model": "main", "messages": [{"role": "user", "content": "hello"}]}
+        said = api.call("POST", "/v1/chat/completions", chat, token=token)
+        assert said.json["choices"][0]["message"]["content"] == "From the server.", said
+        card = api.call("GET", "/a2a/main/.well-known/agent-card.json", token=token)
+        assert card.json["name"] == "main"
+        assert len(api.get("/runs", token=token).json["runs"]) == 3
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=SECONDS)
         assert process.returncode == 0 and "Traceback" not in err
