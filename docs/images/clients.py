@@ -46,7 +46,7 @@ class Script:
                 return "Three agents are looking. I will tell you what they find."
             n_results = sum(type(m).__name__ == "ToolMessage" for m in heard.messages)
             if QUESTION not in texts or n_results:
-                return f"Nothing to do. {texts[-300:]}"
+                return "Nothing to do."
             return call(f"mcp__retinue{self._separator}delegate", tasks=TASKS)
         name = next(name for name in FINDINGS if name in heard.messages[0].text)
         if heard.turn == 0:

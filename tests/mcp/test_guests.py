@@ -72,7 +72,8 @@ def test_a_task_id_is_valid_with_its_key_only() -> None:
     id = task_id((RUN, RUN), b"key")
     assert runs_of(id, b"key") == (RUN, RUN)
     assert runs_of(id, b"other") == ()
-    assert runs_of(id.replace("8c6d", "8c6e"), b"key") == ()
+    assert runs_of("x" + id[1:], b"key") == ()
+    assert len(task_id((RUN,) * 4, b"key")) <= 128 and task_id((RUN,), b"key").startswith(RUN)
     for odd in ("", ".", RUN, f"{RUN}.", f"x.{id[-32:]}", f"{RUN}.ä"):
         assert runs_of(odd, b"key") == ()
 
