@@ -155,7 +155,9 @@ class Registry:
         try:
             request = checked(RunRequest(agent=agent.name, task=task, **options))
             if self.permissions != Permissions():
-                request = replace(request, permissions=narrow(self.permissions, request.permissions))
+                request = replace(
+                    request, permissions=narrow(self.permissions, request.permissions)
+                )
             check_rules(request.permissions)
             return replace(request, permissions=real_paths(request.permissions))
         except Refused as error:
