@@ -10,7 +10,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
-from make import picture  # noqa: E402
+from make import picture  # type: ignore[import-not-found]  # noqa: E402
 
 from retinue.testing import call  # noqa: E402
 from tests.cli.house import Gate, house  # noqa: E402
@@ -71,7 +71,7 @@ def scene(name: str) -> None:
         for part in FINDINGS:
             (home.project / f"{part}.py").write_text("def copy(data):\n    return data\n" * 20)
         stage: Any = Stage(home, script)  # type: ignore[arg-type]
-        client = {"claude": claude_code.ClaudeCode, "codex": codex.Codex}[name](stage)
+        client: Any = {"claude": claude_code.ClaudeCode, "codex": codex.Codex}[name](stage)
         screen.start(client.command(), client.env, home.project)
         screen.until(client.ready)
         tell(screen, QUESTION)

@@ -39,6 +39,7 @@ from retinue.mcp.guests import Guest
 @pass_context
 def command(
     context: CommandContext,
+    /,
     host: str,
     port: int,
     token_file: str,
