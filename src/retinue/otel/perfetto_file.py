@@ -84,7 +84,7 @@ def _arrows(
         above = by_id.get(span.parent_id)
         if span.operation != "invoke_agent" or above is None:
             continue
-        shared = {"name": "starts", "cat": "start", "id": str(numbers[span.run])}
+        shared: dict[str, Any] = {"name": "starts", "cat": "start", "id": str(numbers[span.run])}
         shared["ts"] = span.start // 1000
         yield {"ph": "s", "pid": numbers[above.run], "tid": tracks[above.id], **shared}
         yield {"ph": "f", "bp": "e", "pid": numbers[span.run], "tid": RUN_TRACK, **shared}
