@@ -93,7 +93,7 @@ def test_wherever_a_process_ends_the_next_one_tells_the_rest_and_nothing_twice(s
     whole = built(SpanBuilder(content=True), events)
     ids = [span.id for span in whole]
     assert len(ids) == len(set(ids))
-    starts = {event.run: event for event in events if isinstance(event, ev.RunStarted)}
+    starts = {str(event.run): event for event in events if isinstance(event, ev.RunStarted)}
     for span in whole:
         assert span.start <= span.end
         parent = starts[span.run].parent
