@@ -100,6 +100,20 @@ class Steps(Groups):
             elif (id := run_of(item)) == run or (tree and await family.has(id)):
                 yield item
 
+    async def all_steps(
+        self, after: int, *, deltas: bool = False
+    ) -> AsyncIterator[Step | TextDelta]:
+        """The steps of all runs from position `after` of the log on, for as long as you listen.
+        With `deltas`, also text as models write it."""
+        async for item in self._log(after):
+            if deltas or isinstance(item, Step):
+                yield item
+
+    async def log_position(self) -> int:
+        """The last position of the log whose step is in what `record` shows."""
+        await self._engine.caught_up()
+        return self._engine.position
+
     async def _log(self, after: int, run: str = "") -> AsyncIterator[Step | TextDelta]:
         """All steps behind position `after`: those of the log first, then as they come, with text
         as models write it; until `run` has ended, without one for as long as a program listens."""

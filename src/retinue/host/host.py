@@ -17,7 +17,7 @@ from retinue.host import replies, requests
 from retinue.host.agent_source import AgentSource
 from retinue.host.follow import follow
 from retinue.host.identity import Identity
-from retinue.host.lookups import Lookups
+from retinue.host.overview import Overviews
 from retinue.host.plan import Plan
 from retinue.host.run_options import RAISED, next_options, start_options
 from retinue.host.server_events import ServerEvent
@@ -29,9 +29,9 @@ from retinue.pricing import PriceTag
 STUCK_SECONDS = 0.5
 
 
-class Host(Lookups):
-    """Carries out requests with one runtime. `greet` takes what a command brings; `leave` is set
-    when the host is to end."""
+class Host(Overviews):
+    """Carries out requests with one runtime. `greet` takes what a command brings; `page` says where
+    a browser finds the dashboard, and lets it in; `leave` is set when the host is to end."""
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class Host(Lookups):
         self.leave = leave or asyncio.Event()
         self._left: asyncio.Future[Any] | None = None
         self.greet: Callable[[requests.HelloRequest], Coroutine[Any, Any, None]] | None = None
+        self.page: Callable[[], Coroutine[Any, Any, replies.PageReply]] | None = None
 
     def left(self) -> asyncio.Future[Any]:
         """Done when the host leaves: one for all who look out for it."""
@@ -273,6 +274,11 @@ class Host(Lookups):
             with contextlib.suppress(RetinueError):  # what it lacks is something else
                 await self._wake(run)
         await self._retinue.retry(refused=is_theirs)
+
+    async def open_page(self, request: requests.PageRequest, who: Identity) -> replies.PageReply:
+        if self.page is None:
+            raise Refused("page", "This host is part of another service, which knows its address.")
+        return await self.page()
 
     async def stop(self, request: requests.StopRequest, who: Identity) -> replies.EmptyReply:
         self.leave.set()

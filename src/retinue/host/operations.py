@@ -23,6 +23,8 @@ from retinue.host.replies import (
     ModelList,
     NewRunReply,
     OutcomeReply,
+    OverviewReply,
+    PageReply,
     QuestionList,
     RunDetail,
     RunPage,
@@ -55,6 +57,8 @@ from retinue.host.requests import (
     MetricsRequest,
     ModelsRequest,
     OutcomeRequest,
+    OverviewRequest,
+    PageRequest,
     QuestionsRequest,
     RedeliverRequest,
     ResumeRequest,
@@ -70,6 +74,7 @@ from retinue.host.requests import (
     TranscriptRequest,
     TreeRequest,
     WaitRequest,
+    WatchAllRequest,
     WatchRequest,
 )
 from retinue.host.tree_items import Said, StepNews
@@ -137,10 +142,29 @@ def _operations() -> tuple[Operation, ...]:
             media="text/event-stream",
             events={"step": StepNews, "delta": Said, "end": TreeRecord},
         ),
+        *_all_runs(),
         *_branches(run),
         *_talking(run),
         *_looking(),
         *_hosting(),
+    )
+
+
+def _all_runs() -> tuple[Operation, ...]:
+    """All trees together, as a page shows them."""
+    return (
+        Operation("overview", "GET", "/overview", OverviewRequest, OverviewReply, "read", "runs"),
+        Operation(
+            "watch_all",
+            "GET",
+            "/events",
+            WatchAllRequest,
+            None,
+            "read",
+            "runs",
+            media="text/event-stream",
+            events={"tree": TreeRecord, "step": StepNews, "delta": Said},
+        ),
     )
 
 
@@ -217,6 +241,10 @@ def _hosting() -> tuple[Operation, ...]:
     return (
         Operation(
             "hello", "POST", "/host/hello", HelloRequest, Hello, "admin", "host", is_internal=True
+        ),
+        Operation(
+            "open_page", "POST", "/host/page", PageRequest, PageReply, "admin", "host",
+            is_internal=True,
         ),
         Operation("stop", "POST", "/host/stop", StopRequest, EmptyReply, "admin", "host"),
         Operation(
