@@ -30,12 +30,14 @@ class Overviews(Lookups):
     async def overview(
         self, request: requests.OverviewRequest, who: Identity
     ) -> replies.OverviewReply:
-        listing = requests.ListRequest(limit=request.limit, before=request.before)
-        page = await self.list_runs(listing, who)
-        lines = [summary(await self._retinue.tree_record(line.id)) for line in page.runs]
-        return replies.OverviewReply(
-            runs=tuple(lines), next=page.next, now=time.time_ns() // 1_000_000
-        )
+        roots, more = [request.run], ""
+        if not request.run:
+            listing = requests.ListRequest(limit=request.limit, before=request.before)
+            page = await self.list_runs(listing, who)
+            roots, more = [line.id for line in page.runs], page.next
+        lines = [summary(await self._retinue.tree_record(root)) for root in roots]
+        now = time.time_ns() // 1_000_000
+        return replies.OverviewReply(runs=tuple(lines), next=more, now=now)
 
     async def watch_all(
         self, request: requests.WatchAllRequest, who: Identity

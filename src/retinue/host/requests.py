@@ -126,10 +126,12 @@ class WatchAllRequest(HostRequest):
 
 
 class OverviewRequest(HostRequest):
-    """Root runs, newest first, each with what it and its sub-agents came to."""
+    """Root runs, newest first, each with what it and its sub-agents came to; with `run`, only that
+    one."""
 
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     before: str = ""
+    run: str = ""
 
 
 class SendRequest(HostRequest):

@@ -2,8 +2,6 @@
 // (model, tool, children, you, queue, provider, budget) and its times. The row of a run is only how
 // it stands now, so that a tree that is read again from its log has the same segments.
 
-const STANDS = { Queued: "queue", Working: "tool", Asking: "you", Waiting: "children", Short: "budget" };
-
 export class Phases {
   constructor(spec) {
     this.segments = [];
@@ -12,6 +10,7 @@ export class Phases {
     this.open = new Set();
     this.joined = new Set();
     this.endedAt = null;
+    this.standing = "";
     this.enter(spec.order.lanes?.length ? "queue" : "model", spec.created_at ?? 0);
   }
 
@@ -20,7 +19,7 @@ export class Phases {
   }
 
   enter(kind, at, words = "") {
-    if (this.endedAt !== null) return;
+    if (this.endedAt !== null && at >= this.endedAt) return;
     const last = this.last;
     if (last?.kind === kind) {
       if (words) last.words = words;
@@ -28,8 +27,8 @@ export class Phases {
     }
     if (last) last.to = at;
     if (last && last.to <= last.from && last.kind !== "you") this.segments.pop();
-    if (this.last?.kind === kind) this.last.to = null;
-    else this.segments.push({ kind, from: at, to: null, words });
+    if (this.last?.kind === kind) this.last.to = this.endedAt;
+    else this.segments.push({ kind, from: at, to: this.endedAt, words });
   }
 
   take(event, at, node) {
@@ -37,14 +36,17 @@ export class Phases {
   }
 
   // How it stands now, which no event says: that a person is asked, or that it waits for budget.
-  stand(state, at) {
-    const kind = STANDS[state.is];
-    if (state.is === "Asking" || (state.is === "Short" && !state.asks)) this.enter(kind, at);
-    else if (state.is === "Short") this.enter("you", at);
-    else if (state.is === "Thinking" && state.retry_at === undefined && this.last?.kind === "you") this.enter("model", at);
+  stand(state) {
+    this.standing = { Asking: "you", Short: state.asks ? "you" : "budget" }[state.is] ?? "";
+  }
+
+  // The kind of a segment; of the last one, how the run stands.
+  kindOf(segment) {
+    return segment === this.last && segment.to === null && this.standing ? this.standing : segment.kind;
   }
 
   end(ending) {
+    this.standing = "";
     if (this.endedAt !== null) return;
     const last = this.last;
     if (last) last.to = Math.max(last.from, ending.at ?? last.from);
@@ -57,16 +59,17 @@ export class Phases {
     else this.enter(this.joined.size ? "children" : "model", at);
   }
 
-  // A person was asked since the last step, and no event had said so.
-  wasYou(at) {
+  // What the time since the last step was, where no event had said so.
+  was(kind, at) {
     const last = this.last;
-    if (last && ["tool", "children"].includes(last.kind)) last.kind = "you";
-    this.next(at);
+    if (last && last.from < at && last.kind !== "queue") last.kind = kind;
+    this.standing = "";
   }
 }
 
 const returned = function (event, at) {
   this.open.delete(event.index ?? 0);
+  this.turns.at(-1)?.done.set(event.index ?? 0, at);
   this.next(at);
 };
 
@@ -75,13 +78,14 @@ const TAKE = {
     if (this.last?.kind === "queue") this.next(at);
   },
   Afforded(event, at) {
+    this.was("budget", at);
     this.enter("model", at);
   },
   Replied({ reply, attempt }, at) {
     const calls = reply.message.calls ?? [];
     const from = this.last?.kind === "model" ? this.last.from : at;
     if (this.last && this.last.kind !== "model") this.enter("model", at);
-    this.turns.push({ n: this.turns.length + 1, attempt, from, at, usage: reply.usage ?? {}, model: reply.model });
+    this.turns.push({ n: this.turns.length + 1, attempt, from, at, usage: reply.usage ?? {}, model: reply.model, done: new Map() });
     for (const mail of this.mails) {
       if (mail.readIn || mail.at > from) continue;
       mail.deliveredAt = from;
@@ -124,11 +128,8 @@ const TAKE = {
     this.next(at);
   },
   Decided(event, at) {
-    if (this.last?.kind === "you") this.next(at);
-    else this.wasYou(at);
-  },
-  LimitChanged(event, at) {
-    if (this.last?.kind === "you" || this.last?.kind === "budget") this.enter("model", at);
+    this.was("you", at);
+    this.next(at);
   },
   Posted(event, at) {
     const { mail } = event;

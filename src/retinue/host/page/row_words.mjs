@@ -91,6 +91,7 @@ function lastWords(node) {
   if (node.isTakenUp) return "resumed after a restart";
   if (!node.run) return "";
   if (node.tries) return `try ${node.tries + 1}`;
+  if (is === "Working" && !node.replied) return node.run.last_tool ?? "";
   return node.said || (last ? `after ${last}` : "reads its task");
 }
 

@@ -121,7 +121,7 @@ export class TreeView {
       node.calls = new Map();
       node.writing = "";
       node.phases.end(run.state.ending);
-    } else node.phases.stand(run.state, node.lastAt);
+    } else node.phases.stand(run.state);
     this.spend(node, run);
     this.settle(node);
   }

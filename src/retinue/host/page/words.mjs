@@ -36,6 +36,9 @@ export function heading(text) {
   return "";
 }
 
+// Words without the signs of Markdown, for a line.
+export const bare = (text) => text.replace(/\*\*|__|`/g, "");
+
 export function count(n) {
   if (n < 1_000) return String(Math.trunc(n));
   return n < 999_950 ? (n / 1_000).toFixed(1) + "k" : (n / 1_000_000).toFixed(1) + "M";
