@@ -5,6 +5,7 @@ the import map, which the policy names by its hash."""
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
 from collections.abc import Sequence
@@ -40,9 +41,10 @@ _MAP = re.compile(rb'<script type="importmap">(.*?)</script>', re.DOTALL)
 
 
 class PageFile(NamedTuple):
-    """A file of the page, as it is sent."""
+    """A file of the page, as it is sent: as it is, or packed with gzip."""
 
     body: bytes
+    packed: bytes
     media: str
     tag: str
 
@@ -59,7 +61,8 @@ def page_file(name: str) -> PageFile | None:
     if name not in _names():
         return None
     body = (FOLDER / name).read_bytes()
-    return PageFile(body, MEDIA[Path(name).suffix], hashlib.sha256(body).hexdigest()[:32])
+    tag = hashlib.sha256(body).hexdigest()[:32]
+    return PageFile(body, gzip.compress(body, mtime=0), MEDIA[Path(name).suffix], tag)
 
 
 @cache
@@ -96,7 +99,10 @@ async def _file(request: Request) -> Response:
     headers = {"cache-control": "private, no-cache", "etag": f'"{file.tag}"'}
     if request.headers.get("if-none-match") == headers["etag"]:
         return Response(status_code=304, headers=headers)
-    return Response(file.body, 200, headers, file.media)
+    headers["vary"] = "accept-encoding"
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(file.body, 200, headers, file.media)
+    return Response(file.packed, 200, {**headers, "content-encoding": "gzip"}, file.media)
 
 
 def _check(request: Request) -> None:

@@ -8,7 +8,6 @@ import { resume, send } from "./steering.mjs";
 import { BudgetBar, useSpending } from "./run_page.mjs";
 import { dialog } from "./shell.mjs";
 import { Transcript, useMessages } from "./transcript.mjs";
-import { titleOf } from "./runs.mjs";
 import { count, money, plural, severalLines } from "./words.mjs";
 
 const TABS = ["Transcript", "Result", "Tools", "Budget", "Raw"];
@@ -17,7 +16,7 @@ export function Detail({ tree, node, isOpen, close, past }) {
   const row = tree.row(node.id);
   const [tab, setTab] = useState("Transcript");
   const kind = kindOf(row.mark);
-  const title = titleOf(row.label, row.agent, node.order.task);
+  const { title } = node;
   const messages = useMessages(tree, node);
   const nCalls = messages.reduce((sum, message) => sum + (message.calls?.length ?? 0), 0);
   const arrows = (event) => {
@@ -44,7 +43,7 @@ export function Detail({ tree, node, isOpen, close, past }) {
 
 function Result({ node }) {
   const { ending } = node;
-  if (!ending) return html`<p class="soft">No result yet. It comes here when ${node.label} ends.</p>`;
+  if (!ending) return html`<p class="soft">No result yet. It comes here when ${node.title} ends.</p>`;
   const helpers = ending.helpers ?? {};
   const started = helpers.n_started ?? 0;
   return html`<div class="stack">${ending.error && html`<p><b>${severalLines(ending.error)}</b></p>`}
@@ -76,7 +75,7 @@ function BudgetTab({ tree, node }) {
   const spending = useSpending(tree, node);
   if (!spending) return html`<p class="soft">Reading its budget.</p>`;
   const text = (name, value) => (name === "usd" ? money(value) : count(value));
-  return html`<div class="stack"><p class="soft">For ${node.label} and everything below it.</p>${Object.entries(NAMES).map(([name, title]) => {
+  return html`<div class="stack"><p class="soft">For ${node.title} and everything below it.</p>${Object.entries(NAMES).map(([name, title]) => {
     const spent = spending.spent?.[name] ?? 0;
     const held = spending.held?.[name] ?? 0;
     const limit = spending.limit?.[name] ?? null;

@@ -33,7 +33,7 @@ function NewRun() {
   const start = async () => {
     if (!task.trim()) return;
     const usd = Number(form.budget.replace("$", ""));
-    const terms = { ...(form.cwd && { cwd: form.cwd }), ...(usd > 0 && { budget: { usd } }) };
+    const terms = { questions: "ask", ...(form.cwd && { cwd: form.cwd }), ...(usd > 0 && { budget: { usd } }) };
     const reply = await attempt(() => post("runs", { task, agent: form.agent, model: form.model, terms }, { "idempotency-key": key.current }));
     if (!reply) return;
     close();
@@ -67,14 +67,14 @@ function Cancel({ tree, node }) {
     await attempt(() => post("cancel", { runs: [node.id], reason: "cancelled by you" }));
   };
   if (!since) {
-    const title = n === 1 ? `Stop ${node.label}?` : `Stop ${n} agents?`;
+    const title = n === 1 ? `Stop ${node.title}?` : `Stop ${n} agents?`;
     return html`<${Dialog} title=${title} sub="Results that are ready are kept." footer=${html`<${Close} text="Keep running"/><button class="btn danger" type="button" onClick=${stop}>Stop ${n}</button>`}><div class="body"><${StopList} nodes=${nodes.slice(0, 8)} more=${n - 8}/></div><//>`;
   }
-  const title = took === null ? `Stopping: ${left.length} of ${n} still have to stop` : `${n === 1 ? node.label : `All ${n}`} stopped in ${spanText(took)}`;
+  const title = took === null ? `Stopping: ${left.length} of ${n} still have to stop` : `${n === 1 ? node.title : `All ${n}`} stopped in ${spanText(took)}`;
   return html`<${Dialog} label="Stopping" title=${title} sub=${took === null ? "Results that are ready are kept. You can close this; it goes on." : "Results that were ready are kept."} footer=${html`<${Close}/>`}><div class="body"><${StopList} nodes=${(took === null ? left : nodes).slice(0, 8)} more=${(took === null ? left.length : n) - 8}/></div><//>`;
 }
 
-const StopList = ({ nodes, more }) => html`<ul class="stop-list">${nodes.map((node) => html`<li key=${node.id}><${Glyph} kind=${kindOf(node.mark)} colored/><span class="cut"><bdi>${node.label}</bdi></span><span class="soft">${wordOf(node.mark)}${node.calls.size ? `, ${[...node.calls.values()][0].slice(0, 40)}` : ""}</span></li>`)}${more > 0 && html`<li><span></span><span class="soft">and ${more} more</span></li>`}</ul>`;
+const StopList = ({ nodes, more }) => html`<ul class="stop-list">${nodes.map((node) => html`<li key=${node.id}><${Glyph} kind=${kindOf(node.mark)} colored/><span class="cut"><bdi>${node.title}</bdi></span><span class="soft">${wordOf(node.mark)}${node.calls.size ? `, ${[...node.calls.values()][0].slice(0, 40)}` : ""}</span></li>`)}${more > 0 && html`<li><span></span><span class="soft">and ${more} more</span></li>`}</ul>`;
 
 function Fork({ node }) {
   const [task, setTask] = useState("");
@@ -93,8 +93,8 @@ function Fork({ node }) {
   };
   const turns = node.phases.turns;
   const price = tag && (tag.usd || tag.usd_without_cache);
-  const cached = tag?.cached_tokens ?? tag?.cached ?? 0;
-  return html`<${Dialog} title=${`Fork ${node.label}`} sub="The new run shares the conversation so far and goes its own way." footer=${html`<span class="faint grow">${problem}</span><${Close}/><button class="btn main" type="button" disabled=${!task.trim()} onClick=${fork}>${price ? `Fork for about ${money(tag.usd)}` : "Fork"}</button>`}>
+  const cached = tag?.cached_tokens ?? 0;
+  return html`<${Dialog} title=${`Fork ${node.title}`} sub="The new run shares the conversation so far and goes its own way." footer=${html`<span class="faint grow">${problem}</span><${Close}/><button class="btn main" type="button" disabled=${!task.trim()} onClick=${fork}>${price ? `Fork for about ${money(tag.usd)}` : "Fork"}</button>`}>
     <div class="body"><label class="field"><input autofocus aria-label="What should it do instead" placeholder="What should it do instead" value=${task} onInput=${(event) => setTask(event.target.value)}/></label>
       ${turns.length > 1 && html`<label class="line"><span class="soft">Shared up to message</span><span class="field"><input aria-label="Message up to which the conversation is shared" inputmode="numeric" placeholder="all" value=${at} onInput=${(event) => setAt(event.target.value.replace(/\D/g, ""))}/></span></label>`}
       ${tag && html`<div class="price"><span class="soft">Its first prompt</span><span class="num soft">${count(tag.tokens ?? 0)} tokens</span><span class="num total">${price ? money(tag.usd) : "n/a"}</span>${cached > 0 && html`<span class="soft">Of it from the cache</span><span class="num soft">${count(cached)} tokens</span><span></span>`}${price && money(tag.usd) !== money(tag.usd_without_cache) ? html`<span class="faint">The same without the cache</span><span></span><span class="num faint">${money(tag.usd_without_cache)}</span>` : null}</div>`}</div><//>`;
@@ -105,10 +105,10 @@ function Raise({ node, spending }) {
   const [amount, setAmount] = useState(limit === null ? "" : "1.00");
   const more = Number(amount);
   const raise = async () => {
-    const reply = await attempt(() => post(`runs/${node.id}/budget`, { usd: more, by: "you in the dashboard" }), `The limit of ${node.label} is raised by ${money(more)}.`);
+    const reply = await attempt(() => post(`runs/${node.id}/budget`, { usd: more, by: "you in the dashboard" }), `The limit of ${node.title} is raised by ${money(more)}.`);
     if (reply) close();
   };
-  return html`<${Dialog} title=${`Raise the budget of ${node.label}`} sub=${limit === null ? "It has no limit in dollars, so there is nothing to raise." : `It has spent ${money(spending.spent?.usd ?? 0)} of ${money(limit)}.`} footer=${html`<span class="faint grow">${more > 0 && limit !== null ? `New limit ${money(limit + more)}` : ""}</span><${Close}/><button class="btn main" type="button" disabled=${!(more > 0) || limit === null} onClick=${raise}>Raise by ${money(more > 0 ? more : 0)}</button>`}>
+  return html`<${Dialog} title=${`Raise the budget of ${node.title}`} sub=${limit === null ? "It has no limit in dollars, so there is nothing to raise." : `It has spent ${money(spending.spent?.usd ?? 0)} of ${money(limit)}.`} footer=${html`<span class="faint grow">${more > 0 && limit !== null ? `New limit ${money(limit + more)}` : ""}</span><${Close}/><button class="btn main" type="button" disabled=${!(more > 0) || limit === null} onClick=${raise}>Raise by ${money(more > 0 ? more : 0)}</button>`}>
     <div class="body"><label class="field"><input autofocus aria-label="Dollars to add" inputmode="decimal" value=${amount} onInput=${(event) => setAmount(event.target.value)}/></label></div><//>`;
 }
 
@@ -124,7 +124,7 @@ function Palette() {
   const found = [
     ...ACTIONS.filter(([title]) => has(title)).map(([title, key, act, icon]) => ({ title, note: key, act, mark: html`<${Icon} name=${icon}/>` })),
     ...[...lines.values()].filter((line) => has(`${line.title} ${shortId(line.id)}`)).map((line) => ({ title: line.title, note: "run", act: () => go(`r/${line.id}`), mark: html`<${Glyph} kind=${kindOf(line.mark)} colored/>` })),
-    ...(wanted ? [...all.view.nodes.values()].filter((node) => node.parent && has(node.label)) : []).map((node) => ({ title: `${node.label}, ${wordOf(node.mark).toLowerCase()}`, note: shortId(node.spec.root), act: () => go(`r/${node.spec.root}/${node.id}`), mark: html`<${Glyph} kind=${kindOf(node.mark)} colored/>` })),
+    ...(wanted ? [...all.view.nodes.values()].filter((node) => node.parent && has(node.title)) : []).map((node) => ({ title: `${node.title}, ${wordOf(node.mark).toLowerCase()}`, note: shortId(node.spec.root), act: () => go(`r/${node.spec.root}/${node.id}`), mark: html`<${Glyph} kind=${kindOf(node.mark)} colored/>` })),
   ].slice(0, 12);
   const act = (one) => {
     close();

@@ -43,7 +43,7 @@ export function Lane({ node, scale, path, at, select }) {
 
 export function Axis({ scale, unfold, isLive, at }) {
   const x = Math.min(100, scale.x(Math.min(at, scale.to)));
-  const marks = ticks(scale).filter((tick) => tick.x <= 96 && !(isLive && Math.abs(tick.x - x) < 8) && !scale.gaps.some((gap) => tick.x > scale.x(gap.from) - 6 && tick.x < scale.x(gap.to) + 6 && tick.x > 0));
+  const marks = ticks(scale).filter((tick) => tick.x <= 96 && !(isLive && Math.abs(tick.x - x) < 12) && !scale.gaps.some((gap) => tick.x > scale.x(gap.from) - 6 && tick.x < scale.x(gap.to) + 6 && tick.x > 0));
   return html`<svg class="lane-axis" aria-hidden="true">
     ${ticks(scale).map((tick) => html`<line class="tick" x1=${percent(tick.x)} x2=${percent(tick.x)} y1="20" y2="100%"/>`)}
     ${marks.map((tick) => html`<text class="axis" x=${percent(tick.x)} y="17" text-anchor=${tick.x < 2 ? "start" : "middle"}>${tick.text}</text>`)}

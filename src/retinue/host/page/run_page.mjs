@@ -6,9 +6,8 @@ import { get, go, link, place, Stream } from "./client.mjs";
 import { Detail } from "./detail.mjs";
 import { Glyph, html, Icon } from "./icons.mjs";
 import { isStale, LiveTree, now, questions } from "./live.mjs";
-import { kindOf, LOUDNESS, wordOf } from "./marks.mjs";
+import { kindOf, loudest, LOUDNESS, wordOf } from "./marks.mjs";
 import { askedAt } from "./questions.mjs";
-import { titleOf } from "./runs.mjs";
 import { QuestionTitle } from "./runs_page.mjs";
 import { dialog, Shell, Trouble, useKeys } from "./shell.mjs";
 import { TreePane } from "./tree_pane.mjs";
@@ -57,7 +56,7 @@ const Gone = ({ problem, run }) => html`<${Trouble} title=${`Run ${shortId(run)}
 function RunBody({ tree, top, agent }) {
   const row = tree.row(top.id);
   const selected = tree.view.nodes.get(agent) ?? top;
-  const title = titleOf(row.label, row.agent, top.order.task);
+  const { title } = top;
   const mine = questions.value.filter((q) => q.root === top.id);
   const past = useSignal(null);
   const select = (id, more = {}) => {
@@ -91,14 +90,15 @@ const Ask = ({ q, n }) => {
 function Head({ tree, top, row, title }) {
   tree.version.value;
   const { marks } = tree.view;
-  const kind = kindOf(row.mark);
-  const tallies = LOUDNESS.filter((mark) => marks[mark] > 0);
+  const mark = loudest(row.mark, new Set(LOUDNESS.filter((name) => marks[name] > 0)));
+  const kind = kindOf(mark);
+  const tallies = LOUDNESS.filter((name) => marks[name] > 0);
   return html`<div class="run-head">
-    <div class="line"><h1 class="cut" title=${title}><bdi>${title}</bdi></h1><span class=${`pill is-${kind}`}><${Glyph} kind=${kind}/>${wordOf(row.mark)}</span></div>
+    <div class="line"><h1 class="cut" title=${title}><bdi>${title}</bdi></h1><span class=${`pill is-${kind}`}><${Glyph} kind=${kind}/>${wordOf(mark)}</span></div>
     <div class="line actions"><button class="btn" type="button" onClick=${() => (dialog.value = { kind: "fork", node: top })}><${Icon} name="fork"/>Fork</button>
       ${!top.isOver && html`<button class="btn danger" type="button" onClick=${() => (dialog.value = { kind: "cancel", tree, node: top })}><${Icon} name="stop"/>Cancel run</button>`}</div>
     <div class="line gap-4 under"><span class="crumb"><a class="link" ...${link("")}>Runs</a><span>/</span><span class="mono">${shortId(top.id)}</span></span>
-      <span class="tallies">${tallies.map((mark) => html`<span class="tally" key=${mark}><${Glyph} kind=${kindOf(mark)} colored/><b>${marks[mark]}</b> ${wordOf(mark).toLowerCase()}</span>`)}</span></div>
+      <span class="tallies">${tallies.map((name) => html`<span class="tally" key=${name}><${Glyph} kind=${kindOf(name)} colored/><b>${marks[name]}</b> ${wordOf(name).toLowerCase()}</span>`)}</span></div>
     <${Budget} tree=${tree} node=${top} isOpen=${!top.isOver}/></div>`;
 }
 

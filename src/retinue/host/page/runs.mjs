@@ -3,9 +3,7 @@
 
 import { ENDS, loudest, markName, wordOf } from "./marks.mjs";
 import { failureWords } from "./row_words.mjs";
-import { heading, oneLine, shortId } from "./words.mjs";
-
-export const titleOf = (label, agent, task) => (label && label !== agent && label !== "main" ? label : oneLine(heading(task), 300) || label);
+import { heading, oneLine, shortId, titleOf } from "./words.mjs";
 
 // A line about a tree that is being watched.
 export function lineOfTree(view, top, now) {
@@ -19,10 +17,10 @@ export function lineOfTree(view, top, now) {
   const mark = loudest(top.mark, seen);
   if (mark !== top.mark) loud = [...view.walk([top])].find((node) => node.mark === mark);
   const row = view.row(top, now);
-  const words = loud ? `${loud.label}: ${view.row(loud, now).now}` : row.now;
+  const words = loud ? `${loud.title}: ${view.row(loud, now).now}` : row.now;
   return {
     id: top.id, mark, words, counts, isOpen: !top.isOver, isLive: true, state: top.state,
-    title: titleOf(row.label, row.agent, top.order.task), agent: row.agent, model: row.model,
+    title: top.title, agent: row.agent, model: row.model,
     created: top.spec.created_at, elapsed: row.elapsed_ms, tokens: row.tree_tokens,
     usd: row.tree_usd, bound: row.tree_usd_estimated > 0, saved: 0,
     n: Object.values(counts).reduce((a, b) => a + b, 0), nDone: counts.completed ?? 0, nFailed: (counts.failed ?? 0) + (counts.at_limit ?? 0),

@@ -170,7 +170,7 @@ function NoMatch({ lines, query, setQuery }) {
 const Ghosts = () => html`<div class="late" aria-busy="true"><span class="hide">Loading runs</span>${[["w2", "w3"], ["w1", "w2"], ["w3", "w1"]].map(([a, b]) => html`<div class="ghost-row"><span class="ghost"></span><span class="two"><span class=${`ghost ${a}`}></span><span class=${`ghost ${b}`}></span></span><span class="ghost"></span><span class="ghost"></span></div>`)}</div>`;
 
 async function startMap() {
-  const reply = await attempt(() => post("runs", { task: "map this repository", model: "offline/explorer" }));
+  const reply = await attempt(() => post("runs", { task: "map this repository", model: "offline/explorer", terms: { questions: "ask" } }));
   if (reply) go(`r/${reply.run}`);
 }
 

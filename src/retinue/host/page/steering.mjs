@@ -11,7 +11,7 @@ export async function retry(node) {
   }
   const reply = await attempt(() => post(`runs/${node.id}/resume`, { task: "Try again. What you have done so far is kept." }));
   if (!reply) return;
-  tell(`${node.label} goes on as a new run, with the same conversation.`);
+  tell(`${node.title} goes on as a new run, with the same conversation.`);
   go(`r/${reply.run}`);
 }
 

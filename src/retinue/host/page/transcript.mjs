@@ -60,6 +60,7 @@ export function Transcript({ tree, node, messages, past }) {
   const [nShown, setShown] = useState(MOST_ITEMS);
   const box = useRef(null);
   const [isTail, setTail] = useState(true);
+  tree.row(node.id); // what it reads of the node changes in place
   const turn = Number(place.value.query.get("turn") ?? 0);
   const all = itemsOf(messages, node.phases).filter((item) => past === null || !item.turn || item.turn.at <= past);
   const found = query ? all.filter((item) => JSON.stringify(item.text ?? item.message?.text ?? item.calls?.map((c) => [c.call, c.result?.text]) ?? "").toLowerCase().includes(query.toLowerCase())) : all;
@@ -89,7 +90,7 @@ function Item({ item, tree, node }) {
   }
   if (item.kind === "say") return html`<${Prose} text=${item.text}/>`;
   if (item.kind === "calls") return html`<div class="calls">${item.calls.map((one) => html`<${Call} key=${one.index} ...${one} tree=${tree} node=${node}/>`)}</div>`;
-  if (item.kind === "mail") return html`<div class="mail"><div class="line"><b>You</b><span class="faint">${item.mail ? `to ${node.label}, ${clock(item.mail.at)}` : ""}</span></div><div><bdi>${item.message.text}</bdi></div><${Receipt} mail=${item.mail} node=${node}/></div>`;
+  if (item.kind === "mail") return html`<div class="mail"><div class="line"><b>You</b><span class="faint">${item.mail ? `to ${node.title}, ${clock(item.mail.at)}` : ""}</span></div><div><bdi>${item.message.text}</bdi></div><${Receipt} mail=${item.mail} node=${node}/></div>`;
   const { message } = item;
   return html`<div class="say task"><span class="from">${FROM[message.kind ?? "task"] ?? "Note"}${message.sender ? ` from ${message.sender}` : ""}</span><${Prose} text=${message.text}/></div>`;
 }
@@ -101,7 +102,7 @@ export function Receipt({ mail, node }) {
   const step = (text, isDone = true) => html`<span class=${`step ${isDone ? "" : "todo"}`}><${Icon} name=${isDone ? "check" : "ring"}/>${text}</span>`;
   const arrow = html`<span class="arrow">→</span>`;
   if (!mail.readIn && node.isOver) {
-    return html`<div class="receipt">${step(`Queued ${clock(mail.at, true)}`)}<span class="badge bad">Not read</span><span>${node.label} ended before its next turn. Resume it below with this message.</span></div>`;
+    return html`<div class="receipt">${step(`Queued ${clock(mail.at, true)}`)}<span class="badge bad">Not read</span><span>${node.title} ended before its next turn. Resume it below with this message.</span></div>`;
   }
   const first = mail.steer ? `Steered ${clock(mail.at, true)}` : `Queued ${clock(mail.at, true)}`;
   const isDelivered = mail.readIn || node.phases.segments.some((s) => s.kind === "model" && s.from >= mail.at);
@@ -125,7 +126,7 @@ function CallBody({ call, result, children, node }) {
   const args = parsed(call.args ?? "{}");
   const change = editOf(call.name, args);
   const root = node.spec.root;
-  return html`<div class="call-open">${children.length > 0 && html`<p class="children">${children.map((child) => html`<a class="link" key=${child.id} ...${link(`r/${root}/${child.id}`)}>${child.label}</a> `)}</p>`}
+  return html`<div class="call-open">${children.length > 0 && html`<p class="children">${children.map((child) => html`<a class="link" key=${child.id} ...${link(`r/${root}/${child.id}`)}>${child.title}</a> `)}</p>`}
     ${change ? html`<div class="diff"><${Diff} diff=${change}/></div>` : html`<${Output} text=${argumentText(call, args)}/>`}
     ${result && html`<${Output} text=${result.text || "(no output)"}/>`}${result?.images?.length > 0 && html`<p class="soft">${result.images.length} ${result.images.length === 1 ? "picture" : "pictures"}, in Raw.</p>`}</div>`;
 }

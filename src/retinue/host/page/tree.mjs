@@ -4,7 +4,7 @@
 import { markName, isOver, shownState } from "./marks.mjs";
 import { Phases } from "./phases.mjs";
 import { rowWords } from "./row_words.mjs";
-import { agentLabel, describeCall, heading, oneLine, shortId, wants } from "./words.mjs";
+import { agentLabel, describeCall, heading, oneLine, shortId, titleOf, wants } from "./words.mjs";
 
 const TAIL = 400;
 const FREE = ["offline/", "local/"];
@@ -21,6 +21,7 @@ export class Node {
       nOver: 0, state: "queued", mark: "queued", conflict: "", phases: new Phases(spec), seats: [],
     });
     this.label = oneLine(agentLabel(spec.order.label || spec.order.agent), 200) || shortId(spec.id);
+    this.title = titleOf(this.label, oneLine(agentLabel(spec.order.agent), 200), spec.order.task);
   }
 
   get ending() {

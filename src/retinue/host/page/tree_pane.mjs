@@ -9,7 +9,7 @@ import { Flame, Numbers } from "./flame.mjs";
 import { Axis, Lane, LaneBack, Legend } from "./lanes.mjs";
 import { now } from "./live.mjs";
 import { kindOf, wordOf } from "./marks.mjs";
-import { matches, titleOf } from "./runs.mjs";
+import { matches } from "./runs.mjs";
 import { retry } from "./steering.mjs";
 import { Scrubber } from "./scrubber.mjs";
 import { store, stored, useKeys } from "./shell.mjs";
@@ -145,7 +145,7 @@ function TreeRow({ tree, node, guides, isSelected, isFolded, fold, select, view,
   const kind = kindOf(row.mark);
   const hasChildren = node.children.length > 0;
   const siblings = node.parent?.children ?? tree.view.tops;
-  const title = titleOf(row.label, row.agent, node.order.task);
+  const { title } = node;
   const name = [title, row.agent === title ? "" : row.agent, wordOf(row.mark).toLowerCase(), row.now, money(row.tree_usd)].filter(Boolean).join(", ");
   const toggle = (event) => {
     event.stopPropagation();

@@ -36,6 +36,9 @@ export function heading(text) {
   return "";
 }
 
+// What a run is called: the name it was given, or the words of its task.
+export const titleOf = (label, agent, task) => (label && label !== agent && label !== "main" ? label : oneLine(heading(task), 300) || label);
+
 // Words without the signs of Markdown, for a line.
 export const bare = (text) => text.replace(/\*\*|__|`/g, "");
 
