@@ -193,3 +193,20 @@ def test_a_restart_of_the_server_loses_and_repeats_nothing(
         expect(page.locator(".run-row, .trow.is-failed")).to_have_count(0)
         page.context.close()
     gate.opened.set()
+
+
+def test_every_page_can_be_read_by_all_in_both_themes(browser: Browser, api: Served) -> None:
+    started(api, "quick", "Count the places")
+    started(api, "writer", "Write it down")
+    places = ("", "needs-you", "agents", "models", "costs", "deliveries", "health", "settings")
+    for theme, width in (("light", 1440), ("dark", 390)):
+        size = {"width": width, "height": 844}
+        page = opened(browser, api, viewport=size, color_scheme=theme)
+        for place in places:
+            page.goto(f"http://127.0.0.1:{api.port}/{place}")
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            expect(page.locator(".table, .ways, a.run-row, .diff, .empty").first).to_be_visible()
+            assert serious(page) == [], f"{place} {theme}"
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{place or 'runs'} is {wide} px too wide at {width}"
+        no_faults(page)

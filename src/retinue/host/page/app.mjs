@@ -7,11 +7,12 @@ import { Dialogs } from "./dialogs.mjs";
 import { html } from "./icons.mjs";
 import { start } from "./live.mjs";
 import { NeedsPage } from "./needs_page.mjs";
+import { AgentsPage, CostsPage, DeliveriesPage, HealthPage, ModelsPage, SettingsPage } from "./reading_pages.mjs";
 import { RunPage } from "./run_page.mjs";
 import { RunsPage } from "./runs_page.mjs";
 import { applyTheme, Empty, onKey, Shell } from "./shell.mjs";
 
-const PAGES = { "": RunsPage, r: RunPage, "needs-you": NeedsPage };
+const PAGES = { "": RunsPage, r: RunPage, "needs-you": NeedsPage, agents: AgentsPage, models: ModelsPage, costs: CostsPage, deliveries: DeliveriesPage, health: HealthPage, settings: SettingsPage };
 
 function App() {
   const Page = PAGES[place.value.parts[0]] ?? Nowhere;

@@ -18,6 +18,7 @@ export const connection = signal({ isLive: true, since: 0, missed: 0, isSignedOu
 export const isStale = computed(() => !connection.value.isLive && now.value && Date.now() - connection.value.since > LOST_MS);
 export const notice = signal(null);
 export const questions = signal([]);
+export const isAsked = signal(false); // whether it is known what waits for a person
 export const announced = signal("");
 
 export function tell(text, kind = "", seconds = 6) {
@@ -134,8 +135,9 @@ async function lookForQuestions(force = false) {
   if (key === asked && !force) return;
   asked = key;
   const before = new Set(questions.value.map((q) => q.id));
-  const found = key ? (await get("questions").catch(() => ({ questions: questions.value }))).questions : [];
+  const found = key || force ? (await get("questions").catch(() => ({ questions: questions.value }))).questions : [];
   questions.value = found;
+  isAsked.value = true;
   const fresh = found.filter((q) => !before.has(q.id));
   if (fresh.length) announced.value = fresh.map((q) => `${q.label} needs you: ${q.text}`).join(". ");
 }
@@ -165,5 +167,6 @@ export function start() {
     all.hear(name, value);
   }, onConnection);
   loadRuns();
+  lookForQuestions(true);
 }
 export const tryNow = () => stream.open();

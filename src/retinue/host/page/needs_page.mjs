@@ -4,7 +4,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { go, link, place, post } from "./client.mjs";
 import { html, Icon, Glyph } from "./icons.mjs";
-import { all, attempt, now, questions } from "./live.mjs";
+import { all, attempt, isAsked, now, questions } from "./live.mjs";
 import { Diff, Output, Prose } from "./prose.mjs";
 import { answer, askedAt, isDiff } from "./questions.mjs";
 import { lineOfTree } from "./runs.mjs";
@@ -33,7 +33,7 @@ export function NeedsPage() {
   });
   const shown = open ?? (known && (known.id === id || !id) ? known : null);
   const done = (q, text) => setAnswered((before) => [{ q, text, at: now.value }, ...before].slice(0, 20));
-  return html`<${Shell} isFull=${Boolean(shown)}><h1 class="hide">Needs you</h1>${!shown && !list.length ? html`<${Nothing}/>` : html`<div class="inbox">
+  return html`<${Shell} isFull=${Boolean(shown)}>${!shown && !list.length ? isAsked.value && html`<${Nothing}/>` : html`<h1 class="hide">Needs you</h1><div class="inbox">
     <section class="inbox-list" aria-label="Waiting for you"><h2 class="list-title">Needs you</h2><h3>Waiting, oldest first</h3>
       ${!list.length && html`<p class="soft letter-none">No one waits for you.</p>`}
       ${list.map((q) => html`<a class="letter" key=${q.id} ...${link("needs-you", { q: q.id })} aria-current=${q.id === shown?.id ? "true" : undefined}><${Icon} name=${q.kind === "budget" ? "coin" : q.kind === "question" ? "mail" : isDiff(q) ? "file" : "term"}/><span class="cut strong"><${QuestionTitle} q=${q}/></span><span class="age">${age(q)}</span><span class="sub cut"><bdi>${titleOfRoot(q)}</bdi></span></a>`)}

@@ -7,8 +7,8 @@ import { Glyph, html, Icon, Patterns } from "./icons.mjs";
 import { announced, connection, isStale, notice, now, questions, tryNow } from "./live.mjs";
 import { clock, span } from "./words.mjs";
 
-const PAGES = [["", "Runs"], ["needs-you", "Needs you"], ["chat", "Chat"], ["agents", "Agents"], ["models", "Models"], ["costs", "Costs"], ["deliveries", "Deliveries"], ["health", "Health"]];
-const TABS = [["", "Runs", "list"], ["needs-you", "Needs you", "inbox"], ["chat", "Chat", "mail"], ["costs", "Costs", "coin"], ["health", "More", "more"]];
+const PAGES = [["", "Runs"], ["needs-you", "Needs you"], ["agents", "Agents"], ["models", "Models"], ["costs", "Costs"], ["deliveries", "Deliveries"], ["health", "Health"]];
+const TABS = [["", "Runs", "list"], ["needs-you", "Needs you", "inbox"], ["costs", "Costs", "coin"], ["agents", "Agents", "map"], ["settings", "More", "more"]];
 const KEYS = [
   ["j k", "Next, previous row"], ["g n", "Next that needs you"], ["← →", "Fold, unfold"], ["/", "Filter"],
   ["↵", "Open"], ["Ctrl K", "Find or do anything"], ["a", "Allow, or answer"], ["[ ]", "Earlier, later moment"],
