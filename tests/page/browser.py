@@ -3,7 +3,6 @@ where the test wants them to."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gzip
 import threading
@@ -20,6 +19,7 @@ from retinue.host.session_file import SessionFile
 from retinue.testing import Scripted, call
 from tests.api.house import hiring
 from tests.host.served import Served, served
+from tests.waiting import until
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js.gz"
 HOSTILE = "<img src=x onerror=alert(1)>\u202eevil\x1b[31m" + "W" * 300
@@ -33,8 +33,7 @@ class Gate:
         self.opened = threading.Event()
 
     async def __call__(self) -> None:
-        while not self.opened.is_set():
-            await asyncio.sleep(0.02)
+        await until(self.opened.is_set)
 
 
 def scripted(name: str, script: Any, **fields: Any) -> Agent:
@@ -61,17 +60,21 @@ def staff(gate: Gate) -> list[Agent]:
     worker = scripted("worker", work, tools=[hold])
     lead = scripted(
         "lead",
-        lambda q: call("hire", tasks=["map the callers", "scan the plugins"])
-        if q.turn == 0
-        else "Both are back.",
+        lambda q: (
+            call("hire", tasks=["map the callers", "scan the plugins"])
+            if q.turn == 0
+            else "Both are back."
+        ),
         tools=[hiring(worker)],
         staff=[worker],
     )
     writer = scripted(
         "writer",
-        lambda q: call("edit", path="notes.md", old="old line", new="new line\nand one more")
-        if q.turn == 0
-        else "Written.",
+        lambda q: (
+            call("edit", path="notes.md", old="old line", new="new line\nand one more")
+            if q.turn == 0
+            else "Written."
+        ),
         tools=["edit", "read"],
     )
     quick = scripted("quick", ["## Report\n\n12 places in `7 files`"])

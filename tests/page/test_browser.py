@@ -44,7 +44,9 @@ def no_faults(page: Page) -> None:
 
 
 def started(api: Served, agent: str, task: str, **terms: object) -> str:
-    reply = api.post("/runs", {"task": task, "agent": agent, "terms": {"questions": "ask", **terms}})
+    reply = api.post(
+        "/runs", {"task": task, "agent": agent, "terms": {"questions": "ask", **terms}}
+    )
     assert reply.status == 201, reply
     return str(reply.json["run"])
 
@@ -80,7 +82,9 @@ def test_a_run_is_started_watched_messaged_and_looked_back_at(
     gate.opened.set()
     expect(receipt).to_contain_text("Read in turn 2")
     expect(page.get_by_role("log")).to_contain_text("I was told: Keep the old argument")
-    expect(page.get_by_role("treeitem", name=re.compile("Timeouts in every client, lead, done"))).to_be_visible()
+    expect(
+        page.get_by_role("treeitem", name=re.compile("Timeouts in every client, lead, done"))
+    ).to_be_visible()
 
     slider = page.get_by_role("slider", name="Moment shown")
     slider.press("Home")

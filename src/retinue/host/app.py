@@ -1,6 +1,6 @@
-"""The one ASGI application of a host: a route for each operation, and the dashboard. The command line reaches it over
-the host's Unix socket, `retinue serve` opens it on an address, and a program can mount it in a
-service of its own; no one reaches it but through a `AccessGuard`."""
+"""The one ASGI application of a host: a route for each operation, and the dashboard. The command
+line reaches it over the host's Unix socket, `retinue serve` opens it on an address, and a program
+can mount it in a service of its own; no one reaches it but through a `AccessGuard`."""
 
 from __future__ import annotations
 

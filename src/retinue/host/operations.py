@@ -243,7 +243,13 @@ def _hosting() -> tuple[Operation, ...]:
             "hello", "POST", "/host/hello", HelloRequest, Hello, "admin", "host", is_internal=True
         ),
         Operation(
-            "open_page", "POST", "/host/page", PageRequest, PageReply, "admin", "host",
+            "open_page",
+            "POST",
+            "/host/page",
+            PageRequest,
+            PageReply,
+            "admin",
+            "host",
             is_internal=True,
         ),
         Operation("stop", "POST", "/host/stop", StopRequest, EmptyReply, "admin", "host"),

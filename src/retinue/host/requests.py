@@ -117,9 +117,9 @@ class WatchRequest(HostRequest):
 
 
 class WatchAllRequest(HostRequest):
-    """Everything about all runs, for as long as you listen: first the trees that are open, then each
-    step. With `after`, the steps behind that position of the log, and no trees before them. With
-    `deltas`, also text as models write it."""
+    """Everything about all runs, for as long as you listen: first the trees that are open, then
+    each step. With `after`, the steps behind that position of the log, and no trees before them.
+    With `deltas`, also text as models write it."""
 
     after: Position | None = None
     deltas: bool = False

@@ -25,7 +25,6 @@ from retinue.host.project_paths import ProjectPaths
 from retinue.server.mounting import AccessToken
 
 
-
 @dataclass(frozen=True)
 class ServeAddress:
     """Where to listen, and under which names clients may come."""
