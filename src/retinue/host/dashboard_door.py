@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from retinue.host.host_server import HostServer
 from retinue.host.identity import OWNER
 from retinue.host.keyring import Keyring
-from retinue.host.replies import PageReply
+from retinue.host.page_replies import PageReply
 
 PORT = 8711
 LOOPBACK = "127.0.0.1"
@@ -27,7 +27,7 @@ class DashboardDoor:
         self._address = page_address(listeners[0]) if listeners else ""
 
     async def open(self) -> PageReply:
-        """The address with a code for one browser. Whoever asks here is the owner."""
+        """The address with a code for one browser. Only the owner can ask for it."""
         if not self._address:
             listener = loopback_listener()
             await self._server.listen(listener)

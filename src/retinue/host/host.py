@@ -18,6 +18,7 @@ from retinue.host.agent_source import AgentSource
 from retinue.host.follow import follow
 from retinue.host.identity import Identity
 from retinue.host.overview import Overviews
+from retinue.host.page_replies import PageReply
 from retinue.host.plan import Plan
 from retinue.host.run_options import RAISED, next_options, start_options
 from retinue.host.server_events import ServerEvent
@@ -44,7 +45,7 @@ class Host(Overviews):
         self.leave = leave or asyncio.Event()
         self._left: asyncio.Future[Any] | None = None
         self.greet: Callable[[requests.HelloRequest], Coroutine[Any, Any, None]] | None = None
-        self.page: Callable[[], Coroutine[Any, Any, replies.PageReply]] | None = None
+        self.page: Callable[[], Coroutine[Any, Any, PageReply]] | None = None
 
     def left(self) -> asyncio.Future[Any]:
         """Done when the host leaves: one for all who look out for it."""
@@ -275,7 +276,7 @@ class Host(Overviews):
                 await self._wake(run)
         await self._retinue.retry(refused=is_theirs)
 
-    async def open_page(self, request: requests.PageRequest, who: Identity) -> replies.PageReply:
+    async def open_page(self, request: requests.PageRequest, who: Identity) -> PageReply:
         if self.page is None:
             raise Refused("page", "This host is part of another service, which knows its address.")
         return await self.page()

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from retinue.host.page_replies import OverviewReply, PageReply
 from retinue.host.replies import (
     AgentList,
     AnswerReply,
@@ -23,8 +24,6 @@ from retinue.host.replies import (
     ModelList,
     NewRunReply,
     OutcomeReply,
-    OverviewReply,
-    PageReply,
     QuestionList,
     RunDetail,
     RunPage,

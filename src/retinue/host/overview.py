@@ -10,10 +10,11 @@ from retinue.core.state import Ended
 from retinue.core.state_names import ENDS, agent_label
 from retinue.core.values import NANOS_PER_USD
 from retinue.errors import NotFound
-from retinue.host import replies, requests
+from retinue.host import requests
 from retinue.host.follow import TreeFollower
 from retinue.host.identity import Identity
 from retinue.host.lookups import Lookups
+from retinue.host.page_replies import OverviewReply, RunSummary
 from retinue.host.server_events import ServerEvent
 from retinue.host.tree_items import Said
 from retinue.host.visibility import is_visible
@@ -25,11 +26,9 @@ MOST_TEXT = 400
 
 
 class Overviews(Lookups):
-    """The part of `Host` that tells of all trees at once."""
+    """The part of `Host` that tells of all trees together."""
 
-    async def overview(
-        self, request: requests.OverviewRequest, who: Identity
-    ) -> replies.OverviewReply:
+    async def overview(self, request: requests.OverviewRequest, who: Identity) -> OverviewReply:
         roots, more = [request.run], ""
         if not request.run:
             listing = requests.ListRequest(limit=request.limit, before=request.before)
@@ -37,7 +36,7 @@ class Overviews(Lookups):
             roots, more = [line.id for line in page.runs], page.next
         lines = [summary(await self._retinue.tree_record(root)) for root in roots]
         now = time.time_ns() // 1_000_000
-        return replies.OverviewReply(runs=tuple(lines), next=more, now=now)
+        return OverviewReply(runs=tuple(lines), next=more, now=now)
 
     async def watch_all(
         self, request: requests.WatchAllRequest, who: Identity
@@ -50,10 +49,10 @@ class Overviews(Lookups):
             for root in await self._open_roots(who):
                 tree = await self._retinue.tree_record(root)
                 yield ServerEvent("tree", tree, str(after))
-        follower, seen = TreeFollower(self._retinue, after), dict[str, bool]()
+        follower, visibility = TreeFollower(self._retinue, after), dict[str, bool]()
         async for item in self._retinue.all_steps(after, deltas=request.deltas):
             if not await self._is_shown(
-                item.run if isinstance(item, TextDelta) else run_of(item), who, seen
+                item.run if isinstance(item, TextDelta) else run_of(item), who, visibility
             ):
                 continue
             if isinstance(item, TextDelta):
@@ -67,17 +66,17 @@ class Overviews(Lookups):
         )
         return await self.visible_runs(roots, who)
 
-    async def _is_shown(self, run: str, who: Identity, seen: dict[str, bool]) -> bool:
+    async def _is_shown(self, run: str, who: Identity, visibility: dict[str, bool]) -> bool:
         """Whether a step is about a run, and about one that this identity sees."""
-        if run not in seen:
+        if run not in visibility:
             try:
-                seen[run] = bool(run) and is_visible(await self._retinue.record(run), who)
+                visibility[run] = bool(run) and is_visible(await self._retinue.record(run), who)
             except NotFound:
                 return False
-        return seen[run]
+        return visibility[run]
 
 
-def summary(tree: TreeRecord) -> replies.RunSummary:
+def summary(tree: TreeRecord) -> RunSummary:
     """One line about a tree."""
     top, account = tree.rows[0], tree.account
     spec, run = top.spec, top.run
@@ -87,7 +86,7 @@ def summary(tree: TreeRecord) -> replies.RunSummary:
     guess = account.guess if account is not None else (0, 0, 0)
     is_priced = (tree.priced or not spent[0]) and not guess[2]
     saved = account.cache.saved_nanos if account is not None else 0
-    return replies.RunSummary(
+    return RunSummary(
         id=spec.id,
         label=agent_label(spec.request.label or spec.request.agent),
         agent=agent_label(spec.request.agent),

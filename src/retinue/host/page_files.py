@@ -73,8 +73,8 @@ def _names() -> frozenset[str]:
 
 def page_policy(html: bytes) -> str:
     """The content security policy of a page, which lets its one import map through."""
-    found = _MAP.search(html)
-    digest = hashlib.sha256(found[1] if found else b"").digest()
+    import_map = _MAP.search(html)
+    digest = hashlib.sha256(import_map[1] if import_map else b"").digest()
     return POLICY.format(hash=base64.b64encode(digest).decode())
 
 

@@ -32,8 +32,8 @@ class SessionFile:
     def _read(self) -> dict[str, float]:
         try:
             with open(self._path, "rb") as file:
-                found = msgspec.json.decode(file.read(1 << 20), type=dict[str, float])
-            return {digest: until for digest, until in found.items() if bytes.fromhex(digest)}
+                valid = msgspec.json.decode(file.read(1 << 20), type=dict[str, float])
+            return {digest: until for digest, until in valid.items() if bytes.fromhex(digest)}
         except (OSError, ValueError, msgspec.MsgspecError):
             return {}
 
