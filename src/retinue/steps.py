@@ -129,6 +129,21 @@ class Steps(Groups):
             elif (id := run_of(item)) == run or (tree and await family.has(id)):
                 yield item
 
+    async def all_steps(
+        self, after: int, *, deltas: bool = False
+    ) -> AsyncIterator[Step | TextPiece]:
+        """The steps of all runs from position `after` of the log on, for as long as you listen.
+        With `deltas`, also text as models write it."""
+        never = asyncio.get_running_loop().create_future()
+        async for item in self._log(after, never):
+            if deltas or isinstance(item, Step):
+                yield item
+
+    async def log_position(self) -> int:
+        """The last position of the log whose step is in what `record` shows."""
+        await self._engine.caught_up()
+        return self._engine.position
+
     async def _log(
         self, after: int, ended: asyncio.Future[None] | None
     ) -> AsyncIterator[Step | TextPiece]:

@@ -118,6 +118,7 @@ def served(
     agents: Sequence[Agent] = (),
     limits: RequestLimits | None = None,
     port: int = 0,
+    workspace: Path | str = "/",
 ) -> Iterator[Served]:
     made = tuple(agents) or (Agent("main", model=Scripted(script)),)
     ready, started = threading.Event(), list[Any]()
@@ -125,7 +126,7 @@ def served(
     async def main() -> None:
         leave = asyncio.Event()
         with socket.create_server(("127.0.0.1", port)) as listener:
-            async with Retinue(store, agents=made, workspace="/") as retinue:
+            async with Retinue(store, agents=made, workspace=str(workspace)) as retinue:
                 app = asgi_app(retinue, made, tokens=TOKENS, limits=limits)
                 async with HostServer(app).serving(listener):
                     number = listener.getsockname()[1]

@@ -20,7 +20,8 @@ from tests.host.served import ADMIN, ALICE, TOKENS, Served, events_of, served
 from tests.waiting import until_here
 
 POSTS = [op for op in OPERATIONS if op.method == "POST" and op.name not in ("stop", "backup")]
-GETS = [op for op in OPERATIONS if op.method == "GET"]
+GETS = [op for op in OPERATIONS if op.method == "GET" and op.name != "watch_all"]
+"""Those that end: what all runs do is told for as long as someone listens."""
 ODD: tuple[Any, ...] = (
     None, True, -1, 2**31, 2**63, 2**64, 10**100, 1.5, 1e300, "", "\0", "\ud800", "x" * 9_000,
     "9" * 6_000, "../../etc/passwd", [], {}, [[]], {"a": 1}, "nan", "1e999",

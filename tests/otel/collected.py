@@ -51,5 +51,5 @@ def parent_of(span: Any) -> int:
     return span.parent.span_id if span.parent is not None else 0
 
 
-def attributes_of(span: ReadableSpan) -> dict[str, Any]:
+def attributes_of(span: Any) -> dict[str, Any]:
     return dict(span.attributes or {})

@@ -22,6 +22,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Watch": {
         "ps": "List runs.",
         "top": "Watch all runs on a full screen.",
+        "dashboard": "Watch and steer all runs in a browser.",
         "show": "Show one run: its sub-agents, result and cost.",
         "logs": "Show the messages of a run.",
         "attach": "Watch a run in progress.",

@@ -1,6 +1,6 @@
-"""The one ASGI application of a host: a route for each operation. The command line reaches it over
-the host's Unix socket, `retinue serve` opens it on an address, and a program can mount it in a
-service of its own; no one reaches it but through a `AccessGuard`."""
+"""The one ASGI application of a host: a route for each operation, and the dashboard. The command
+line reaches it over the host's Unix socket, `retinue serve` opens it on an address, and a program
+can mount it in a service of its own; no one reaches it but through a `AccessGuard`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from retinue.host.event_response import EventStreamResponse
 from retinue.host.host import Host
 from retinue.host.identity import IDENTITY, Identity
 from retinue.host.operations import BY_REQUEST, OPERATIONS, PREFIX, Operation
+from retinue.host.page_files import page_routes
 from retinue.host.problem_documents import (
     MEDIA,
     HttpProblem,
@@ -44,7 +45,8 @@ def build_app(host: Host, more: Sequence[Route] = ()) -> Starlette:
         by_path.setdefault(PREFIX + op.path, {})[op.method] = OperationEndpoint(host, op)
     routes = [_route(path, endpoints) for path, endpoints in by_path.items()]
     routes.append(Route(f"{PREFIX}/openapi.json", _openapi, methods=["GET"]))
-    return Starlette(routes=[*routes, *more], exception_handlers={HTTPException: _wrong_route})
+    handlers: dict[Any, Any] = {HTTPException: _wrong_route, HttpProblem: _problem}
+    return Starlette(routes=[*routes, *more, *page_routes()], exception_handlers=handlers)
 
 
 def _route(path: str, endpoints: dict[str, OperationEndpoint]) -> Route:
@@ -79,7 +81,7 @@ class OperationEndpoint:
         op, who = self._op, identity_of(request)
         who.need(op.scope, "This request")
         value = await _read(request, op)
-        if isinstance(value, WatchRequest) and "last-event-id" in request.headers:
+        if hasattr(value, "after") and "last-event-id" in request.headers:
             value = replace(value, after=_last_event_id(request))
         if op.is_stream:
             await check_runs(self._host, value, who)
@@ -230,6 +232,10 @@ async def _wrong_route(request: Request, error: Exception) -> Response:
         text = f"{request.url.path} cannot be used with {request.method}."
     problem = HttpProblem(error.status_code, text, dict(error.headers or {}))
     return problem_response(problem, request.url.path)
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    return problem_response(error, request.url.path)
 
 
 def problem_response(error: BaseException, path: str = "") -> Response:

@@ -29,6 +29,7 @@ from retinue.host.access_guard import AccessGuard
 from retinue.host.agent_source import PlannedAgents
 from retinue.host.app import build_app
 from retinue.host.builder import AgentBuilder
+from retinue.host.dashboard_door import DashboardDoor
 from retinue.host.host import Host
 from retinue.host.host_log import open_log
 from retinue.host.host_rules import is_bare, retention_of, rules_of
@@ -41,9 +42,10 @@ from retinue.host.large_blocks import return_large_blocks
 from retinue.host.launch import StartReport
 from retinue.host.mcp_pool import McpPool
 from retinue.host.problem_documents import problem_of
-from retinue.host.project_paths import approvals_of, key_of
+from retinue.host.project_paths import approvals_of, key_of, sessions_of
 from retinue.host.project_planner import ProjectPlanner
 from retinue.host.requests import HelloRequest
+from retinue.host.session_file import SessionFile
 from retinue.models.providers import DIRECTORY
 
 log = logging.getLogger("retinue.host")
@@ -102,6 +104,7 @@ class HostedStore:
                 host.greet = greeter(host, catalog)
                 await host.wake_clients()
                 async with self._listening(host) as server:
+                    host.page = DashboardDoor(self.keyring, server, self.listeners).open
                     ready()
                     await _until_idle(retinue, server, self.leave, idle_seconds)
         finally:
@@ -110,6 +113,7 @@ class HostedStore:
     @contextlib.asynccontextmanager
     async def _listening(self, host: Host) -> AsyncIterator[HostServer]:
         self.keyring.add(new_key(key_of(self.address)), OWNER)
+        self.keyring.keep_sessions(SessionFile(sessions_of(self.store)))
         app = AccessGuard(build_app(host, self.doors(host)), self.keyring, hosts=self.hosts)
         server, listener = HostServer(app), unix_listener(self.address)
         try:

@@ -18,7 +18,8 @@ from retinue.host.agent_source import AgentSource
 from retinue.host.client_tools import is_marked, plain_name, tools_of, with_client_tools
 from retinue.host.follow import follow
 from retinue.host.identity import Identity
-from retinue.host.lookups import Lookups
+from retinue.host.overview import Overviews
+from retinue.host.page_replies import PageReply
 from retinue.host.plan import Plan
 from retinue.host.run_options import RAISED, next_options, start_options
 from retinue.host.server_events import ServerEvent
@@ -30,9 +31,9 @@ from retinue.pricing import PriceTag
 STUCK_SECONDS = 0.5
 
 
-class Host(Lookups):
-    """Carries out requests with one runtime. `greet` takes what a command brings; `leave` is set
-    when the host is to end."""
+class Host(Overviews):
+    """Carries out requests with one runtime. `greet` takes what a command brings; `page` says where
+    a browser finds the dashboard, and lets it in; `leave` is set when the host is to end."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Host(Lookups):
         self.leave = leave or asyncio.Event()
         self._left: asyncio.Future[Any] | None = None
         self.greet: Callable[[requests.HelloRequest], Coroutine[Any, Any, None]] | None = None
+        self.page: Callable[[], Coroutine[Any, Any, PageReply]] | None = None
 
     def left(self) -> asyncio.Future[Any]:
         """Done when the host leaves: one for all who look out for it."""
@@ -293,6 +295,11 @@ class Host(Lookups):
             with contextlib.suppress(RetinueError):  # what it lacks is something else
                 await self._wake(run)
         await self._retinue.retry(refused=is_theirs)
+
+    async def open_page(self, request: requests.PageRequest, who: Identity) -> PageReply:
+        if self.page is None:
+            raise Refused("page", "This host is part of another service, which knows its address.")
+        return await self.page()
 
     async def stop(self, request: requests.StopRequest, who: Identity) -> replies.EmptyReply:
         self.leave.set()

@@ -102,6 +102,15 @@ class HostServer(uvicorn.Server):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._finish.wait(), 1.0)
 
+    async def listen(self, listener: socket.socket) -> None:
+        """Serve one more socket, until this server finishes."""
+
+        def connection() -> asyncio.Protocol:
+            return HostProtocol(self.config, self.server_state, self.lifespan.state)
+
+        loop = asyncio.get_running_loop()
+        self.servers.append(await loop.create_server(connection, sock=listener))
+
     @contextlib.asynccontextmanager
     async def serving(self, *sockets: socket.socket) -> Any:
         """While this is open the sockets are served."""

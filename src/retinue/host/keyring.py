@@ -1,5 +1,6 @@
 """What lets a client in: tokens, one-time codes for browsers, and the cookies that they are
-exchanged for. Only hashes are kept, and only in memory."""
+exchanged for. Only hashes are kept; those of the owner's cookies in a file too, so that a browser
+stays signed in when the host is started again."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from time import monotonic
 
-from retinue.host.identity import Identity
+from retinue.host.identity import OWNER, Identity
+from retinue.host.session_file import SessionFile
 
 COOKIE = "retinue_session"
 CODE_SECONDS = 300.0
@@ -39,6 +41,7 @@ class Keyring:
     _tokens: dict[bytes, Identity] = field(default_factory=dict, init=False, repr=False)
     _codes: dict[bytes, TimedGrant] = field(default_factory=dict, init=False, repr=False)
     _sessions: dict[bytes, TimedGrant] = field(default_factory=dict, init=False, repr=False)
+    _file: SessionFile | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         for token, identity in self.tokens:
@@ -47,6 +50,12 @@ class Keyring:
 
     def add(self, token: str, identity: Identity) -> None:
         self._tokens[_digest(token)] = identity
+
+    def keep_sessions(self, file: SessionFile) -> None:
+        """Let in who was signed in as the owner before, and remember who signs in from now on."""
+        self._file = file
+        for digest, seconds in file.seconds_left().items():
+            self._sessions[digest] = TimedGrant(OWNER, self.clock() + seconds)
 
     def of_token(self, token: str) -> Identity | None:
         """Every token is compared, so that the time tells nothing of how much was right."""
@@ -73,6 +82,8 @@ class Keyring:
             self._sessions.pop(next(iter(self._sessions)))
         cookie = secrets.token_urlsafe(32)
         self._sessions[_digest(cookie)] = TimedGrant(grant.identity, self.clock() + SESSION_SECONDS)
+        if self._file is not None and grant.identity == OWNER:
+            self._file.add(_digest(cookie), SESSION_SECONDS)
         return cookie
 
     def of_cookie(self, cookie: str) -> Identity | None:

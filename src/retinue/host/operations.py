@@ -4,9 +4,8 @@ or DELETE, and in the JSON body of a POST."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
-
+from retinue.host.operation_entry import SCOPES, Operation, Scope
+from retinue.host.page_replies import OverviewReply, PageReply
 from retinue.host.replies import (
     AgentList,
     AnswerReply,
@@ -50,12 +49,13 @@ from retinue.host.requests import (
     ForkPriceRequest,
     ForkRequest,
     HelloRequest,
-    HostRequest,
     ListRequest,
     MergeRequest,
     MetricsRequest,
     ModelsRequest,
     OutcomeRequest,
+    OverviewRequest,
+    PageRequest,
     PromptsRequest,
     QuestionsRequest,
     RedeliverRequest,
@@ -72,6 +72,7 @@ from retinue.host.requests import (
     TranscriptRequest,
     TreeRequest,
     WaitRequest,
+    WatchAllRequest,
     WatchRequest,
 )
 from retinue.host.tree_items import StepNews, TextArrived
@@ -80,40 +81,8 @@ from retinue.run_info import RunTree
 from retinue.steps import TreeRecord
 from retinue.store.base import Compacted
 
+__all__ = ["BY_REQUEST", "OPERATIONS", "PREFIX", "SCOPES", "Operation", "Scope"]
 PREFIX = "/api/v1"
-Scope = Literal["read", "run", "approve", "admin"]
-SCOPES: tuple[Scope, ...] = ("read", "run", "approve", "admin")
-
-
-@dataclass(frozen=True)
-class Operation:
-    """`name` is the method of `Host` that carries it out. `reply` is the type of its JSON, or of
-    the events of a stream by their names; a text or bytes have a `media` type instead.
-    `ends_with_client`: the operation ends when its client disconnects; every other operation is
-    completed. `is_internal`: between a command and its host, and no part of what is described to
-    others."""
-
-    name: str
-    method: Literal["GET", "POST", "DELETE"]
-    path: str
-    request: type[HostRequest]
-    reply: Any
-    scope: Scope
-    about: str
-    status: int = 200
-    media: str = "application/json"
-    events: dict[str, Any] = field(default_factory=dict)
-    ends_with_client: bool = False
-    is_internal: bool = False
-
-    @property
-    def path_fields(self) -> tuple[str, ...]:
-        """The fields of the request that are in the path."""
-        return tuple(part[1:-1] for part in self.path.split("/") if part.startswith("{"))
-
-    @property
-    def is_stream(self) -> bool:
-        return bool(self.events)
 
 
 def _operations() -> tuple[Operation, ...]:
@@ -139,10 +108,29 @@ def _operations() -> tuple[Operation, ...]:
             media="text/event-stream",
             events={"step": StepNews, "delta": TextArrived, "end": TreeRecord},
         ),
+        *_all_runs(),
         *_branches(run),
         *_talking(run),
         *_looking(),
         *_hosting(),
+    )
+
+
+def _all_runs() -> tuple[Operation, ...]:
+    """All trees together, as a page shows them."""
+    return (
+        Operation("overview", "GET", "/overview", OverviewRequest, OverviewReply, "read", "runs"),
+        Operation(
+            "watch_all",
+            "GET",
+            "/events",
+            WatchAllRequest,
+            None,
+            "read",
+            "runs",
+            media="text/event-stream",
+            events={"tree": TreeRecord, "step": StepNews, "delta": TextArrived},
+        ),
     )
 
 
@@ -219,6 +207,16 @@ def _hosting() -> tuple[Operation, ...]:
     return (
         Operation(
             "hello", "POST", "/host/hello", HelloRequest, Hello, "admin", "host", is_internal=True
+        ),
+        Operation(
+            "open_page",
+            "POST",
+            "/host/page",
+            PageRequest,
+            PageReply,
+            "admin",
+            "host",
+            is_internal=True,
         ),
         Operation("stop", "POST", "/host/stop", StopRequest, EmptyReply, "admin", "host"),
         Operation(

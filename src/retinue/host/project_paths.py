@@ -84,6 +84,11 @@ def approvals_of(store: str) -> str:
     return os.path.join(store + ".plans", "approvals.json")
 
 
+def sessions_of(store: str) -> str:
+    """Which browsers are signed in, by the hashes of their cookies."""
+    return os.path.join(store + ".plans", "sessions.json")
+
+
 def key_of(socket: str) -> str:
     """The file with what a command has to show to the host that listens there."""
     return socket + ".key"

@@ -124,6 +124,24 @@ class WatchRequest(HostRequest):
     deltas: bool = False
 
 
+class WatchAllRequest(HostRequest):
+    """Everything about all runs, for as long as you listen: first the trees that are open, then
+    each step. With `after`, the steps behind that position of the log, and no trees before them.
+    With `deltas`, also text as models write it."""
+
+    after: Position | None = None
+    deltas: bool = False
+
+
+class OverviewRequest(HostRequest):
+    """Root runs, newest first, each with what it and its sub-agents came to; with `run`, only that
+    one."""
+
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    before: str = ""
+    run: str = ""
+
+
 class SendRequest(HostRequest):
     """Send a message to an open run; `steer` interrupts its current turn."""
 
@@ -333,6 +351,11 @@ class StatusRequest(HostRequest):
 
 class MetricsRequest(HostRequest):
     """Counters for Prometheus."""
+
+
+class PageRequest(HostRequest):
+    """Where the dashboard is, with a code that lets a browser in once; a host that listens on no
+    address begins to, on loopback."""
 
 
 class StopRequest(HostRequest):

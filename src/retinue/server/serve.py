@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from retinue.errors import ConfigError
 from retinue.host.daemon import HostedStore
+from retinue.host.dashboard_door import PORT
 from retinue.host.host import Host
 from retinue.host.host_log import keep_clean, own_redactor
 from retinue.host.identity import OWNER
@@ -23,8 +24,6 @@ from retinue.host.operations import PREFIX
 from retinue.host.project_paths import ProjectPaths
 from retinue.server.mounting import AccessToken
 from retinue.server.protocol_routes import protocol_routes
-
-PORT = 8711
 
 
 @dataclass(frozen=True)
@@ -102,6 +101,6 @@ async def _serve(
             if not has_tokens:
                 code = hosted.keyring.new_code(OWNER)
                 say(f"Token: in {paths.key}")
-                say(f"In a browser, once: {place}{PREFIX}/runs?code={code}")
+                say(f"Dashboard, for one browser: {place}/?code={code}")
 
         await hosted.serve(None, ready)

@@ -4,7 +4,6 @@ command asks."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 
@@ -70,7 +69,7 @@ def has_marks(environ: Mapping[str, str], encoding: str = "utf-8") -> bool:
     if environ.get("LC_CTYPE") == COERCED and environ.get("LANG"):
         names.remove("LC_CTYPE")
     locale = next((environ[name] for name in names if environ.get(name)), "")
-    if not locale or os.name == "nt":
+    if not locale:
         return True
     language, _, codeset = locale.partition(".")
     if language.partition("_")[0].lower() in WIDE_SYMBOLS:

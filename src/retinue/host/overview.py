@@ -1,0 +1,110 @@
+"""All trees of a store together: what each came to, and one stream of everything that happens."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+
+from retinue.core.state import Ended
+from retinue.core.state_names import ENDS, agent_label
+from retinue.core.values import NANOS_PER_USD
+from retinue.errors import NotFound
+from retinue.host import requests
+from retinue.host.follow import TreeFollower
+from retinue.host.identity import Identity
+from retinue.host.lookups import Lookups
+from retinue.host.page_replies import OverviewReply, RunSummary
+from retinue.host.server_events import ServerEvent
+from retinue.host.tree_items import TextArrived
+from retinue.host.visibility import is_visible
+from retinue.outcomes import state_word
+from retinue.runtime.bus import TextPiece
+from retinue.steps import TreeRecord, run_of
+
+MOST_TEXT = 400
+
+
+class Overviews(Lookups):
+    """The part of `Host` that tells of all trees together."""
+
+    async def overview(self, request: requests.OverviewRequest, who: Identity) -> OverviewReply:
+        roots, more = [request.run], ""
+        if not request.run:
+            listing = requests.ListRequest(limit=request.limit, before=request.before)
+            page = await self.list_runs(listing, who)
+            roots, more = [line.id for line in page.runs], page.next
+        lines = [summary(await self._retinue.tree_record(root)) for root in roots]
+        now = time.time_ns() // 1_000_000
+        return OverviewReply(runs=tuple(lines), next=more, now=now)
+
+    async def watch_all(
+        self, request: requests.WatchAllRequest, who: Identity
+    ) -> AsyncIterator[ServerEvent]:
+        """Each tree that is open as it is on record, then the steps behind the first of them: a
+        reader sees some steps whose effect it has already, and misses none."""
+        after = request.after
+        if after is None:
+            after = await self._retinue.log_position()
+            for root in await self._open_roots(who):
+                tree = await self._retinue.tree_record(root)
+                yield ServerEvent("tree", tree, str(after))
+        follower, visibility = TreeFollower(self._retinue, after), dict[str, bool]()
+        async for item in self._retinue.all_steps(after, deltas=request.deltas):
+            if not await self._is_shown(
+                item.run if isinstance(item, TextPiece) else run_of(item), who, visibility
+            ):
+                continue
+            if isinstance(item, TextPiece):
+                yield ServerEvent(
+                    "delta", TextArrived(run=item.run, attempt=item.attempt, text=item.text)
+                )
+            elif (news := await follower.about(item)) is not None:
+                yield ServerEvent("step", news, str(item.seq))
+
+    async def _open_roots(self, who: Identity) -> list[str]:
+        roots = dict.fromkeys(
+            [(await self._retinue.record(run)).spec.root for run in self._retinue.open_runs()]
+        )
+        return await self.visible_runs(roots, who)
+
+    async def _is_shown(self, run: str, who: Identity, visibility: dict[str, bool]) -> bool:
+        """Whether a step is about a run, and about one that this identity sees."""
+        if run not in visibility:
+            try:
+                visibility[run] = bool(run) and is_visible(await self._retinue.record(run), who)
+            except NotFound:
+                return False
+        return visibility[run]
+
+
+def summary(tree: TreeRecord) -> RunSummary:
+    """One line about a tree."""
+    top, account = tree.rows[0], tree.account
+    spec, run = top.spec, top.run
+    ending = run.state.ending if isinstance(run.state, Ended) else None
+    states = Counter(state_word(row.run) for row in tree.rows)
+    spent = account.spent if account is not None else (0, 0, 0, 0)
+    guess = account.guess if account is not None else (0, 0, 0)
+    is_priced = (tree.priced or not spent[0]) and not guess[2]
+    saved = account.cache.saved_nanos if account is not None else 0
+    return RunSummary(
+        id=spec.id,
+        label=agent_label(spec.request.label or spec.request.agent),
+        agent=agent_label(spec.request.agent),
+        task=spec.request.task[:MOST_TEXT],
+        model=run.model_used or spec.model,
+        state=state_word(run),
+        stop=ending.stop if ending is not None else "",
+        text=(ending.error or ending.text)[:MOST_TEXT] if ending is not None else "",
+        created_at=spec.created_at,
+        started_at=run.started_at,
+        ended_at=ending.at if ending is not None else None,
+        tokens=spent[0],
+        usd=spent[1] / NANOS_PER_USD if is_priced else None,
+        usd_estimated=guess[1] / NANOS_PER_USD,
+        saved_usd=saved / NANOS_PER_USD,
+        n_agents=len(tree.rows),
+        n_done=states["completed"],
+        n_failed=sum(states[name] for name in ENDS if name not in ("completed", "cancelled")),
+    )

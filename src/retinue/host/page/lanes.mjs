@@ -1,0 +1,60 @@
+// Bars of time: one lane for each agent, all on one scale. Tall bars cost money, thin lines cost
+// time; the pattern says the kind and the colour repeats it.
+
+import { Fragment } from "preact";
+import { html } from "./icons.mjs";
+import { now } from "./live.mjs";
+import { axisText, bars, ticks } from "./timeline.mjs";
+import { span } from "./words.mjs";
+
+const percent = (x) => `${x.toFixed(2)}%`;
+const SHAPES = {
+  model: { class: "seg-model", y: 13, height: 14 },
+  tool: { fill: "url(#p-tool)", y: 13, height: 14 },
+  you: { class: "you-edge", fill: "url(#p-you)", y: 13.5, height: 13 },
+  provider: { class: "prov-edge", fill: "url(#p-prov)", y: 15.5, height: 9 },
+  budget: { class: "budget-edge", fill: "url(#p-budget)", y: 15.5, height: 9 },
+  children: { class: "seg-children", y: 19, height: 2 },
+  queue: { fill: "url(#p-queue)", y: 18, height: 4 },
+};
+
+// What all lanes have behind them, drawn once.
+export const LaneBack = ({ scale, isLive, at }) => html`<svg class="defs" aria-hidden="true"><defs><g id="lane-back">
+  ${ticks(scale).map(({ x }) => html`<line class="tick" x1=${percent(x)} x2=${percent(x)} y1="0" y2="100%"/>`)}
+  ${scale.gaps.map((gap) => html`<rect class="gap-bg" x=${percent(scale.x(gap.from))} width=${percent(scale.x(gap.to) - scale.x(gap.from))} height="100%"/>${[gap.from, gap.to].map((t) => html`<line class="gap-edge" x1=${percent(scale.x(t))} x2=${percent(scale.x(t))} y1="0" y2="100%"/>`)}`)}</g>
+  ${isLive || at < scale.to ? html`<line id="lane-now" class="now-line" x1=${percent(scale.x(Math.min(at, scale.to)))} x2=${percent(scale.x(Math.min(at, scale.to)))} y1="0" y2="100%"/>` : html`<g id="lane-now"/>`}</defs></svg>`;
+
+export function Lane({ node, scale, path, at, select }) {
+  const { phases } = node;
+  const time = at ?? (phases.endedAt === null ? now.value : phases.endedAt);
+  const shown = bars(phases, scale, time).filter((bar) => at === null || bar.from <= at);
+  const open = (event, bar) => {
+    event.stopPropagation();
+    const turn = phases.turns.find((one) => one.at >= bar.from) ?? phases.turns.at(-1);
+    select(node.id, turn ? { turn: turn.n } : {});
+  };
+  const end = phases.endedAt !== null && phases.endedAt <= scale.to && (at === null || phases.endedAt <= at);
+  return html`<svg class="lane" aria-hidden="true"><use class="lane-back" href="#lane-back"/><g class="segs">
+    ${shown.map((bar) => html`<rect ...${SHAPES[bar.kind]} x=${percent(bar.x)} width=${percent(at === null ? bar.width : Math.max(0.25, Math.min(bar.width, scale.x(at) - bar.x)))} onClick=${(event) => open(event, bar)}><title>${bar.kind}${bar.words ? `: ${bar.words}` : ""}, ${span(bar.ms)}</title></rect>`)}
+    ${(path ?? []).map((part) => html`<line class="crit" x1=${percent(Math.max(0, scale.x(part.from)))} x2=${percent(Math.min(100, scale.x(part.to)))} y1="30" y2="30"/>`)}
+    ${end && html`<svg x=${percent(scale.x(phases.endedAt))} y="14" width="14" height="12" overflow="visible"><path class=${`cap ${node.mark === "completed" ? "cap-done" : "cap-fail"}`} d=${node.mark === "completed" ? "m5 6.5 2 2 4-5" : "m5 3 6 6m0-6-6 6"}/></svg>`}
+  </g><use href="#lane-now"/></svg>`;
+}
+
+export function Axis({ scale, unfold, isLive, at }) {
+  const x = Math.min(100, scale.x(Math.min(at, scale.to)));
+  const marks = ticks(scale).filter((tick) => tick.x <= 96 && !(isLive && Math.abs(tick.x - x) < 12) && !scale.gaps.some((gap) => tick.x > scale.x(gap.from) - 6 && tick.x < scale.x(gap.to) + 6 && tick.x > 0));
+  return html`<svg class="lane-axis" aria-hidden="true">
+    ${ticks(scale).map((tick) => html`<line class="tick" x1=${percent(tick.x)} x2=${percent(tick.x)} y1="20" y2="100%"/>`)}
+    ${marks.map((tick) => html`<text class="axis" x=${percent(tick.x)} y="17" text-anchor=${tick.x < 2 ? "start" : "middle"}>${tick.text}</text>`)}
+    ${scale.gaps.map((gap) => html`<${Fragment} key=${gap.from}><rect class="gap-bg" x=${percent(scale.x(gap.from))} width=${percent(scale.x(gap.to) - scale.x(gap.from))} height="100%" onClick=${() => unfold(gap)}><title>${span(gap.to - gap.from)} in which nothing ran. Click to unfold.</title></rect><text class="axis" x=${percent((scale.x(gap.from) + scale.x(gap.to)) / 2)} y="17" text-anchor="middle">${span(gap.to - gap.from)}</text><//>`)}
+    ${(isLive || at < scale.to) && html`<line class="now-line" x1=${percent(x)} x2=${percent(x)} y1="18" y2="100%"/><svg x=${percent(x)} overflow="visible"><rect class="now-tag" x=${x > 96 ? -40 : -21} y="4" width="42" height="16" rx="3"/><text class="now-text" x=${x > 96 ? -19 : 0} y="16" text-anchor="middle">${axisText(Math.max(0, at - scale.from))}</text></svg>`}
+  </svg>`;
+}
+
+const KEYS = [["model", { y: 1, height: 10 }], ["tool", { y: 1, height: 10 }], ["you", { x: 0.5, y: 1.5, width: 19, height: 9 }], ["provider", { x: 0.5, y: 2.5, width: 19, height: 7 }], ["children", { y: 5, height: 2 }], ["queue", { y: 4, height: 4, fill: "url(#p-queue-s)" }]];
+
+export function Legend({ scale }) {
+  const idle = scale.gaps.reduce((sum, gap) => sum + gap.to - gap.from, 0);
+  return html`<div class="tools legend-line"><div class="legend" role="group" aria-label="Legend">${KEYS.map(([kind, more]) => html`<span><svg aria-hidden="true"><rect width="20" ...${SHAPES[kind]} ...${more}/></svg>${kind}</span>`)}<span><svg aria-hidden="true"><rect class="seg-model" y="0" width="20" height="7"/><path class="crit" d="M0 10.5h20"/></svg>slowest path</span></div>${idle > 0 && html`<span class="push faint fold-note">${span(idle)} idle folded</span>`}</div>`;
+}

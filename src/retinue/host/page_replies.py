@@ -1,0 +1,47 @@
+"""What a host replies to the dashboard: all trees at a look, and where the page is."""
+
+from __future__ import annotations
+
+from retinue.host.replies import HostReply
+
+
+class RunSummary(HostReply):
+    """What one root run and its sub-agents came to. `text` is the beginning of its result, or why
+    there is none. `usd` is null when the price of a model is not known; `saved_usd` is what prompt
+    caches saved. `n_agents` counts the runs of its tree, `n_done` those that completed, `n_failed`
+    those that ended otherwise."""
+
+    id: str
+    label: str
+    agent: str
+    task: str
+    model: str
+    state: str
+    stop: str
+    text: str
+    created_at: int
+    started_at: int | None
+    ended_at: int | None
+    tokens: int
+    usd: float | None
+    usd_estimated: float
+    saved_usd: float
+    n_agents: int
+    n_done: int
+    n_failed: int
+
+
+class OverviewReply(HostReply):
+    """A page of root runs; `next` is `before` of the page after it, "" on the last. `now` is the
+    host's clock."""
+
+    runs: tuple[RunSummary, ...]
+    next: str = ""
+    now: int = 0
+
+
+class PageReply(HostReply):
+    """The address of the dashboard, and a code for one browser."""
+
+    address: str
+    code: str

@@ -1,0 +1,132 @@
+"""The page in Debian's Chromium, over a served runtime with agents that follow a script and wait
+where the test wants them to."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from retinue import Agent, tool
+from retinue.core.values import ModelInfo
+from retinue.host.identity import OWNER
+from retinue.host.session_file import SessionFile
+from retinue.testing import Scripted, call
+from tests.api.house import hiring
+from tests.host.served import Served, served
+from tests.waiting import until
+
+AXE = Path(__file__).parent / "axe" / "axe.min.js.gz"
+HOSTILE = "<img src=x onerror=alert(1)>\u202eevil\x1b[31m" + "W" * 300
+MS = 60_000
+
+
+class Gate:
+    """What a tool waits for until the test lets it through."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+
+    async def __call__(self) -> None:
+        await until(self.opened.is_set)
+
+
+def scripted(name: str, script: Any, **fields: Any) -> Agent:
+    info = ModelInfo(name=f"{name}-model", price_in=3_000, price_out=15_000)
+    return Agent(name, model=Scripted(script, info=info), **fields)
+
+
+def staff(gate: Gate) -> list[Agent]:
+    """A lead with two workers that wait at the gate, a writer that asks, one that answers, and one
+    with hostile words."""
+
+    @tool(restart="pure")
+    async def hold(path: str) -> str:
+        """Wait at the gate."""
+        await gate()
+        return f"{path} has 12 lines"
+
+    def work(q: Any) -> Any:
+        if q.turn == 0:
+            return call("hold", path="src/http.py")
+        said = [m.text for m in q.messages if getattr(m, "kind", "") == "mail"]
+        return f"Done. I was told: {said[-1] if said else 'nothing'}"
+
+    worker = scripted("worker", work, tools=[hold])
+    lead = scripted(
+        "lead",
+        lambda q: (
+            call("hire", tasks=["map the callers", "scan the plugins"])
+            if q.turn == 0
+            else "Both are back."
+        ),
+        tools=[hiring(worker)],
+        staff=[worker],
+    )
+    writer = scripted(
+        "writer",
+        lambda q: (
+            call("edit", path="notes.md", old="old line", new="new line\nand one more")
+            if q.turn == 0
+            else "Written."
+        ),
+        tools=["edit", "read"],
+    )
+    quick = scripted("quick", ["## Report\n\n12 places in `7 files`"])
+    hostile = scripted("hostile", [f"{HOSTILE}\n\n<script>alert(2)</script>"])
+    return [lead, quick, writer, hostile, worker]
+
+
+@contextlib.contextmanager
+def service(folder: Path, gate: Gate, port: int = 0) -> Iterator[Served]:
+    """The runtime over a store in `folder`, in which browsers stay signed in."""
+    with served(store=folder / "page.db", agents=staff(gate), port=port, workspace=folder) as api:
+        api.guard.keyring.keep_sessions(SessionFile(str(folder / "sessions.json")))
+        yield api
+
+
+@contextlib.contextmanager
+def chromium(program: str) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def _refuse(dialog: Any, faults: list[str]) -> None:
+    faults.append("a script ran")
+    dialog.dismiss()
+
+
+def opened(browser: Browser, api: Served, path: str = "", **options: Any) -> Page:
+    """A signed-in page; what its console says and what it loads from elsewhere is a failure."""
+    options.setdefault("viewport", {"width": 1440, "height": 900})
+    page = browser.new_context(**options).new_page()
+    page.set_default_timeout(MS)
+    page.faults = faults = list[str]()  # type: ignore[attr-defined]
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda line: faults.extend([line.text] if line.type == "error" else []))
+    origin = f"http://127.0.0.1:{api.port}/"
+    page.on("request", lambda r: faults.extend([] if r.url.startswith(origin) else [r.url]))
+    page.on("dialog", lambda dialog: _refuse(dialog, faults))
+    code = api.guard.keyring.new_code(OWNER)
+    page.goto(f"{origin}{path}?code={code}")
+    return page
+
+
+def serious(page: Page) -> list[str]:
+    """What axe finds serious or critical on the page as it is."""
+    page.evaluate(gzip.decompress(AXE.read_bytes()).decode())
+    found = page.evaluate(
+        "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice']})"
+        ".then(r => r.violations.filter(v => ['serious', 'critical'].includes(v.impact))"
+        ".map(v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).slice(0, 3).join(', ')))"
+    )
+    return list(found)

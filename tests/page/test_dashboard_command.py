@@ -1,0 +1,43 @@
+"""`retinue dashboard`: an address that lets one browser in, whatever the host was doing before."""
+
+from __future__ import annotations
+
+import http.client
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.cli.house import House
+from tests.waiting import SECONDS
+
+
+def asked(address: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    url = urlsplit(address)
+    connection = http.client.HTTPConnection(url.netloc, timeout=SECONDS)
+    try:
+        connection.request("GET", f"{url.path}?{url.query}".rstrip("?"), headers=headers)
+        reply = connection.getresponse()
+        found = {name.lower(): value for name, value in reply.getheaders()}
+        return reply.status, found, reply.read()
+    finally:
+        connection.close()
+
+
+def test_the_address_lets_one_browser_in_and_the_page_of_a_run_opens(tmp_path: Path) -> None:
+    house = House(tmp_path, RETINUE_IDLE_SECONDS="20")
+    try:
+        first = house.run("dashboard", "--no-open").stdout.strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?code=[\w-]{43}", first)
+        status, headers, _ = asked(first)
+        assert (status, headers["location"]) == (303, "/")
+        cookie = headers["set-cookie"]
+        assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+        assert asked(first)[0] == 401
+        page = asked(first.partition("?")[0], cookie=cookie.partition(";")[0])
+        assert page[0] == 200 and b"page/app.mjs" in page[2]
+        house.run("run", "--model", "offline/explorer", "where is add?")
+        second = house.run("dashboard", "--no-open", "latest").stdout.strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/r/[0-9a-f-]{36}\?code=[\w-]{43}", second)
+        assert urlsplit(second).port == urlsplit(first).port
+    finally:
+        house.run("host", "stop")

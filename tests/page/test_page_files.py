@@ -1,0 +1,164 @@
+"""How the page is served: what is sent, as what, under which policy, and to whom."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from retinue.host import page_files
+from retinue.host.identity import OWNER
+from retinue.host.keyring import Keyring
+from retinue.host.session_file import SessionFile
+from tests.host.served import ADMIN, ALICE, BOB, Served, served
+from tests.waiting import SECONDS
+
+FILES = sorted(p for p in page_files.FOLDER.rglob("*") if p.is_file())
+VENDOR = page_files.FOLDER / "vendor"
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Served]:
+    with served() as service:
+        yield service
+
+
+def test_every_file_is_sent_as_what_it_is(api: Served) -> None:
+    for path in FILES:
+        name = path.relative_to(page_files.FOLDER).as_posix()
+        reply = api.call("GET", f"/page/{name}")
+        if name == "index.html":
+            assert reply.status == 404
+            continue
+        assert (reply.status, reply.body) == (200, path.read_bytes())
+        assert reply.headers["content-type"] == page_files.MEDIA[path.suffix]
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        packed = api.call("GET", f"/page/{name}", Accept_Encoding="gzip")
+        assert gzip.decompress(packed.body) == reply.body
+        again = api.call("GET", f"/page/{name}", If_None_Match=reply.headers["etag"])
+        assert again.status == 304 and not again.body
+    assert page_files.MEDIA[".mjs"].startswith("text/javascript")
+
+
+@pytest.mark.parametrize("name", ["../app.py", "%2e%2e/app.py", "vendor", "", "x.mjs", "vendor/"])
+def test_nothing_else_is_sent(api: Served, name: str) -> None:
+    assert api.call("GET", f"/page/{name}").status == 404
+
+
+def test_the_page_runs_nothing_but_its_own_modules(api: Served) -> None:
+    for place in ("/", "/r/01a1", "/r/01a1/01b2", "/needs-you", "/costs", "/settings"):
+        reply = api.call("GET", place)
+        policy = reply.headers["content-security-policy"]
+        assert reply.status == 200 and "unsafe" not in policy and "default-src 'none'" in policy
+        assert "require-trusted-types-for 'script'" in policy and "connect-src 'self'" in policy
+    html = reply.body.decode()
+    scripts = re.findall(r"<script([^>]*)>(.*?)</script>", html, re.DOTALL)
+    assert [attributes for attributes, text in scripts if text] == [' type="importmap"']
+    assert " style=" not in html and " on" not in re.sub(r">[^<]*<", "><", html)
+    names = json.loads(scripts[0][1])["imports"].values()
+    assert all(api.call("GET", name).status == 200 for name in names)
+
+
+def test_no_one_gets_the_page_without_a_key(api: Served) -> None:
+    for place in ("/", "/r/x", "/page/app.mjs", "/page/style.css", "/page/vendor/preact.mjs"):
+        assert api.call("GET", place, token=None).status == 401
+
+
+def test_the_files_of_others_are_what_their_packages_have() -> None:
+    lines = (VENDOR / "VENDORED.txt").read_text().splitlines()
+    rows = [line.split(" | ") for line in lines if not line.startswith("#")]
+    assert {row[1] for row in rows} == {path.name for path in VENDOR.glob("*.mjs")}
+    for digest, name, _, _, licence in rows:
+        assert hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() == digest
+        assert (VENDOR / licence).stat().st_size > 1_000
+
+
+def test_the_page_is_small_and_names_no_other_host() -> None:
+    code = [p for p in FILES if p.suffix in (".mjs", ".css", ".html", ".svg")]
+    sent = sum(len(gzip.compress(p.read_bytes(), mtime=0)) for p in code)
+    assert sent < 150_000
+    for path in code:
+        hosts = set(re.findall(r"https?://([\w.]+)", path.read_text(encoding="utf-8")))
+        assert hosts <= {"www.w3.org"}, path
+
+
+def test_an_overview_has_what_each_tree_came_to(api: Served) -> None:
+    runs = [api.finished(f"task {n}") for n in range(3)]
+    first = api.get("/overview?limit=2").json
+    assert [run["id"] for run in first["runs"]] == runs[:0:-1]
+    line = first["runs"][0]
+    assert (line["state"], line["text"], line["n_agents"], line["n_done"]) == (
+        "completed",
+        "Done.",
+        1,
+        1,
+    )
+    rest = api.get(f"/overview?before={first['next']}").json
+    assert rest["runs"][0]["id"] == runs[0] and rest["now"] > line["created_at"]
+    assert [run["id"] for run in api.get(f"/overview?run={runs[1]}").json["runs"]] == [runs[1]]
+
+
+def test_an_overview_has_only_what_a_user_may_see(api: Served) -> None:
+    mine = api.finished("mine", token=ALICE)
+    assert mine in [run["id"] for run in api.get("/overview", token=ALICE).json["runs"]]
+    assert api.get("/overview", token=BOB).json["runs"] == []
+    assert api.get(f"/overview?run={mine}", token=BOB).status == 404
+
+
+def lines_of(api: Served, path: str, token: str = ADMIN) -> Iterator[str]:
+    connection = http.client.HTTPConnection("127.0.0.1", api.port, timeout=SECONDS)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+    reply = connection.getresponse()
+    assert reply.status == 200, reply.read()
+    try:
+        while line := reply.readline():
+            yield line.decode().rstrip("\n")
+    finally:
+        connection.close()
+
+
+def test_one_stream_tells_of_all_trees_and_continues_where_it_was_cut(api: Served) -> None:
+    assert api.get("/events?after=-1").status == 400
+    before = api.finished("before")
+    last = int(next(seq for seq in _ids(lines_of(api, f"/api/v1/runs/{before}/events"))))
+    lines = lines_of(api, f"/api/v1/events?after={last}")
+    theirs = api.finished("theirs", token=BOB)
+    mine = api.finished("mine")
+    seen: list[str] = []
+    for line in lines:
+        if line.startswith("data: "):
+            entry = json.loads(line[6:])["entry"]
+            seen.append(entry["tree"])
+            if entry["tree"] == mine and entry["event"]["event"] == "Replied":
+                break
+    assert list(dict.fromkeys(seen)) == [before, theirs, mine]
+    only = lines_of(api, f"/api/v1/events?after={last}", token=BOB)
+    trees = (json.loads(line[6:])["entry"]["tree"] for line in only if line.startswith("data: "))
+    assert [next(trees) for _ in range(2)] == [theirs, theirs]
+
+
+def _ids(lines: Iterator[str]) -> Iterator[str]:
+    return (line[4:] for line in lines if line.startswith("id: "))
+
+
+def test_a_browser_of_the_owner_stays_signed_in_over_a_restart(tmp_path: Path) -> None:
+    path, now = str(tmp_path / "a" / "sessions.json"), [1_000.0]
+    first = Keyring(clock=lambda: now[0])
+    first.keep_sessions(SessionFile(path, lambda: now[0]))
+    cookie = first.exchange(first.new_code(OWNER))
+    assert cookie is not None and cookie not in Path(path).read_text()
+    assert Path(path).stat().st_mode & 0o777 == 0o600
+    later = Keyring(clock=lambda: 5.0)
+    later.keep_sessions(SessionFile(path, lambda: now[0] + 3_600))
+    assert later.of_cookie(cookie) == OWNER and later.of_cookie(cookie + "x") is None
+    late = Keyring()
+    late.keep_sessions(SessionFile(path, lambda: now[0] + 13 * 3_600))
+    assert late.of_cookie(cookie) is None
+    Path(path).write_text('{"zz": "soon"}')
+    assert SessionFile(path).seconds_left() == {}
