@@ -106,11 +106,16 @@ def opened(browser: Browser, api: Served, path: str = "", **options: Any) -> Pag
     page = browser.new_context(**options).new_page()
     page.set_default_timeout(MS)
     page.faults = faults = list[str]()  # type: ignore[attr-defined]
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda said: said.type == "error" and faults.append(said.text))
     origin = f"http://127.0.0.1:{api.port}/"
-    page.on("request", lambda r: r.url.startswith(origin) or faults.append(f"foreign: {r.url}"))
-    page.on("dialog", lambda dialog: (faults.append("a script ran"), dialog.dismiss()))
+
+    def on_dialog(dialog: Any) -> None:
+        faults.append("a script ran")
+        dialog.dismiss()
+
+    page.on("pageerror", lambda error: faults.extend([str(error)]))
+    page.on("console", lambda said: faults.extend([said.text] if said.type == "error" else []))
+    page.on("request", lambda r: faults.extend([] if r.url.startswith(origin) else [r.url]))
+    page.on("dialog", on_dialog)
     code = api.guard.keyring.new_code(OWNER)
     page.goto(f"{origin}{path}?code={code}")
     return page
