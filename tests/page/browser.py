@@ -100,22 +100,22 @@ def chromium(program: str) -> Iterator[Browser]:
             browser.close()
 
 
-def _refuse(dialog: Any, faults: list[str]) -> None:
-    faults.append("a script ran")
-    dialog.dismiss()
-
-
 def opened(browser: Browser, api: Served, path: str = "", **options: Any) -> Page:
     """A signed-in page; what its console says and what it loads from elsewhere is a failure."""
     options.setdefault("viewport", {"width": 1440, "height": 900})
     page = browser.new_context(**options).new_page()
     page.set_default_timeout(MS)
     page.faults = faults = list[str]()  # type: ignore[attr-defined]
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda line: faults.extend([line.text] if line.type == "error" else []))
     origin = f"http://127.0.0.1:{api.port}/"
+
+    def on_dialog(dialog: Any) -> None:
+        faults.append("a script ran")
+        dialog.dismiss()
+
+    page.on("pageerror", lambda error: faults.extend([str(error)]))
+    page.on("console", lambda said: faults.extend([said.text] if said.type == "error" else []))
     page.on("request", lambda r: faults.extend([] if r.url.startswith(origin) else [r.url]))
-    page.on("dialog", lambda dialog: _refuse(dialog, faults))
+    page.on("dialog", on_dialog)
     code = api.guard.keyring.new_code(OWNER)
     page.goto(f"{origin}{path}?code={code}")
     return page
