@@ -66,11 +66,11 @@ class Refused(RetinueError):
         self,
         limit: str,
         message: str,
-        allowed: float | None = None,
-        wanted: float | None = None,
+        numbers: tuple[float | None, float | None] = (None, None),
     ) -> None:
         super().__init__(message)
-        self.limit, self.allowed, self.wanted = limit, allowed, wanted
+        self.limit = limit
+        self.allowed, self.wanted = numbers
 
 
 class ToolError(RetinueError):

@@ -46,7 +46,7 @@ class Spawn(Value):
 
 
 class Refuse(Value):
-    """Returned by a hook: do not do it. The reason is told to the model; a model call that is
+    """Returned by a hook: do not do it. The model reads the reason; a model call that is
     refused ends its run with it."""
 
     reason: str

@@ -124,8 +124,8 @@ class Registry:
             self._engine.describe(replace(model.info, name=name, resolved=catalog.resolve(name)))
 
     def _know_family_models(self, agent: Agent[Any, Any]) -> None:
-        """Models that the settings of its families name for sub-agents. One that cannot be had is
-        told to the model that asks for it."""
+        """Models that the settings of its families name for sub-agents. The model that asks for one
+        that cannot be had reads why."""
         for family in agent.family_list:
             for setting in FAMILY_MODELS:
                 with contextlib.suppress(ConfigError):

@@ -98,6 +98,9 @@ def info_fields(row: RunRecord, *, has_agent: bool = True) -> dict[str, Any]:
     """What a listing says of a run. One whose agent is not known to this program waits for it."""
     spec, run, ending = row.spec, row.run, ending_of(row.run)
     wait = waiting_for(run)
+    waits_for = wait[0] if wait else None
+    if not has_agent and not ending:
+        waits_for = "agent"
     state = ending.state if ending else type(run.state).__name__.lower()
     return {
         "id": RunId[Any](spec.id),
@@ -107,7 +110,7 @@ def info_fields(row: RunRecord, *, has_agent: bool = True) -> dict[str, Any]:
         "label": spec.request.label or spec.request.agent,
         "task": spec.request.task,
         "state": cast(RunState, PUBLIC_STATES[state]),
-        "waiting_for": (wait[0] if wait else None) if has_agent or ending else "agent",
+        "waiting_for": waits_for,
         "turn": run.turn,
         "usage": run.usage,
         "origin": spec.origin,

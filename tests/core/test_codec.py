@@ -56,7 +56,7 @@ ENDING = st.builds(
     data=st.recursive(
         st.none() | st.booleans() | INT | TEXT, lambda d: st.lists(d) | st.dictionaries(TEXT, d)
     ),
-    artifacts=st.lists(st.builds(Artifact, path=TEXT, bytes=INT, sha256=TEXT), max_size=2).map(
+    artifacts=st.lists(st.builds(Artifact, path=TEXT, size=INT, sha256=TEXT), max_size=2).map(
         tuple
     ),
     at=INT,

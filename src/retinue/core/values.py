@@ -5,25 +5,13 @@ sums stay exact."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal
 
-import msgspec
-from msgspec import Meta
+from msgspec import Meta, field
 
-from retinue.core.json_paths import in_field_names
 from retinue.core.model_price import Price, cost_of, most_cost, settle_price
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Base of all values: immutable and small on the wire. Arguments are keywords.
-
-    A value is a tree, so the collector of cycles need not look at it (`gc=False`): with thousands
-    of runs that is a good part of the CPU."""
-
-    def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed; names and types are checked."""
-        return checked(msgspec.structs.replace(self, **changes))
+from retinue.core.value import Value as Value
+from retinue.core.value import checked as checked
 
 
 class ProviderTrouble(Value):
@@ -207,10 +195,10 @@ class NoticeTexts(Value):
     has), `elsewhere` for a call whose results are in another call's tool result. Braces:
     `notices.notice_fields`."""
 
-    notice: dict[str, str] = {}
-    announcement: dict[str, str] = {}
+    notice: dict[str, str] = field(default_factory=dict)
+    announcement: dict[str, str] = field(default_factory=dict)
     denied: str = ""
-    refused: dict[str, str] = {}
+    refused: dict[str, str] = field(default_factory=dict)
     elsewhere: str = ""
 
 
@@ -259,8 +247,8 @@ class Definition(Value, rename=STORED_DEFINITION):
     reachable_tools: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
     prompt_bytes: int = 0
-    notices: dict[str, NoticeTexts] = {}
-    tool_risks: dict[str, ToolRisk] = {}
+    notices: dict[str, NoticeTexts] = field(default_factory=dict)
+    tool_risks: dict[str, ToolRisk] = field(default_factory=dict)
 
 
 class Permissions(Value, rename={"may_spawn": "spawn"}):
@@ -443,18 +431,3 @@ class Delivery(Value):
     bounces: int = 0
     next_at: int = 0
     error: str = ""
-
-
-T = TypeVar("T", bound=Value)
-
-
-def checked(value: T) -> T:
-    """The same value, each field of its declared type; otherwise `ValueError` or `TypeError` says
-    which is not.
-
-    Constructing a value checks nothing, for speed: what comes from outside passes here before the
-    machine sees it."""
-    try:
-        return msgspec.json.decode(msgspec.json.encode(value), type=type(value))
-    except msgspec.ValidationError as error:
-        raise ValueError(in_field_names(str(error), type(value))) from None

@@ -97,13 +97,13 @@ class FakeSteps:
         return ids
 
     def _next(self, id: str, request: RunRequest) -> Outcome[Any]:
-        left = self._results.get(request.agent, [])
-        if not left:
+        values = self._results.get(request.agent, [])
+        if not values:
             raise AssertionError(
                 f"fake_context() has no result for {request.agent!r} with the task "
                 f"{request.task!r}. Write fake_context(results={{{request.agent!r}: [...]}})."
             )
-        value = left.pop(0)
+        value = values.pop(0)
         return value if isinstance(value, Outcome) else fake_outcome(id, request, value)
 
     async def outcomes(self, runs: Sequence[str]) -> list[Any]:
@@ -156,6 +156,6 @@ def fake_outcome(id: str, request: RunRequest, value: object) -> Outcome[Any]:
 
 
 def submit(result: object, /) -> ToolCall:
-    """Hand in a typed result, in a script for an agent with `output=`."""
+    """Submit a typed result, in a script for an agent with `output=`."""
     text = getattr(as_returned("submit", [result]), "text", "")
     return ToolCall(id="", name="submit_result", args=f'{{"result":{text[1:-1]}}}')
