@@ -27,7 +27,7 @@ async def draw(retinue: Retinue, node: RunTree, branch: str, below: str) -> None
     """A run and those below it; tokens include the children's, seconds are those of the work."""
     end = await retinue.outcome(node.id)
     assert end is not None
-    seconds = (end.ended_at - (end.started_at or end.ended_at)) / 1000
+    seconds = (end.ended_at - (end.started_at or end.ended_at)).total_seconds()
     print(f"{branch + node.label:<36}{paint(node.state)}{end.tree_tokens:>9,}{seconds:>9.2f}")
     for child in node.children:
         last = child is node.children[-1]

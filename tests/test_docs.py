@@ -12,6 +12,7 @@ import pytest
 
 import retinue
 from docs.makers import pages
+from retinue.agent import AGENT_OPTIONS
 from retinue.outcomes import Outcome
 from tests.crash.test_checker import FAULTS
 from tests.simulation.mutations import MUTATIONS
@@ -103,7 +104,8 @@ def test_the_page_about_the_api_names_what_there_is() -> None:
     codes = [code for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
     names = {re.split(r"[=(]", code.removeprefix("await "))[0] for code in codes}
     known = {*dir(retinue.Retinue), *retinue.__all__, *retinue.RunRequest.__struct_fields__}
-    fields = {*Outcome.__struct_fields__, *dir(Outcome), "timeout", "families"}
+    fields = {*Outcome.__struct_fields__, *dir(Outcome), "timeout", "families", "key"}
+    fields |= {"name", *AGENT_OPTIONS}
     assert len(names) > 60
     assert names - known - fields == set()
 

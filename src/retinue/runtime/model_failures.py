@@ -17,14 +17,13 @@ def model_failure(
 ) -> ModelFailed:
     """The event of a failed attempt, after so many others. `wake` is called when a provider that
     was left alone answers again. The first failure of a call is logged as a warning."""
-    if isinstance(error, RetinueError):
+    if isinstance(error, ModelError):
         is_first = not tries or not isinstance(error, ModelUnavailable)
-        kind = getattr(error, "kind", "error")
         log.log(
             logging.WARNING if is_first else logging.INFO,
             "a model call of run %s failed (%s, try %d): %s",
             run,
-            kind,
+            error.kind,
             tries + 1,
             error,
         )
