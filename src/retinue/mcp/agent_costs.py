@@ -11,7 +11,8 @@ from retinue.formats.money import OFFLINE
 from retinue.view import format as view_format
 
 FREE = ("offline/", "local/")
-"""Models that cost nothing. Zero dollars of another model that has used tokens is no price."""
+"""Models that cost nothing. Zero dollars of another model that has used tokens mean that its price
+is not known."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class AgentCost:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """As JSON. What is not known is left out, so that no one adds it up as zero."""
+        """As JSON. What is not known is omitted, so that it is not added up as zero."""
         if self.is_offline:
             return {"tokens": 0, "cost": OFFLINE}
         out: dict[str, Any] = {"tokens": self.tokens, "cost": self.words or "nothing yet"}
@@ -55,7 +56,7 @@ def cost_of_end(outcome: dict[str, Any]) -> AgentCost:
 
 
 def cost_so_far(model: str, spent: dict[str, Any]) -> AgentCost:
-    """Of what the host has on its books for an agent of this model."""
+    """Of what an agent of this model has spent, as the host has recorded it."""
     tokens, usd = spent.get("tokens", 0), spent.get("usd", 0.0)
     if model.startswith("offline/") and not usd:
         return AgentCost(tokens, is_offline=True)

@@ -46,8 +46,8 @@ LinkFor = Callable[[Guest, Any], HostLink]
 
 class AgentOffer:
     """One server's offer to its guests. `named` gives the guest of a client. With `is_local`, a
-    client is at the other end of this process: its directories are ours, and it can be told things
-    at any time."""
+    client is at the other end of this process: its directories are ours, and it can be
+    notified at any time."""
 
     instructions = INSTRUCTIONS
 
@@ -73,7 +73,7 @@ class AgentOffer:
 
     def capabilities(self, client: ClientFacts) -> dict[str, Any]:
         out: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
-        if client.is_stateless or self._is_local:  # else there is no way to tell it
+        if client.is_stateless or self._is_local:  # else there is no way to notify it
             out["resources"] = {"subscribe": True}
         if client.is_stateless:
             out["extensions"] = {TASKS: {}}

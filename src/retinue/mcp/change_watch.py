@@ -18,22 +18,22 @@ async def task_changes(
     source: TaskSource, id: str, client: ClientFacts
 ) -> AsyncIterator[TaskState]:
     """Its state now, and each one after, up to its end."""
-    seen: Any = None
+    before: Any = None
     while (state := await source.find(id, client)) is not None:
-        shown = (state.status, state.message, sorted(state.requests))
-        if shown != seen:
-            seen = shown
+        facts = (state.status, state.message, sorted(state.requests))
+        if facts != before:
+            before = facts
             yield state
         if state.status in ENDS:
             return
         await asyncio.sleep(POLL_MS / 1000)
 
 
-async def resource_changes(version: Version, uri: str, seen: Any) -> AsyncIterator[None]:
-    """One for each time that it was found changed since it was `seen`, until it is gone."""
-    while seen is not None:
+async def resource_changes(version: Version, uri: str, before: Any) -> AsyncIterator[None]:
+    """One for each time that it was found changed since it was as `before`, until it is gone."""
+    while before is not None:
         await asyncio.sleep(POLL_MS / 1000)
-        now = await version(uri)
-        if now != seen:
-            seen = now
+        after = await version(uri)
+        if after != before:
+            before = after
             yield

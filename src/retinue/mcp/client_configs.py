@@ -56,7 +56,7 @@ def server_entry(
     client: str, command: Sequence[str], variables: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Our entry as this client writes one. `variables` are those that we need of its environment,
-    for a client that passes on only what it is told to."""
+    for a client that passes on only what its configuration names."""
     if client == "opencode":
         return {"type": "local", "command": list(command), "enabled": True}
     entry: dict[str, Any] = {"command": command[0], "args": list(command[1:])}

@@ -84,7 +84,7 @@ class RpcCall:
 class RpcSession:
     """One client on one connection. `client` is known after a handshake; `owner` is the
     identity that the transport found. `outlet` reaches it at any time, where the transport can;
-    `watches` are what it is told of by itself. `roots` are None until it has said them."""
+    `watches` are what it is notified of. `roots` are None until it has said them."""
 
     client: ClientFacts | None = None
     owner: Any = None

@@ -1,5 +1,5 @@
-"""What a client is told without asking again. In 2026-07-28 it opens a stream for that
-(`subscriptions/listen`); in 2025-11-25 it is told on its connection."""
+"""What a client is notified of without asking again. In 2026-07-28 it opens a stream for that
+(`subscriptions/listen`); in 2025-11-25 notifications come on its connection."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class Subscriptions:
         if not call.client.is_stateless:
             text = "Method 'subscriptions/listen' not found in this version."
             raise RpcError(rpc.METHOD_NOT_FOUND, text)
-        wanted = call.params.get("notifications")
-        if not isinstance(wanted, dict):
+        filters = call.params.get("notifications")
+        if not isinstance(filters, dict):
             text = "subscriptions/listen needs notifications, an object."
             raise RpcError(rpc.INVALID_PARAMS, text)
-        ids = await self._known_tasks(call, _texts(wanted, "taskIds"))
+        ids = await self._known_tasks(call, _texts(filters, "taskIds"))
         # Before it is acknowledged, so that no change from then on is missed.
-        uris = await self._known_uris(_texts(wanted, "resourceSubscriptions"))
+        uris = await self._known_uris(_texts(filters, "resourceSubscriptions"))
         lists = {"taskIds": ids, "resourceSubscriptions": list(uris)}
-        honored = {name: values for name, values in lists.items() if name in wanted}
+        accepted = {name: values for name, values in lists.items() if name in filters}
         meta = {SUBSCRIPTION: call.request.id}
-        acknowledged = {"notifications": honored, "_meta": meta}
-        await call.notify("notifications/subscriptions/acknowledged", acknowledged)
+        acknowledgement = {"notifications": accepted, "_meta": meta}
+        await call.notify("notifications/subscriptions/acknowledged", acknowledgement)
         await asyncio.gather(
             *(self._tell_task(call, id, meta) for id in ids),
-            *(self._tell_uri(call, uri, seen, meta) for uri, seen in uris.items()),
+            *(self._tell_uri(call, uri, version, meta) for uri, version in uris.items()),
             asyncio.Event().wait(),  # it stays open when everything has ended
         )
         return {"_meta": meta}
@@ -58,14 +58,14 @@ class Subscriptions:
     async def _known_uris(self, uris: list[str]) -> dict[str, Any]:
         """Those that are there, each with what it looks like."""
         versions = {uri: await self._version(uri) for uri in uris}
-        return {uri: seen for uri, seen in versions.items() if seen is not None}
+        return {uri: version for uri, version in versions.items() if version is not None}
 
     async def _tell_task(self, call: RpcCall, id: str, meta: dict[str, Any]) -> None:
         async for state in task_changes(self._tasks, id, call.client):
             await call.notify("notifications/tasks", {**task_fields(state), "_meta": meta})
 
-    async def _tell_uri(self, call: RpcCall, uri: str, seen: Any, meta: dict[str, Any]) -> None:
-        async for _ in resource_changes(self._version, uri, seen):
+    async def _tell_uri(self, call: RpcCall, uri: str, version: Any, meta: dict[str, Any]) -> None:
+        async for _ in resource_changes(self._version, uri, version):
             await call.notify(UPDATED, {"uri": uri, "_meta": meta})
 
     # in the era with a handshake
@@ -82,15 +82,15 @@ class Subscriptions:
 
     async def subscribe(self, call: RpcCall) -> dict[str, Any]:
         uri, session = _uri(call), call.session
-        seen = await self._version(uri)
-        if seen is None:
+        version = await self._version(uri)
+        if version is None:
             raise RpcError(rpc.RESOURCE_NOT_FOUND, "Resource not found.", {"uri": uri})
         if len(session.watches) >= MOST_WATCHED:
             text = f"{MOST_WATCHED} things are watched already. Unsubscribe from some."
             raise RpcError(rpc.INVALID_PARAMS, text)
 
         async def tell() -> None:
-            async for _ in resource_changes(self._version, uri, seen):
+            async for _ in resource_changes(self._version, uri, version):
                 await session.tell(UPDATED, {"uri": uri})
 
         _watch(session, uri, tell())
@@ -117,7 +117,7 @@ def _watch(session: RpcSession, name: str, work: Coroutine[Any, Any, None]) -> N
         return
     task = asyncio.ensure_future(work)
     session.watches[name] = task
-    task.add_done_callback(lambda done: _forget(session, name, done))
+    task.add_done_callback(lambda watch: _forget(session, name, watch))
 
 
 def _forget(session: RpcSession, name: str, task: asyncio.Task[None]) -> None:
@@ -127,8 +127,8 @@ def _forget(session: RpcSession, name: str, task: asyncio.Task[None]) -> None:
         task.exception()  # the client asks when it wants to know more
 
 
-def _texts(wanted: dict[str, Any], name: str) -> list[str]:
-    values = wanted.get(name, [])
+def _texts(filters: dict[str, Any], name: str) -> list[str]:
+    values = filters.get(name, [])
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise RpcError(rpc.INVALID_PARAMS, f"notifications.{name} is a list of strings.")
     if len(values) > MOST_WATCHED:

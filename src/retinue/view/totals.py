@@ -21,7 +21,7 @@ from retinue.core.state import (
     ending_of,
 )
 from retinue.core.values import NANOS_PER_USD, Ending, Usage
-from retinue.formats.money import OFFLINE
+from retinue.formats import money as money_words
 from retinue.host.listing import cache_json
 from retinue.host.provider_waits import ProviderWait, of_run
 from retinue.outcomes import state_word
@@ -29,6 +29,7 @@ from retinue.pricing import price_tag
 from retinue.steps import TreeRecord
 from retinue.view import format as view_format
 
+OFFLINE = money_words.OFFLINE
 STATUS = {"completed": "completed", "cancelled": "stopped"}
 """How a sub-agent ended, in the words of task notifications; everything else has failed."""
 
