@@ -178,4 +178,7 @@ def test_a_stream_of_changes_does_not_keep_the_server_from_ending(tmp_path: Path
         heard = b""
         while b"subscriptions/acknowledged" not in heard:
             heard += line.recv(4096)
-    line.close()
+    with line:
+        assert b"Internal" not in heard
+        while piece := line.recv(4096):  # the server has ended, so the stream ends
+            assert b"error" not in piece

@@ -25,6 +25,7 @@ OURS: set[int | None] = {
         "EDQUOT",
         "EAGAIN",
         "EBUSY",  # names cannot be looked up without descriptors
+        "EINVAL",  # nor can they then, on some machines; no other machine answers with it
         "EACCES",
         "EPERM",
         "EADDRNOTAVAIL",
