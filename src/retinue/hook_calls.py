@@ -70,15 +70,15 @@ class HookCalls:
 
     async def before_tools(
         self, spec: RunSpec, calls: tuple[ToolCall, ...]
-    ) -> tuple[tuple[ToolCall, ...], dict[int, str]]:
-        changed, refused = list(calls), dict[int, str]()
+    ) -> tuple[tuple[ToolCall, ...], tuple[tuple[int, str], ...]]:
+        changed, refused = list(calls), list[tuple[int, str]]()
         for index, call in enumerate(calls):
             out = await self._ask("before_tool", spec, call, check=_same_id)
             if isinstance(out, Refuse):
-                refused[index] = out.reason
+                refused.append((index, out.reason))
             else:
                 changed[index] = out
-        return tuple(changed), refused
+        return tuple(changed), tuple(refused)
 
     async def after_tool(self, spec: RunSpec, call: ToolCall, result: ToolResult) -> ToolResult:
         out = await self._ask("after_tool", spec, result, (call,), check=_checked)

@@ -257,7 +257,7 @@ async def test_a_full_lane_queues_or_refuses_as_it_was_told() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         queue = await retinue.run(lead_of(child, 3, lanes=(Lane(name="q", size=1),)), "Go.")
         assert [c.state for c in queue.children] == ["completed"] * 3
-        assert queue.ended_at - queue.created_at == 30_000
+        assert queue.ended_ms - queue.created_ms == 30_000
         refuse = (Lane(name="r", size=1, on_full="refuse"),)
         turned_away = await retinue.run(lead_of(child, 2, name="two", lanes=refuse), "Go.")
         assert turned_away.children == () and "lane 'r' is full" in turned_away.text
@@ -309,7 +309,7 @@ async def test_a_deadline_ends_a_run_and_everything_below_it() -> None:
         assert outcome.ended_ms - outcome.created_ms == 60_000
         assert {c.state for c in outcome.children} <= {"cancelled", "timed_out"}
         by_budget = await retinue.run(child, "Go.", budget=Budget(seconds=5.5))
-        assert (by_budget.state, by_budget.ended_at - by_budget.created_at) == ("timed_out", 5_500)
+        assert (by_budget.state, by_budget.ended_ms - by_budget.created_ms) == ("timed_out", 5_500)
 
 
 @on_virtual_time

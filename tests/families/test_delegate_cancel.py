@@ -61,7 +61,7 @@ async def test_cancelled_work_stops_at_once_and_its_place_is_free() -> None:
         assert world.busy == 0, "its model call was broken off"
         first = await retinue.outcome(outcome.children[0].id)
     assert first is not None
-    assert (first.state, first.ended_at - first.created_at) == ("cancelled", 30_000)
+    assert (first.state, first.ended_ms - first.created_ms) == ("cancelled", 30_000)
     assert world.results[2].startswith("Started")
 
 

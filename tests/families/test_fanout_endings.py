@@ -203,7 +203,7 @@ async def test_a_child_has_twenty_minutes_and_no_more() -> None:
     assert failure(scene) == ("Timed out: the deadline passed", "timed_out")
     (end,) = scene.ends.values()
     assert end.state == "timed_out"
-    assert end.ended_at - end.created_at == 1_200_000
+    assert end.ended_ms - end.created_ms == 1_200_000
     assert scene.outcome.text == "thanks", "the lead goes on"
 
 

@@ -333,7 +333,7 @@ async def test_time_is_counted_from_the_first_start_for_all_together() -> None:
     found = await stage.go()
     assert found.below["a"].state == "completed"
     assert (found.below["b"].state, found.below["b"].stop) == ("timed_out", "deadline")
-    assert found.below["b"].ended_at - found.below["a"].created_at == 50_000
+    assert found.below["b"].ended_ms - found.below["a"].created_ms == 50_000
     assert told(found)[2] == f"{SPENT}50 of 50 seconds are used"
 
 
@@ -351,7 +351,7 @@ async def test_a_child_of_a_child_has_no_more_time_than_all() -> None:
         one("a"), does={"a": [pause(6, one("b"))], "b": pause(100, "x")}, max_total_time=10
     )
     found = await stage.go()
-    assert found.below["a"].ended_at - found.below["a"].created_at == 10_000
+    assert found.below["a"].ended_ms - found.below["a"].created_ms == 10_000
     assert {o.state for o in found.below.values()} <= {"timed_out", "cancelled"}
     assert found.result["metadata"]["completion_status"] == "incomplete"
 

@@ -35,6 +35,7 @@ def dispatch(run: Run, ctx: StepContext, event: Replied, *, cut: bool) -> Run:
     is_plain = len(calls) == 1 <= ctx.limits.calls_per_turn and not cut
     refusals = {} if is_plain else _refusals(ctx, calls, cut=cut)
     message, tools, asks = run.length - 1, 0, 0
+    by_hook = dict(event.refused) if event.refused else {}
     questions: tuple[Question, ...] = ()
     known, guards = definition.tools, definition.tool_risks
     chain = ctx.tree.deciding(run.id)
@@ -48,8 +49,8 @@ def dispatch(run: Run, ctx: StepContext, event: Replied, *, cut: bool) -> Run:
         why = gate(chain, call.name, ctx.now) if reason is None and is_shown else None
         if why is not None:
             reason = _refusal(ctx, ctx.words, ctx.tree.ancestry(run.id), call.name, why)
-        if reason is None and index in event.refused:
-            reason, is_denied = f"Refused: {event.refused[index]}", True
+        if reason is None and index in by_hook:
+            reason, is_denied = f"Refused: {by_hook[index]}", True
         is_asked = bool(event.asks >> index & 1)
         is_guarded = is_asked or (call.name in guards and guards[call.name].guarded)
         if reason is None and (is_ruled or is_guarded):

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import msgspec
-
 from retinue.core.cache_figures import Tag
 from retinue.core.merges import BranchMerge
 from retinue.core.messages import Image, ModelReply, ToolCall
@@ -159,15 +157,15 @@ class Afforded(Event):
 class Replied(Event):
     """The model answered attempt `attempt` in full. `spilled` names the artifact that holds an
     over-long text, `work` is what an isolated run has done until now. `asks` has a bit for each
-    call before which its tool wants a person asked; `refused` says of calls, by their index, why a
-    hook of the program does not let them run."""
+    call before which its tool wants a person asked; `refused` has calls that a hook of the
+    program does not let run, each by its index and with the reason."""
 
     attempt: int
     reply: ModelReply
     spilled: tuple[str, int] | None = None
     work: BranchWork | None = None
     asks: int = 0
-    refused: dict[int, str] = msgspec.field(default_factory=dict)
+    refused: tuple[tuple[int, str], ...] = ()
 
 
 class ModelFailed(Event):

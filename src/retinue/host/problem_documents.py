@@ -71,7 +71,9 @@ def problem_of(error: BaseException) -> ProblemDocument:
         )
         return _problem(error.status, str(error), kind)
     if isinstance(error, RetinueError):
-        about = getattr(error, "limit", "") or getattr(error, "kind", "")
+        about = getattr(error, "limit", "") or (
+            error.kind if isinstance(error, errors.ModelError) else ""
+        )
         status = next(number for kind, number in _STATUS if isinstance(error, kind))
         return _problem(status, str(error), type(error).__name__, about)
     if isinstance(error, OSError):

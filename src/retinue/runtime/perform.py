@@ -231,7 +231,7 @@ class Performer:
 
     async def _replied(self, attempt: int, spec: RunSpec, reply: ModelReply) -> Replied:
         """A reply as it is recorded, with all that has to be known of it."""
-        refused: dict[int, str] = {}
+        refused: tuple[tuple[int, str], ...] = ()
         if self.hooks is not None and reply.message.calls:
             calls, refused = await self.hooks.before_tools(spec, reply.message.calls)
             if calls != reply.message.calls:

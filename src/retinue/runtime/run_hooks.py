@@ -24,7 +24,7 @@ class RunHooks(Protocol):
 
     async def before_tools(
         self, spec: RunSpec, calls: tuple[ToolCall, ...]
-    ) -> tuple[tuple[ToolCall, ...], dict[int, str]]:
+    ) -> tuple[tuple[ToolCall, ...], tuple[tuple[int, str], ...]]:
         """The calls of a reply as they are recorded, and why some of them, by their index, are not
         run."""
 
