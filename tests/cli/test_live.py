@@ -202,7 +202,9 @@ def test_a_permission_takes_a_choice_and_enter(tmp_path: Path) -> None:
         screen.keys("a")
         confirm(screen, "y", "allows this once")
         assert screen.code() == 0
-        assert "✓ main: create note.txt  +1 -0" in screen.text(), "the diff again when it is done"
+        assert "✓ done: main: create note.txt  +1 -0" in screen.text(), (
+            "the diff again when it is done"
+        )
         assert (home.project / "note.txt").read_text() == "hello"
 
 

@@ -132,7 +132,7 @@ class Keeping(Opening):
         data = b"0123456789" * 1_000
         kept = await store.put_artifact(data)
         assert kept == await store.put_artifact(data)
-        assert (kept.bytes, kept.path) == (len(data), kept.sha256)
+        assert (kept.size, kept.path) == (len(data), kept.sha256)
         assert await store.get_artifact(kept.sha256) == data
         assert await store.get_artifact(kept.sha256, 5, 10) == data[5:15]
         assert await store.get_artifact(kept.sha256, 9_995) == data[-5:]

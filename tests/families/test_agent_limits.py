@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, Limits, Permissions, Retry
+from retinue import Agent, Limits, Origin, Permissions, Retry
 from retinue.core.messages import ToolMessage
 from retinue.core.values import SpawnLimits
 from retinue.models.base import ModelRequest
@@ -17,6 +17,7 @@ from retinue.testing import call
 from retinue.tools.families.profiles import family
 from tests.api.house import on_virtual_time
 from tests.families.agent_world import ALL, LIMIT, World, about, fork, pause, refusal, spawn, wait
+from tests.families.delegate_world import Recorder
 
 LONG = "after 500 say x"
 FORK_LIMIT = "Cannot fork agent: concurrency or depth limit reached"
@@ -410,8 +411,8 @@ async def test_nothing_is_announced_or_hosted_because_the_lead_is() -> None:
         "tell_parent": False,
     }
     world = World([spawn("say x"), fork("say y")], fields={"options": options})
-    async with world.open() as retinue:
-        run = await retinue.spawn(world.lead, "Go.")
+    async with world.open(channels={"hook": Recorder()}) as retinue:
+        run = await retinue.spawn(world.lead, "Go.", origin=Origin(channel="hook"))
         await asyncio.sleep(10)
         children = (await retinue.tree(run)).children
         await retinue.cancel(run)

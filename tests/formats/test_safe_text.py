@@ -162,6 +162,7 @@ ALLOWED = {
     "models/local_prompt.py": "takes apart the signs of a chat template, for a model",
     "tools/builtin/web_address.py": "refuses an address",
     "tools/families/delegate/task_arguments.py": "refuses an id",
+    "server/a2a/push_notifications.py": "refuses a header value that cannot be sent",
     "server/mounting.py": "refuses a token that no header can carry",
     "cli/terminal/keyboard.py": "reads the keys of a terminal",
     "cli/terminal/terminal_style.py": "reads what a terminal says of its background",

@@ -57,8 +57,8 @@ def test_a_spec_is_made_in_two_places_and_both_ask_the_policy() -> None:
     assert uses("RunSpec") == MAKES_A_SPEC
     assert ("core/machine.py", "_request") in uses("narrow")
     assert ("core/spawn.py", "_child_spec") in uses("grant_tools")
-    assert ("core/spawn.py", "grant_tools") in uses("lend")
-    assert ("core/capabilities.py", "lend") in uses("derive")
+    assert ("core/spawn.py", "grant_tools") in uses("for_child")
+    assert ("core/capabilities.py", "for_child") in uses("derive")
 
 
 def test_a_run_is_enlisted_only_with_such_a_spec_or_from_the_store() -> None:
@@ -87,7 +87,7 @@ def test_only_the_policy_makes_capabilities_for_a_run() -> None:
         ("core/spawn.py", "_child_spec"),
         ("core/writers.py", "placed"),
     }
-    policy = {("core/capabilities.py", "derive"), ("core/capabilities.py", "lend")}
+    policy = {("core/capabilities.py", "derive"), ("core/capabilities.py", "for_child")}
     assert core - policy - asks <= {
         (f, "")
         for f in (
@@ -96,6 +96,7 @@ def test_only_the_policy_makes_capabilities_for_a_run() -> None:
             "core/values.py",
             "core/state.py",
             "core/capabilities.py",
+            "core/value.py",
         )
     }
 

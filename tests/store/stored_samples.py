@@ -19,6 +19,7 @@ from retinue.config import trust_record
 from retinue.core.account import Account
 from retinue.core.events import LogEntry
 from retinue.core.messages import Message
+from retinue.core.model_price import Price
 from retinue.core.model_settings import ModelSettings
 from retinue.core.spec import RunSpec
 from retinue.core.state import Run
@@ -52,6 +53,8 @@ ROLES: dict[str, Any] = {
 }
 DEEPEST = 12
 CHECKED: dict[tuple[type, str], list[Any]] = {
+    # A model's price is the same in dollars as in nano-dollars.
+    **{(Price, name): [0.007] for name in ("input", "output", "cache_read", "cache_write")},
     (Permissions, "mode"): ["manual"],
     (Limits, "mode"): ["manual"],
     (ModelSettings, "temperature"): [0.5],

@@ -53,7 +53,6 @@ DIFFERENT = {
         "retinue.errors.StoreError.path retinue.testing.CassetteError.key "
         "retinue.testing.Cassette.model"
     ),
-    "built with OpenTelemetry": "retinue.RetinueOptions.telemetry",
 }
 
 

@@ -18,6 +18,10 @@ from retinue.cli.doctor.finding import Finding, State
 EXTRAS = {
     "acp": (("agent_client_protocol",), "retinue acp, for editors"),
     "local": (("xllamacpp",), "models from GGUF files"),
+    "otel": (
+        ("opentelemetry_sdk", "opentelemetry_exporter_otlp_proto_http"),
+        "spans and metrics for OpenTelemetry",
+    ),
     "tui": (("textual", "prompt_toolkit"), "retinue top, and a history in retinue chat"),
 }
 SQLITE = (3, 51, 3)
