@@ -262,6 +262,17 @@ def durable_events() -> Figures:
     return {"events": events, "events_per_second": round(rate), "ok": rate >= 5_000}
 
 
+def _spreading(below: Agent, n: int) -> Any:
+    """A tool that starts `n` runs of an agent."""
+
+    @tool(restart="keyed", name="spread")
+    async def spread(ctx: Context) -> Actions:
+        """Start all."""
+        return ctx.spawn_actions(below, *(f"item {i}" for i in range(n)))
+
+    return spread
+
+
 def cancel_tree() -> Figures:
     """A tree of 1,000 runs (1 + 30 + 30 * 32) is cancelled: from the call to the last end on
     record."""
@@ -272,15 +283,6 @@ def cancel_tree() -> Figures:
             return "never"
 
         leaf = Agent("leaf", model=Scripted(wait, name="leaf", usage=USAGE))
-
-        def spreading(below: Agent, n: int) -> Any:
-            @tool(restart="keyed", name="spread")
-            async def spread(caller: Context) -> Actions:
-                """Start all."""
-                return caller.spawn_actions(below, *(f"item {i}" for i in range(n)))
-
-            return spread
-
         script = [
             ModelReply(
                 message=AssistantMessage(calls=(ToolCall(id="c", name="spread"),)), stop="calls"
@@ -290,13 +292,13 @@ def cancel_tree() -> Figures:
         middle = Agent(
             "middle",
             model=Scripted(script, name="middle", usage=USAGE),
-            tools=[spreading(leaf, 32)],
+            tools=[_spreading(leaf, 32)],
             staff=[leaf],
         )
         top = Agent(
             "top",
             model=Scripted(script, name="top", usage=USAGE),
-            tools=[spreading(middle, 30)],
+            tools=[_spreading(middle, 30)],
             staff=[middle],
         )
         async with Retinue(path, limits=RULES) as retinue:

@@ -17,7 +17,7 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 HERE = Path(__file__).parent
 LONG = ("simulation/test_simulation.py", "crash/test_crash.py", "simulation/", "crash/")
-"""The longest first: whoever comes to one of these last leaves the others idle."""
+"""The longest first: a worker that gets one of these last leaves the others idle."""
 SWEPT_AFTER = 1_000
 _ended = [0]
 _left_open: list[str] = []

@@ -18,7 +18,7 @@ from retinue.host.tree_items import MessageAdded, TextArrived
 
 
 def updates() -> TreeUpdates:
-    tree = TreeUpdates("/work")
+    tree = TreeUpdates("/project")
     tree.follow("run-1")
     return tree
 
@@ -90,21 +90,23 @@ def test_calls_have_a_kind_a_title_places_and_their_diff() -> None:
     edit, read, shell, other = updates().tell(reply(1, "", *calls))
     assert (edit.kind, edit.title) == ("edit", "change x.py +1 -1")
     (diff,) = edit.content
-    assert (diff.path, diff.old_text, diff.new_text) == ("/work/x.py", "1", "2")
+    assert (diff.path, diff.old_text, diff.new_text) == ("/project/x.py", "1", "2")
     assert [(p.path, p.line) for p in read.locations] == [("/etc/x", 7)]
     assert (shell.kind, shell.title) == ("execute", "run `make`")
     assert (other.kind, other.raw_input) == ("other", {})
 
 
 def test_what_a_person_sends_becomes_one_text() -> None:
-    uri = "file:///work/a%20b.py"
-    link = schema.ResourceContentBlock(type="resource_link", name="b", uri="file:///work/b.py#L3")
+    uri = "file:///project/a%20b.py"
+    link = schema.ResourceContentBlock(
+        type="resource_link", name="b", uri="file:///project/b.py#L3"
+    )
     quote = schema.EmbeddedResourceContentBlock(
         type="resource", resource=schema.TextResourceContents(uri=uri, text="x = 1\n")
     )
     words = schema.TextContentBlock(type="text", text="Compare ")
     assert prompt_text([words, link, quote]) == (
-        "Compare @/work/b.py:L3@/work/a b.py\n\n/work/a b.py:\n```\nx = 1\n```"
+        "Compare @/project/b.py:L3@/project/a b.py\n\n/project/a b.py:\n```\nx = 1\n```"
     )
     sound = schema.AudioContentBlock(type="audio", data="", mime_type="audio/wav")
     for blocks in ([sound], [], [schema.TextContentBlock(type="text", text=" \n")]):

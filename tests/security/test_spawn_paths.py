@@ -96,7 +96,7 @@ def test_only_the_policy_makes_capabilities_for_a_run() -> None:
             "core/values.py",
             "core/state.py",
             "core/capabilities.py",
-            "core/value.py",
+            "core/value_base.py",
         )
     }
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 
 from retinue.core.model_price import Price, cost_of, most_cost, settle_price
-from retinue.core.value import Value as Value
-from retinue.core.value import checked as checked
+from retinue.core.value_base import Value as Value
+from retinue.core.value_base import checked as checked
 
 
 class ProviderTrouble(Value):

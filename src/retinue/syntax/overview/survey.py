@@ -193,7 +193,7 @@ def map_answer(tree: SourceTree, folder: str = "", *, full: bool = False) -> Map
         most_imported=tuple(_most_imported(tree, needs)[:most]),
         largest=tuple(_largest(tree)),
         reading=tuple(reading_order(tree, rows, survey.uses, needs, survey.resolver)),
-        tests=tuple(test_counts.test_counts(tree, most)),
+        tests=tuple(test_counts.count_tests(tree, most)),
         importers=tuple(test_counts.importers(tree, survey.folders, survey.resolver)),
         aside_tests=test_counts.aside_tests(tree),
         errors=tuple(errors[:most]),

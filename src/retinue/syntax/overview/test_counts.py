@@ -32,7 +32,7 @@ BENCHMARK, MACRO = "benchmark", "use of a macro whose body has #[test]"
 _BENCHMARK = re.compile(r"Benchmark(?![a-z])")
 
 
-def test_counts(tree: SourceTree, most: int) -> list[TestForm]:
+def count_tests(tree: SourceTree, most: int) -> list[TestForm]:
     """What was counted in source and tests, the largest count first."""
     counts: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
     macros = {
