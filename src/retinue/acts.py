@@ -38,14 +38,17 @@ class Acts(Reads):
     async def cancel(self, run: str, reason: str = "", *, by: Who = "user") -> Outcome[Any]:
         """End a run and everything below it, also when it has ended itself; returns how it really
         ended."""
+        await self._engine.look(run)
         while open_ := self._engine.trees.first_open(run):
             await self._end(open_, reason, by)
+            await self._engine.look(run)
         return await self.wait(run)
 
     async def send(self, run: str, text: str, *, steer: bool = False) -> None:
         """Put a message into a run's mailbox. It is read at the next turn; `steer` breaks the
         current one off."""
         self._engine.check(run)
+        await self._engine.look(run)
         tree = self._engine.trees.of(run)
         why: str | None = f"{run!r} is not an open run that you can send to."
         if tree is not None:
@@ -62,6 +65,7 @@ class Acts(Reads):
         self._registry.learn_keys()
         self._registry.know_models()
         await self._engine.found.take_up()
+        await self._engine.look(root)
         for id in self._engine.waiting_for_provider(root):
             spec, run = self._engine.trees.spec(id), self._engine.trees.run(id)
             if (
@@ -100,6 +104,7 @@ class Acts(Reads):
     async def open_questions(self, root: str = "") -> Sequence[OpenQuestion]:
         """All that waits for a person now, in all runs or in one tree, with what a screen shows of
         it."""
+        await self._engine.look(root)
         look = (root, self._registry.preview, self._clock.now(), self._engine.performer.look_ahead)
         return await open_questions(self._engine.trees, self._store.messages, *look)
 
@@ -108,6 +113,7 @@ class Acts(Reads):
         asks nothing else."""
         self._check_loop()
         name = question if isinstance(question, str) else question.id
+        await self._engine.look()
         await self._tell(*answer_to(self._engine.trees, name, text, by))
 
     async def decide(
@@ -124,6 +130,7 @@ class Acts(Reads):
         in this tree from now on."""
         self._check_loop()
         name = question if isinstance(question, str) else question.id
+        await self._engine.look()
         q = await find_question(self._engine.trees, self._store.messages, name)
         await self._tell(q.run, decision(q, allow, by, reason, always))
 
@@ -134,6 +141,7 @@ class Acts(Reads):
         the call, by name or as its JSON."""
         self._check_loop()
         args = arguments if isinstance(arguments, str) else _encode(arguments or {}).decode()
+        await self._engine.look(run)
         tree = self._engine.trees.of(run)
         if tree is None:
             raise NotFound(f"No open run {run!r}. It may have ended.", "run", run)
@@ -142,6 +150,7 @@ class Acts(Reads):
     async def restrict(self, run: str, permissions: Permissions) -> None:
         """Take capabilities away from a live run and everything below it."""
         self._check_loop()
+        await self._engine.look(run)
         if self._engine.trees.run(run) is None:
             raise NotFound(f"No open run {run!r}. It may have ended.", "run", run)
         try:

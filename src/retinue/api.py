@@ -49,6 +49,8 @@ class Retinue(Starts[Deps_co]):
     spawns and ends. `retention`: what is kept of trees that have ended. `telemetry`: where events
     go as spans (`retinue.otel.OpenTelemetry`)."""
 
+    _engine_type: type[Engine] = Engine
+
     @overload
     def __init__(
         self: Retinue[None],
@@ -101,7 +103,7 @@ class Retinue(Starts[Deps_co]):
         redactor = secrets if isinstance(secrets, Redactor) else Redactor(secrets or {})
         learn_from(redactor, environment_secrets(), *channels.values())
         ports = (opened, clock, toolbox, known_models, channels)
-        engine = Engine(*ports, limits, home, redactor, private)
+        engine = self._engine_type(*ports, limits, home, redactor, private)
         engine.performer.deps = deps
         own_models = (options.get("models"), home, deps, options.get("providers"))
         registry = Registry(engine, toolbox, builtin, known_models, *own_models)

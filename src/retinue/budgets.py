@@ -42,6 +42,7 @@ class Budgets(Housekeeping):
     async def budget(self, run: str) -> Spending:
         """The limits of a run, what is spent of them, and what is held."""
         row = await self._row(run)
+        await self._engine.look(run)
         tree = self._engine.trees.of(run)
         live = tree.ledger.accounts.get(run) if tree is not None else None
         account = live or await self._store.account(run) or Account(id=run)
@@ -83,6 +84,7 @@ class Budgets(Housekeeping):
 
     async def _change(self, run: str, event: LimitChanged) -> Spending:
         self._engine.check(run)
+        await self._engine.look(run)
         tree = self._engine.trees.of(run)
         if tree is None:
             await self._row(run)

@@ -160,6 +160,7 @@ class Reads(Branches):
     async def health(self) -> Health:
         """Why nothing moves, when nothing moves; `ok` when nothing is wrong."""
         self._check_loop()
+        await self._engine.look()
         live = list(self._engine.trees.live())
         dormant = set(self.runs_without_agent)
         unknown = sorted({spec.request.agent for spec, _ in live if spec.id in dormant})

@@ -375,7 +375,8 @@ class Recovered(Event):
     """A new process found the run open, at this turn and with this attempt as its last: news that
     reached it since then may have moved it on. `clean`: the process before it has not died.
     `alone`: of all runs suspected of having crashed the process, only this one is resumed now.
-    `unsent` are attempts that are known never to have left."""
+    `unsent` are attempts that are known never to have left. `handed_over`: another worker of a
+    cluster had it, and let go of it or was cut off; that is not counted as a restart."""
 
     epoch: int
     turn: int = 0
@@ -384,6 +385,7 @@ class Recovered(Event):
     alone: bool = False
     calls: tuple[InterruptedCall, ...] = ()
     unsent: tuple[int, ...] = ()
+    handed_over: bool = False
 
 
 class Cleared(Event):

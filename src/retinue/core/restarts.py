@@ -22,14 +22,15 @@ from retinue.core.tree import Tree
 def again(run: Run, event: Recovered) -> Run:
     """Resumed by a new process. A defect that an earlier one met is tried again."""
     suspicion = weigh(run, event) if is_in_flight(run) else run.suspicion
-    return replace(
-        run, restarts=run.restarts + 1, epoch=event.epoch, suspicion=suspicion, defect=""
-    )
+    restarts = run.restarts + (not event.handed_over)
+    return replace(run, restarts=restarts, epoch=event.epoch, suspicion=suspicion, defect="")
 
 
 def stop_recovery(run: Run, event: Recovered, ctx: StepContext) -> Run | None:
     """Why a run is not continued after a restart: it opted out, it is too old, or it keeps crashing
     the process."""
+    if event.handed_over:
+        return None
     limits, request = ctx.limits, ctx.request
     if request.on_restart == "fail":
         return finish(

@@ -114,8 +114,7 @@ class Engine:
         epoch = await self.store.open()
         snapshot = await self.store.load()
         self.position = snapshot.last_seq
-        last = await self.store.entries(snapshot.last_seq - 1, limit=1)
-        is_clean = bool(last) and isinstance(last[0][1].event, Closed)
+        is_clean = await self._was_closed(snapshot.last_seq)
         self._open = True
         limits = self.trees.shared.limits
         open_ids = recover.rebuild(self.trees, snapshot)
@@ -131,6 +130,14 @@ class Engine:
         for delivery in snapshot.deliveries:
             if delivery.state in ("pending", "sent"):
                 self.performer.deliver_at(delivery.key, delivery.next_at)
+
+    async def _was_closed(self, last: int) -> bool:
+        """Whether whoever had the store before this process has let go of it in good order."""
+        rows = await self.store.entries(last - 1, limit=1)
+        return bool(rows) and isinstance(rows[0][1].event, Closed)
+
+    async def look(self, run: str = "") -> None:
+        """Called before the tree of a run, or all of them, are read: here they are in memory."""
 
     async def stop(self) -> None:
         """Stop immediately. What is recorded stays; the next start resumes the rest."""

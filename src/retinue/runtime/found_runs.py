@@ -39,6 +39,8 @@ class FoundRuns:
         limits = engine.trees.shared.limits
         self._trial = Trial((run for _, run in runs.values()), epoch, clean=clean, limits=limits)
         self._watched = -1
+        self.handed_over = False
+        """Another worker had them, and has not crashed."""
 
     @property
     def dormant(self) -> tuple[str, ...]:
@@ -64,6 +66,7 @@ class FoundRuns:
                 turn=run.turn,
                 attempt=run.attempt,
                 clean=self._clean,
+                handed_over=self.handed_over,
                 alone=spec.id == trial.alone,
                 calls=calls,
                 unsent=tuple(a for a in attempts_of(run) if engine.is_unsent(run.id, a)),

@@ -1,0 +1,1 @@
+"""Several machines on one PostgreSQL: each tree is owned by one worker at a time."""

@@ -1,0 +1,195 @@
+"""Who owns which tree, as rows: owning, letting go, and what comes for a tree from outside.
+
+Whatever is inserted for a tree is inserted under the lock of its row, with its wake; whoever lets
+go of the tree looks for such rows under the same lock. So nothing is left behind unseen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
+
+from retinue.cluster.base import Dispatcher
+from retinue.cluster.liveness import Verdicts
+from retinue.cluster.notices import INBOX, send_notice
+from retinue.core.events import LogEntry, Requested
+
+Pool = AsyncConnectionPool[AsyncConnection[Any]]
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(LogEntry).decode
+
+ROW = """
+select t.epoch, t.owner::text, t.handed_over,
+  w.until is not null and w.until > clock_timestamp(), t.is_open
+from trees t left join workers w on w.id = t.owner
+where t.root = %s for no key update of t
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A tree that was taken. `handed_over`: nothing has crashed with it."""
+
+    root: str
+    epoch: int
+    handed_over: bool
+
+
+class Ownership:
+    """The rows of trees, for one worker (`me`), or for a client, which owns none."""
+
+    def __init__(self, pool: Pool, dispatcher: Dispatcher, me: str = "") -> None:
+        self._pool, self._dispatcher, self.me = pool, dispatcher, me
+        self._verdicts = Verdicts()
+
+    async def take(self, root: str) -> Held | None:
+        """Own a tree that no living worker owns: its epoch is one more. None when there is nothing
+        to take."""
+        async with self._pool.connection() as connection, connection.transaction():
+            row = await (await connection.execute(ROW, (root,))).fetchone()
+            if row is None:
+                return None
+            epoch, owner, handed_over, is_live, is_open = row
+            if not is_open or (owner is not None and is_live):
+                return None
+            if owner is not None:
+                crashed = await self._verdicts.has_crashed(connection, owner)
+                handed_over = not crashed
+                await connection.execute(
+                    "insert into takeovers (root, epoch, former, owner, crashed)"
+                    " values (%s, %s, %s, %s, %s)",
+                    (root, epoch + 1, owner, self.me, crashed),
+                )
+            mine = await connection.execute(
+                "update trees t set owner = w.id, epoch = epoch + 1, handed_over = %s from workers w"
+                " where t.root = %s and w.id = %s and not w.draining"
+                " and w.until > clock_timestamp()",
+                (handed_over, root, self.me),
+            )
+            return Held(root, epoch + 1, handed_over) if mine.rowcount else None
+
+    async def release(self, held: Held, wake_at: int | None, *, is_open: bool) -> bool:
+        """Let go of a tree, unless something has come for it. The epoch moves, so that nothing is
+        written behind its back."""
+        async with self._pool.connection() as connection, connection.transaction():
+            row = await (await connection.execute(ROW, (held.root,))).fetchone()
+            if row is None or row[0] != held.epoch:
+                return True
+            waiting = await connection.execute(
+                "select 1 from inbox where root = %s limit 1", (held.root,)
+            )
+            if await waiting.fetchone() is not None:
+                return False
+            await connection.execute(
+                "update trees set owner = null, epoch = epoch + 1, handed_over = true,"
+                " is_open = %s, wake_at = to_timestamp(%s::float8 / 1000) where root = %s",
+                (is_open, wake_at, held.root),
+            )
+            return True
+
+    async def give_up(self, trees: list[Held]) -> None:
+        """Let go of trees in the middle of their work, which was stopped: they are due now."""
+        due = []
+        async with self._pool.connection() as connection, connection.transaction():
+            for held in sorted(trees, key=lambda held: held.root):
+                freed = await connection.execute(
+                    "update trees set owner = null, epoch = epoch + 1, handed_over = true,"
+                    " wake_at = now() where root = %s and epoch = %s",
+                    (held.root, held.epoch),
+                )
+                if freed.rowcount:
+                    due.append(held.root)
+                    await self._dispatcher.wake(connection, held.root)
+        for root in due:
+            await self._dispatcher.woken(root)
+
+    async def put(self, root: str, entry: LogEntry) -> int | None:
+        """Insert something for a tree, and have it driven. Returns the number under which it is
+        answered; None when the tree is not open."""
+        async with self._pool.connection() as connection, connection.transaction():
+            if isinstance(entry.event, Requested):
+                await connection.execute(
+                    "insert into trees (root, chain, is_open, wake_at, agent)"
+                    " values (%s, %s, true, now(), %s) on conflict do nothing",
+                    (root, first_chain(root), entry.event.request.agent),
+                )
+            row = await (await connection.execute(ROW, (root,))).fetchone()
+            if row is None or not row[4]:
+                return None
+            inserted = await connection.execute(
+                "insert into inbox (root, key, kind, body) values (%s, %s, %s, %s) returning n",
+                (root, uuid4().hex, type(entry.event).__name__, _encode(entry)),
+            )
+            found = await inserted.fetchone()
+            assert found is not None
+            is_owned = row[1] is not None and row[3]
+            if is_owned:
+                await send_notice(connection, INBOX, root)
+            else:
+                await self._dispatcher.wake(connection, root)
+        if not is_owned:
+            await self._dispatcher.woken(root)
+        return int(found[0])
+
+    async def agent_of(self, root: str) -> str:
+        """The agent of a tree's root, "" when there is no such tree."""
+        async with self._pool.connection() as connection:
+            found = await connection.execute("select agent from trees where root = %s", (root,))
+            row = await found.fetchone()
+            return "" if row is None else str(row[0])
+
+    async def mine(self) -> list[Held]:
+        """The trees that this worker owns."""
+        async with self._pool.connection() as connection:
+            rows = await connection.execute(
+                "select root, epoch, handed_over from trees where owner = %s", (self.me,)
+            )
+            return [Held(*row) for row in await rows.fetchall()]
+
+    async def inbox(self, root: str, after: int) -> list[tuple[int, LogEntry]]:
+        """What has come for a tree behind a number, oldest first."""
+        async with self._pool.connection() as connection:
+            rows = await connection.execute(
+                "select n, body from inbox where root = %s and n > %s order by n",
+                (root, after),
+            )
+            return [(n, _decode(body)) for n, body in await rows.fetchall()]
+
+    async def answers(self, numbers: list[int]) -> list[tuple[int, str]]:
+        """What became of things that were put into inboxes: why each was refused, or ""."""
+        async with self._pool.connection() as connection:
+            rows = await connection.execute(
+                "select u.n, coalesce(r.why, '') from unnest(%s::bigint[]) u(n)"
+                " left join refusals r on r.n = u.n"
+                " where not exists (select 1 from inbox i where i.n = u.n)",
+                (numbers,),
+            )
+            return list(await rows.fetchall())
+
+    async def with_mail(self, roots: list[str]) -> list[str]:
+        """Those of these trees for which something has come."""
+        async with self._pool.connection() as connection:
+            rows = await connection.execute(
+                "select distinct root from inbox where root = any(%s)", (roots,)
+            )
+            return [root for (root,) in await rows.fetchall()]
+
+    async def due(self, limit: int) -> list[str]:
+        """Trees that want to be driven and that no living worker owns: their time has come, or
+        something has come for them, or their worker is gone."""
+        async with self._pool.connection() as connection:
+            rows = await connection.execute(
+                "(select root from trees where owner is null and is_open and wake_at <= now()"
+                "  order by wake_at limit %s)"
+                " union (select t.root from inbox i join trees t on t.root = i.root"
+                "  where t.owner is null limit %s)"
+                " union (select t.root from trees t left join workers w on w.id = t.owner"
+                "  where t.owner is not null and (w.until is null or w.until <= clock_timestamp())"
+                "  limit %s)",
+                (limit, limit, limit),
+            )
+            return [root for (root,) in await rows.fetchall()][:limit]

@@ -1,0 +1,152 @@
+"""A node: the API of a runtime over one PostgreSQL that many nodes share, and a worker that drives
+trees of any of them."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Self
+from uuid import uuid4
+
+from psycopg_pool import AsyncConnectionPool
+
+from retinue.agent import Agent
+from retinue.api import Retinue
+from retinue.cluster.base import Dispatcher
+from retinue.cluster.in_database import InDatabase
+from retinue.cluster.liveness import Heartbeat
+from retinue.cluster.node_engine import NodeEngine
+from retinue.cluster.notices import Listener
+from retinue.cluster.ownership import Held, Ownership
+from retinue.cluster.slots import Slots
+from retinue.cluster.tree_engine import TreeEngine
+from retinue.cluster.tree_store import TreeStore, open_database
+from retinue.cluster.worker import Worker, WorkerSettings
+from retinue.core.effects import AskSlot, FreeSlot
+from retinue.core.type_parameters import Deps_co
+
+Recall = Callable[[str], Awaitable[Agent[Any, Any] | None]]
+"""The agent of this name, if this node can build it."""
+
+
+class RetinueNode(Retinue[Deps_co]):
+    """`Retinue` on a database that other nodes use at the same time. What is started here runs on
+    any node that knows its agent, and what is asked here reaches it there.
+
+    `worker` says how this node drives trees; None: it drives none, and only asks. `recall` gives
+    agents that were not named. `dispatcher` is how trees get to workers."""
+
+    _engine_type = NodeEngine
+    _engine: NodeEngine
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        worker: WorkerSettings | None = WorkerSettings(),
+        dispatcher: Dispatcher | None = None,
+        recall: Recall | None = None,
+        name: str = "",
+        agents: Sequence[Agent[Any, Any]] = (),
+        **options: Any,
+    ) -> None:
+        self.database = open_database(url)
+        super().__init__(self.database, agents=agents, **options)
+        self._url, self._recall, self._options = url, recall, options
+        self.id, self.name = str(uuid4()), name or f"{socket.gethostname()}:{os.getpid()}"
+        self._pool: Any = AsyncConnectionPool(
+            url, min_size=1, max_size=8, open=False, kwargs={"autocommit": True}
+        )
+        self._dispatcher = dispatcher or InDatabase(url)
+        self._ownership = Ownership(self._pool, self._dispatcher, self.id)
+        self._engine.ownership = self._ownership
+        self._slots = Slots(self._pool, self._dispatcher)
+        self._listener = Listener(url, self._notice)
+        self.worker: Worker | None = None
+        self._settings = worker
+        self._asking: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self.database.open()
+        await self._pool.open()
+        await self._dispatcher.open()
+        self._listener.start()
+        await super().__aenter__()
+        if self._settings is not None:
+            loop = asyncio.get_running_loop()
+            heartbeat = Heartbeat(self._url, self.id, self.name, self._settings.lease_seconds)
+            self.worker = Worker(
+                heartbeat,
+                self._dispatcher,
+                self._ownership,
+                self._slots,
+                self._make,
+                self._knows,
+                self._settings,
+            )
+            heartbeat.lapsed = functools.partial(self.worker.lapsed, loop)
+            await self.worker.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self.worker is not None:
+            await self.worker.drain()
+            await self.worker.stop()
+        await self._listener.stop()
+        await super().__aexit__(*exc)
+        await self._dispatcher.close()
+        for task in list(self._asking):
+            task.cancel()
+        await self._pool.close()
+
+    def _notice(self, kind: str, names: list[str]) -> None:
+        self._engine.notice(kind, names)
+        if self.worker is not None:
+            self.worker.notice(kind, names)
+
+    # trees that are driven here
+
+    async def _knows(self, root: str) -> bool:
+        """Whether the agent of a tree can be had here."""
+        agent = await self._ownership.agent_of(root)
+        if agent in self._registry.agents:
+            return True
+        found = await self._recall(agent) if self._recall is not None else None
+        if found is not None:
+            await self.take_up(found)
+        return agent in self._registry.agents
+
+    def _make(self, held: Held) -> tuple[TreeEngine, TreeStore]:
+        node = self._engine
+        store = TreeStore(self.database, held, self._is_valid)
+        performer = node.performer
+        engine = TreeEngine(
+            store,
+            node.clock,
+            self._toolbox,
+            self._registry.models,
+            self._channels,
+            node.shared.limits,
+            node.home,
+            node.redactor,
+            node.private,
+            shared=node.shared,
+            ask=functools.partial(self._ask, held.root),
+            handed_over=held.handed_over,
+        )
+        engine.performer.deps, engine.performer.hooks = performer.deps, performer.hooks
+        reader = engine.performer.tool_reader
+        reader.know_model = performer.tool_reader.know_model
+        reader.outcome = performer.tool_reader.outcome
+        return engine, store
+
+    def _is_valid(self) -> bool:
+        return self.worker is not None and self.worker.heartbeat.is_valid
+
+    def _ask(self, root: str, effect: AskSlot | FreeSlot) -> None:
+        task = asyncio.create_task(self._slots.perform(root, effect))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)

@@ -1,0 +1,162 @@
+"""A worker: owns trees and drives them. It lives as long as its row is renewed; when that lapsed,
+its trees are stopped before it is renewed again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import psycopg
+
+from retinue.cluster.activation import Activation
+from retinue.cluster.base import Dispatcher
+from retinue.cluster.liveness import Heartbeat
+from retinue.cluster.notices import INBOX, SLOT
+from retinue.cluster.ownership import Held, Ownership
+from retinue.cluster.slots import Slots
+from retinue.cluster.tree_engine import TreeEngine
+from retinue.cluster.tree_store import TreeStore
+
+log = logging.getLogger("retinue.cluster")
+
+LOOK_SECONDS = 1.0
+"""How often a worker looks for what no notice has announced."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """`at_once`: how many trees are driven at a time. `lease_seconds`: after so much silence of a
+    worker others take its trees. `idle_seconds`: how long a tree in which nothing happens is kept.
+    `drain_seconds`: how long calls that are under way may take when the worker leaves."""
+
+    at_once: int = 64
+    lease_seconds: float = 10.0
+    idle_seconds: float = 5.0
+    drain_seconds: float = 30.0
+
+
+class Worker:
+    """`make` gives the engine and the store of a tree that was taken; `knows` says whether this
+    process can drive it."""
+
+    def __init__(
+        self,
+        heartbeat: Heartbeat,
+        dispatcher: Dispatcher,
+        ownership: Ownership,
+        slots: Slots,
+        make: Callable[[Held], tuple[TreeEngine, TreeStore]],
+        knows: Callable[[str], Awaitable[bool]],
+        settings: WorkerSettings,
+    ) -> None:
+        self.heartbeat, self._dispatcher, self._ownership = heartbeat, dispatcher, ownership
+        self._slots, self._make, self._knows = slots, make, knows
+        self._settings = settings
+        self.driven: dict[str, Activation] = {}
+        self._taken: set[str] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.is_leaving = False
+
+    async def start(self) -> None:
+        await self.heartbeat.start()
+        work = self._dispatcher.work(self.drive, self._ownership.due, self._settings.at_once)
+        self._tasks = [
+            asyncio.create_task(work, name="retinue worker"),
+            asyncio.create_task(self._look(), name="retinue worker looks"),
+        ]
+
+    # trees
+
+    async def drive(self, root: str) -> None:
+        """Own a tree until nothing is left to do in it for now."""
+        if self.is_leaving or self.heartbeat.is_draining or root in self._taken:
+            return
+        if not self.heartbeat.is_valid or not await self._knows(root):
+            return
+        self._taken.add(root)
+        try:
+            held = await self._ownership.take(root)
+            if held is not None:
+                await self._drive(held)
+        finally:
+            self._taken.discard(root)
+
+    async def _drive(self, held: Held) -> None:
+        root = held.root
+        engine, store = self._make(held)
+        settings = self._settings
+        activation = Activation(
+            held, engine, store, self._ownership, self._slots, settings.idle_seconds
+        )
+        self.driven[root] = activation
+        try:
+            await activation.run()
+        except Exception:
+            log.exception("the tree %s is let go of after an error", root)
+        finally:
+            del self.driven[root]
+            if not activation.was_released:
+                with contextlib.suppress(psycopg.Error, OSError):
+                    await asyncio.shield(self._ownership.give_up([held]))
+
+    def notice(self, kind: str, names: list[str]) -> None:
+        """A notice of another node."""
+        for root in names if kind in (INBOX, SLOT) else ():
+            activation = self.driven.get(root)
+            if activation is not None and kind == INBOX:
+                activation.mail_came()
+            elif activation is not None:
+                activation.slot_came()
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                roots = list(self.driven)
+                for root in await self._ownership.with_mail(roots) if roots else ():
+                    self.notice(INBOX, [root])
+                for root in await self._slots.waiting(roots) if roots else ():
+                    self.notice(SLOT, [root])
+                await self._slots.sweep()
+                await self._let_go_of_lost()
+            except (psycopg.Error, OSError) as error:
+                log.info("cannot look for mail: %s", error)
+
+    async def _let_go_of_lost(self) -> None:
+        """Trees that are ours by their rows and that no one drives: the database was out of reach
+        when one was taken or let go of."""
+        lost = [held for held in await self._ownership.mine() if held.root not in self._taken]
+        if lost:
+            await self._ownership.give_up(lost)
+
+    # leaving
+
+    def lapsed(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Called by the heartbeat's thread: returns when no tree of this worker is driven."""
+        with contextlib.suppress(RuntimeError):
+            asyncio.run_coroutine_threadsafe(self._stop_all(), loop).result()
+
+    async def _stop_all(self) -> None:
+        for activation in self.driven.values():
+            activation.give_up()
+        while any(activation.is_stopping for activation in self.driven.values()):
+            await asyncio.sleep(0.01)
+
+    async def drain(self) -> None:
+        """Take no more trees, and let go of each as soon as no call of it is under way."""
+        self.is_leaving = True
+        for activation in self.driven.values():
+            activation.finish()
+        until = asyncio.get_running_loop().time() + self._settings.drain_seconds
+        while self.driven and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.02)
+
+    async def stop(self) -> None:
+        self.is_leaving = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self.heartbeat.stop)
