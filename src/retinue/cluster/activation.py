@@ -122,11 +122,16 @@ class Activation:
         return self._finishes or at is None or at - self.engine.clock.now() > NEAR_MS
 
     async def _let_go(self, wake_at: int | None) -> bool:
-        is_open = bool(self.engine.trees.by_root or self.engine.aside)
-        self.was_released = await self._ownership.release(self.held, wake_at, is_open=is_open)
+        trees = self.engine.trees.by_root
+        self.was_released = await self._ownership.release(
+            self.held,
+            wake_at,
+            is_open=bool(trees or self.engine.aside),
+            asked=[run for tree in trees.values() for run in tree.asked],
+        )
         if self.was_released:
             return True
-        self._has_news = True
+        self._has_news = self._has_slots = True
         self._nudge.set()
         return False
 

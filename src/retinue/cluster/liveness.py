@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection
 
-from retinue.version import __version__
+from retinue import __version__
 
 log = logging.getLogger("retinue.cluster")
 
@@ -119,12 +119,12 @@ class Heartbeat:
             self._url,
             autocommit=True,
             connect_timeout=wait,
-            options=f"-c statement_timeout={round(self.lease * 500)}",
             keepalives_idle=1,
             keepalives_interval=1,
             keepalives_count=3,
             tcp_user_timeout=round(self.lease * 1000),
         )
+        connection.execute(f"set statement_timeout = {round(self.lease * 500)}")
         connection.execute("select pg_try_advisory_lock(%s)", (lock_of(self.worker),))
         return connection
 

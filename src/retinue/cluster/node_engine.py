@@ -21,6 +21,7 @@ from retinue.core.values import Definition, ModelInfo
 from retinue.errors import RetinueError, StoreError
 from retinue.runtime import recover
 from retinue.runtime.engine import Engine
+from retinue.store.base import Store
 
 log = logging.getLogger("retinue.cluster")
 
@@ -40,8 +41,9 @@ class NodeEngine(Engine):
 
     ownership: Ownership
 
-    def __init__(self, *ports: Any) -> None:
-        super().__init__(*ports)
+    def __init__(self, store: Store, *ports: Any) -> None:
+        super().__init__(store, *ports)
+        self.ports = ports
         self.shared: Shared = self.trees.shared
         self._waiting: dict[int, asyncio.Future[str]] = {}
         self._unsaved = Changes()

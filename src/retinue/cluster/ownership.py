@@ -5,6 +5,7 @@ go of the tree looks for such rows under the same lock. So nothing is left behin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -17,17 +18,14 @@ from retinue.cluster.base import Dispatcher
 from retinue.cluster.liveness import Verdicts
 from retinue.cluster.notices import INBOX, send_notice
 from retinue.core.events import LogEntry, Requested
+from retinue.store.sqlite.tree_logs import genesis
 
 Pool = AsyncConnectionPool[AsyncConnection[Any]]
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(LogEntry).decode
 
-ROW = """
-select t.epoch, t.owner::text, t.handed_over,
-  w.until is not null and w.until > clock_timestamp(), t.is_open
-from trees t left join workers w on w.id = t.owner
-where t.root = %s for no key update of t
-"""
+LOCK = "select epoch, owner::text, handed_over, is_open from trees where root = %s for no key update"
+IS_LIVE = "select 1 from workers where id = %s and until > clock_timestamp()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +35,31 @@ class Held:
     root: str
     epoch: int
     handed_over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRow:
+    """A tree's row, locked. `is_driven`: its owner lives."""
+
+    epoch: int
+    owner: str | None
+    handed_over: bool
+    is_open: bool
+    is_driven: bool
+
+
+async def _locked(connection: AsyncConnection[Any], root: str) -> TreeRow | None:
+    """The worker is looked up by a statement of its own: one that waits for the lock sees the new
+    owner, but the workers of the time before."""
+    row = await (await connection.execute(LOCK, (root,))).fetchone()
+    if row is None:
+        return None
+    epoch, owner, handed_over, is_open = row
+    is_driven = False
+    if owner is not None:
+        found = await connection.execute(IS_LIVE, (owner,))
+        is_driven = await found.fetchone() is not None
+    return TreeRow(epoch, owner, handed_over, is_open, is_driven)
 
 
 class Ownership:
@@ -50,12 +73,10 @@ class Ownership:
         """Own a tree that no living worker owns: its epoch is one more. None when there is nothing
         to take."""
         async with self._pool.connection() as connection, connection.transaction():
-            row = await (await connection.execute(ROW, (root,))).fetchone()
-            if row is None:
+            row = await _locked(connection, root)
+            if row is None or not row.is_open or row.is_driven:
                 return None
-            epoch, owner, handed_over, is_live, is_open = row
-            if not is_open or (owner is not None and is_live):
-                return None
+            epoch, owner, handed_over = row.epoch, row.owner, row.handed_over
             if owner is not None:
                 crashed = await self._verdicts.has_crashed(connection, owner)
                 handed_over = not crashed
@@ -72,15 +93,20 @@ class Ownership:
             )
             return Held(root, epoch + 1, handed_over) if mine.rowcount else None
 
-    async def release(self, held: Held, wake_at: int | None, *, is_open: bool) -> bool:
-        """Let go of a tree, unless something has come for it. The epoch moves, so that nothing is
+    async def release(
+        self, held: Held, wake_at: int | None, *, is_open: bool, asked: Iterable[str] = ()
+    ) -> bool:
+        """Let go of a tree, unless something has come for it, mail or a slot of a lane for one of
+        the runs that have `asked` for one. The epoch moves, so that nothing is
         written behind its back."""
         async with self._pool.connection() as connection, connection.transaction():
-            row = await (await connection.execute(ROW, (held.root,))).fetchone()
-            if row is None or row[0] != held.epoch:
+            row = await _locked(connection, held.root)
+            if row is None or row.epoch != held.epoch:
                 return True
             waiting = await connection.execute(
-                "select 1 from inbox where root = %s limit 1", (held.root,)
+                "select 1 from inbox where root = %s union all"
+                " select 1 from lane_slots where held and root = %s and run = any(%s) limit 1",
+                (held.root, held.root, list(asked)),
             )
             if await waiting.fetchone() is not None:
                 return False
@@ -115,10 +141,10 @@ class Ownership:
                 await connection.execute(
                     "insert into trees (root, chain, is_open, wake_at, agent)"
                     " values (%s, %s, true, now(), %s) on conflict do nothing",
-                    (root, first_chain(root), entry.event.request.agent),
+                    (root, genesis(root), entry.event.request.agent),
                 )
-            row = await (await connection.execute(ROW, (root,))).fetchone()
-            if row is None or not row[4]:
+            row = await _locked(connection, root)
+            if row is None or not row.is_open:
                 return None
             inserted = await connection.execute(
                 "insert into inbox (root, key, kind, body) values (%s, %s, %s, %s) returning n",
@@ -126,12 +152,11 @@ class Ownership:
             )
             found = await inserted.fetchone()
             assert found is not None
-            is_owned = row[1] is not None and row[3]
-            if is_owned:
+            if row.is_driven:
                 await send_notice(connection, INBOX, root)
             else:
                 await self._dispatcher.wake(connection, root)
-        if not is_owned:
+        if not row.is_driven:
             await self._dispatcher.woken(root)
         return int(found[0])
 

@@ -70,7 +70,7 @@ class RetinueNode(Retinue[Deps_co]):
         self._asking: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        await self.database.open()
+        await self.database.connect()
         await self._pool.open()
         await self._dispatcher.open()
         self._listener.start()
@@ -125,14 +125,7 @@ class RetinueNode(Retinue[Deps_co]):
         performer = node.performer
         engine = TreeEngine(
             store,
-            node.clock,
-            self._toolbox,
-            self._registry.models,
-            self._channels,
-            node.shared.limits,
-            node.home,
-            node.redactor,
-            node.private,
+            *node.ports,
             shared=node.shared,
             ask=functools.partial(self._ask, held.root),
             handed_over=held.handed_over,
