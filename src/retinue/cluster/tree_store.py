@@ -41,7 +41,7 @@ class TreeStore:
     """`is_valid`: whether the lease of this worker has not run out."""
 
     def __init__(self, database: Interim, held: Held, is_valid: Callable[[], bool]) -> None:
-        self._database, self._held, self._is_valid = database, held, is_valid
+        self._database, self.held, self._is_valid = database, held, is_valid
         self.sent = SentCalls()
         self._expected: dict[int, AnyEvent] = {}
         self._is_shut = False
@@ -68,13 +68,13 @@ class TreeStore:
     # the store
 
     async def open(self) -> int:
-        return self._held.epoch
+        return self.held.epoch
 
     async def load(self) -> Snapshot:
-        snapshot = await self._database.load(self._held.root)
+        snapshot = await self._database.load(self.held.root)
         self._position = snapshot.last_seq
         self.sent.keep(
-            self._held.epoch, {row.spec.id: row.run.epoch for row in snapshot.open}
+            self.held.epoch, {row.spec.id: row.run.epoch for row in snapshot.open}
         )
         return snapshot
 
@@ -82,7 +82,7 @@ class TreeStore:
         own = [entry for entry in changes.entries if not isinstance(entry.event, OF_THE_NODE)]
         if not own and not changes.runs and not changes.deliveries:
             return self._position
-        root = self._held.root
+        root = self.held.root
         whole = replace(
             changes,
             entries=[entry if entry.tree else replace(entry, tree=root) for entry in own],
@@ -120,12 +120,12 @@ class TreeStore:
         statements = [*_leaving(answered)]
         if over:
             statements.append((NOTIFY, (f"{ENDED} {' '.join(over)}",)))
-        held = self._held
+        held = self.held
         return await self._database.commit_tree(held.root, held.epoch, changes, statements)
 
     def _lost(self) -> StoreError:
         return StoreError(
-            f"The tree {self._held.root} is no longer driven by this worker. Nothing was saved. "
+            f"The tree {self.held.root} is no longer driven by this worker. Nothing was saved. "
             "It continues on another one."
         )
 

@@ -1,0 +1,43 @@
+"""One worker, as a process that can be killed: URL, journal, lease."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+
+from retinue.cluster.retinue_node import RetinueNode
+from retinue.cluster.tree_store import TreeStore
+from retinue.cluster.worker import WorkerSettings
+from retinue.core.changes import Changes
+from tests.cluster.crash.workload import Journal, crew
+
+
+def journal_commits(journal: Journal) -> None:
+    """Who has written what, as the workers see it: tree, epoch, position."""
+    commit = TreeStore.commit
+
+    async def noted(self: TreeStore, changes: Changes) -> int:
+        position = await commit(self, changes)
+        journal.note("commit", self.held.root, self.held.epoch, position)
+        return position
+
+    TreeStore.commit = noted  # type: ignore[method-assign]
+
+
+async def main(url: str, journal: Journal, lease: float) -> None:
+    leave = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave.set)
+    settings = WorkerSettings(lease_seconds=lease, idle_seconds=0.5, drain_seconds=10.0)
+    node: RetinueNode[None]
+    async with RetinueNode(url, worker=settings, agents=crew(journal)) as node:
+        await leave.wait()
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    _, URL, PATH, LEASE = sys.argv
+    JOURNAL = Journal(PATH)
+    journal_commits(JOURNAL)
+    asyncio.run(main(URL, JOURNAL, float(LEASE)))
