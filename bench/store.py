@@ -14,8 +14,8 @@ from typing import Any
 from retinue.core.changes import Changes
 from retinue.host.listing import RunListing
 from retinue.host.project_paths import ProjectPaths
+from retinue.store.rows import RowBatch, encode
 from retinue.store.sqlite.sqlite_store import SqliteStore
-from retinue.store.sqlite.tables import RowBatch, encode
 from tests.contracts.world import World
 from tests.store.old_databases import Old
 

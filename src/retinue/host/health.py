@@ -15,9 +15,9 @@ from retinue.errors import SandboxMissing
 from retinue.sandbox.base import Guarantee
 from retinue.sandbox.regular_file import read_small
 from retinue.sandbox.trusted_programs import find
+from retinue.store.rows import read_run
 from retinue.store.sqlite.database_file import APPLICATION_ID, connect, migrations
 from retinue.store.sqlite.integrity import check_chains, check_structure
-from retinue.store.sqlite.tables import read_run
 
 
 @dataclass(frozen=True)

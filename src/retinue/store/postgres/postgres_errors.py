@@ -55,6 +55,11 @@ def is_cut(error: BaseException) -> bool:
     )
 
 
+def is_away(error: BaseException) -> bool:
+    """Whether the server does not take this now."""
+    return is_cut(error) or state_of(error).startswith(AWAY)
+
+
 def is_passing(error: BaseException) -> bool:
     """Whether the same transaction can succeed when it is tried again."""
     return state_of(error) in AGAIN
