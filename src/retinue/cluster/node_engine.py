@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 
+from retinue.cluster.node_store import NodeStore
 from retinue.cluster.notices import ANSWERED, ENDED
 from retinue.cluster.ownership import Ownership
 from retinue.core.changes import Changes
@@ -40,6 +41,7 @@ class NodeEngine(Engine):
     """`trees` are the trees that were looked at last, as they are on record."""
 
     ownership: Ownership
+    record_store: NodeStore
 
     def __init__(self, store: Store, *ports: Any) -> None:
         super().__init__(store, *ports)
@@ -48,6 +50,7 @@ class NodeEngine(Engine):
         self._waiting: dict[int, asyncio.Future[str]] = {}
         self._unsaved = Changes()
         self._looks = asyncio.Event()
+        self._published = 0
         self._follower: asyncio.Task[None] | None = None
 
     # life
@@ -73,7 +76,7 @@ class NodeEngine(Engine):
 
     async def know_agents(self) -> None:
         """Agents and models that other nodes have made known."""
-        known = await self.store.load_shared()
+        known = await self.record_store.known_agents()
         for definition in known.definitions:
             self.shared.definitions.setdefault(definition.name, definition)
         for model in known.models:
@@ -143,13 +146,13 @@ class NodeEngine(Engine):
         if run:
             row = await self.store.row(run)
             root = run if row is None else row.spec.root
-        snapshot = await self.store.load(root)
+        snapshot = await self.record_store.snapshot(root)
         recover.rebuild(trees, snapshot)
         trees.find_successors()
         self.trees = trees
 
     async def caught_up(self) -> None:
-        self.position = max(self.position, await self.store.position())
+        self.position = max(self.position, await self.record_store.position())
 
     def ended(self, id: str) -> asyncio.Future[None]:
         if not self._open:
@@ -196,10 +199,11 @@ class NodeEngine(Engine):
                 self.end_waiters.tell(id)
 
     async def _publish(self) -> None:
+        """Whoever watches has read the log up to a position that is behind this one."""
         if not self.bus.busy:
+            self._published = await self.record_store.safe_position()
             return
-        if not self.position:
-            await self.caught_up()
-        while page := await self.store.entries(self.position):
-            for self.position, entry in page:
-                self.bus.publish(self.position, [entry])
+        while page := await self.store.entries(self._published):
+            for self._published, entry in page:
+                self.position = max(self.position, self._published)
+                self.bus.publish(self._published, [entry])

@@ -18,7 +18,7 @@ from retinue.cluster.base import Dispatcher
 from retinue.cluster.liveness import Verdicts
 from retinue.cluster.notices import INBOX, send_notice
 from retinue.core.events import LogEntry, Requested
-from retinue.store.sqlite.tree_logs import genesis
+from retinue.store.chains import genesis
 
 Pool = AsyncConnectionPool[AsyncConnection[Any]]
 _encode = msgspec.json.Encoder().encode

@@ -19,11 +19,12 @@ from retinue.cluster.base import Dispatcher
 from retinue.cluster.in_database import InDatabase
 from retinue.cluster.liveness import Heartbeat
 from retinue.cluster.node_engine import NodeEngine
+from retinue.cluster.node_store import NodeStore
 from retinue.cluster.notices import Listener
 from retinue.cluster.ownership import Held, Ownership
 from retinue.cluster.slots import Slots
 from retinue.cluster.tree_engine import TreeEngine
-from retinue.cluster.tree_store import TreeStore, open_database
+from retinue.cluster.tree_store import TreeStore
 from retinue.cluster.worker import Worker, WorkerSettings
 from retinue.core.effects import AskSlot, FreeSlot
 from retinue.core.type_parameters import Deps_co
@@ -53,8 +54,8 @@ class RetinueNode(Retinue[Deps_co]):
         agents: Sequence[Agent[Any, Any]] = (),
         **options: Any,
     ) -> None:
-        self.database = open_database(url)
-        super().__init__(self.database, agents=agents, **options)
+        self._record = NodeStore(url)
+        super().__init__(self._record, agents=agents, **options)
         self._url, self._recall, self._options = url, recall, options
         self.id, self.name = str(uuid4()), name or f"{socket.gethostname()}:{os.getpid()}"
         self._pool: Any = AsyncConnectionPool(
@@ -62,7 +63,7 @@ class RetinueNode(Retinue[Deps_co]):
         )
         self._dispatcher = dispatcher or InDatabase(url)
         self._ownership = Ownership(self._pool, self._dispatcher, self.id)
-        self._engine.ownership = self._ownership
+        self._engine.ownership, self._engine.record_store = self._ownership, self._record
         self._slots = Slots(self._pool, self._dispatcher)
         self._listener = Listener(url, self._notice)
         self.worker: Worker | None = None
@@ -70,7 +71,7 @@ class RetinueNode(Retinue[Deps_co]):
         self._asking: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        await self.database.connect()
+        await self._record.open()
         await self._pool.open()
         await self._dispatcher.open()
         self._listener.start()
@@ -121,7 +122,7 @@ class RetinueNode(Retinue[Deps_co]):
 
     def _make(self, held: Held) -> tuple[TreeEngine, TreeStore]:
         node = self._engine
-        store = TreeStore(self.database, held, self._is_valid)
+        store = TreeStore(self._record.database, held, self._is_valid)
         performer = node.performer
         engine = TreeEngine(
             store,

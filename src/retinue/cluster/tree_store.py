@@ -10,7 +10,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from retinue.cluster.interim import Interim
 from retinue.cluster.notices import ANSWERED, CHANNEL, ENDED
 from retinue.cluster.ownership import Held
 from retinue.core.changes import Changes
@@ -23,13 +22,14 @@ from retinue.core.events import (
     Opened,
 )
 from retinue.core.state import Ended
-from retinue.errors import StoreError
+from retinue.errors import TreeTaken
 from retinue.store.base import Snapshot
-from retinue.store.sent_calls import SentCalls
+from retinue.store.postgres.database import PostgresDatabase
+from retinue.store.postgres.postgres_store import PostgresTree
+from retinue.store.rows import encode
 
-OF_THE_NODE = (Opened, Closed, AgentRegistered, ModelRegistered)
-"""Events that one process has for itself: a tree has none of them."""
-TAKE_OUT = "delete from inbox where n = any(%s)"
+OF_A_PROCESS = (Opened, Closed, AgentRegistered, ModelRegistered)
+"""Events that a process has for itself: a tree has none of them."""
 REFUSE = "insert into refusals (n, why) select * from unnest(%s::bigint[], %s::text[])"
 NOTIFY = f"select pg_notify('{CHANNEL}' || current_schema(), %s)"
 IN_A_NOTICE = 200
@@ -37,19 +37,18 @@ IN_A_NOTICE = 200
 Statement = tuple[str, tuple[Any, ...]]
 
 
-class TreeStore:
+class TreeStore(PostgresTree):
     """`is_valid`: whether the lease of this worker has not run out."""
 
-    def __init__(self, database: Interim, held: Held, is_valid: Callable[[], bool]) -> None:
-        self._database, self.held, self._is_valid = database, held, is_valid
-        self.sent = SentCalls()
+    def __init__(
+        self, database: PostgresDatabase, held: Held, is_valid: Callable[[], bool]
+    ) -> None:
+        super().__init__(database, held.root, held.epoch)
+        self._is_valid = is_valid
         self._expected: dict[int, AnyEvent] = {}
         self._is_shut = False
         self._position = 0
         self.written: Callable[[], None] = lambda: None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._database, name)
 
     # what comes from the inbox
 
@@ -63,42 +62,28 @@ class TreeStore:
     async def drop(self, number: int, why: str) -> None:
         """The event is in no commit: it met a defect."""
         del self._expected[number]
-        await self._write(Changes(), [(number, why)], [])
+        await self._write(Changes(), [(number, why)], "")
 
     # the store
 
-    async def open(self) -> int:
-        return self.held.epoch
-
     async def load(self) -> Snapshot:
-        snapshot = await self._database.load(self.held.root)
+        snapshot = await super().load()
         self._position = snapshot.last_seq
-        self.sent.keep(
-            self.held.epoch, {row.spec.id: row.run.epoch for row in snapshot.open}
-        )
         return snapshot
 
     async def commit(self, changes: Changes) -> int:
-        own = [entry for entry in changes.entries if not isinstance(entry.event, OF_THE_NODE)]
+        own = [entry for entry in changes.entries if not isinstance(entry.event, OF_A_PROCESS)]
         if not own and not changes.runs and not changes.deliveries:
             return self._position
-        root = self.held.root
-        whole = replace(
-            changes,
-            entries=[entry if entry.tree else replace(entry, tree=root) for entry in own],
-            definitions=[],
-            models=[],
-        )
-        over = [
-            id for id, run in changes.runs.items() if isinstance(run.state, Ended) and id == root
-        ]
+        whole = replace(changes, entries=own, definitions=[], models=[])
+        top = changes.runs.get(self.root)
+        over = self.root if top is not None and isinstance(top.state, Ended) else ""
         answered = self._answered(own)
         self._position = await self._write(whole, answered, over)
         for number, _ in answered:
             self._expected.pop(number, None)
         self.written()
-        if not self._is_valid():
-            raise self._lost()
+        self._check()
         return self._position
 
     def _answered(self, entries: list[LogEntry]) -> list[tuple[int, str]]:
@@ -112,22 +97,30 @@ class TreeStore:
             if id(event) in stale
         ]
 
-    async def _write(
-        self, changes: Changes, answered: list[tuple[int, str]], over: list[str]
-    ) -> int:
-        if self._is_shut or not self._is_valid():
-            raise self._lost()
-        statements = [*_leaving(answered)]
+    async def _write(self, changes: Changes, answered: list[tuple[int, str]], over: str) -> int:
+        self._check()
+        also = _answers(answered)
         if over:
-            statements.append((NOTIFY, (f"{ENDED} {' '.join(over)}",)))
-        held = self.held
-        return await self._database.commit_tree(held.root, held.epoch, changes, statements)
-
-    def _lost(self) -> StoreError:
-        return StoreError(
-            f"The tree {self.held.root} is no longer driven by this worker. Nothing was saved. "
-            "It continues on another one."
+            also.append((NOTIFY, (f"{ENDED} {over}",)))
+        return await self.database.commit(
+            lambda: encode(changes),
+            fence=self.root,
+            epoch=self.epoch,
+            line=self._line,
+            inbox=[number for number, _ in answered],
+            also=also,
         )
+
+    def _check(self) -> None:
+        if self._is_shut or not self._is_valid():
+            raise TreeTaken(
+                f"The tree {self.root} is no longer driven by this worker. It continues on "
+                "another one, from what is on record."
+            )
+
+    async def note(self, root: str, key: str, at: int, act: Any) -> None:
+        self._check()
+        await super().note(root, key, at, act)
 
     def shut(self) -> None:
         """Nothing more is written."""
@@ -137,20 +130,14 @@ class TreeStore:
         self.shut()
 
 
-def _leaving(answered: list[tuple[int, str]]) -> list[Statement]:
-    """Take rows out of the inbox, keep why they were refused, and notify who waits for it."""
-    if not answered:
-        return []
-    numbers = [number for number, _ in answered]
+def _answers(answered: list[tuple[int, str]]) -> list[Statement]:
+    """Keep why things from the inbox were refused, and notify who waits for an answer."""
+    out: list[Statement] = []
     refused = [(number, why) for number, why in answered if why]
-    out: list[Statement] = [(TAKE_OUT, (numbers,))]
     if refused:
         out.append((REFUSE, ([n for n, _ in refused], [why for _, why in refused])))
-    for start in range(0, len(numbers), IN_A_NOTICE):
-        some = " ".join(map(str, numbers[start : start + IN_A_NOTICE]))
+    for start in range(0, len(answered), IN_A_NOTICE):
+        some = " ".join(str(number) for number, _ in answered[start : start + IN_A_NOTICE])
         out.append((NOTIFY, (f"{ANSWERED} {some}",)))
     return out
 
-
-def open_database(url: str) -> Interim:
-    return Interim(url)

@@ -20,7 +20,7 @@ def journal_commits(journal: Journal) -> None:
 
     async def noted(self: TreeStore, changes: Changes) -> int:
         position = await commit(self, changes)
-        journal.note("commit", self.held.root, self.held.epoch, position)
+        journal.note("commit", self.root, self.epoch, position)
         return position
 
     TreeStore.commit = noted  # type: ignore[method-assign]

@@ -111,11 +111,12 @@ class PostgresDatabase:
         epoch: int,
         line: CommitLine | None = None,
         inbox: Sequence[int] = (),
+        also: Sequence[tuple[str, tuple[Any, ...]]] = (),
     ) -> int:
         """Behind the commits that wait; those of other trees share its transaction."""
         if self._group is None:
             raise self.closed()
-        return await self._group.commit(lambda: FencedBatch(fence, epoch, rows(), inbox), line)
+        return await self._group.commit(lambda: FencedBatch(fence, epoch, rows(), inbox, also), line)
 
     async def alone(self, act: Callable[[Connection], T]) -> T:
         """A transaction on the writer's connection, between two commits."""

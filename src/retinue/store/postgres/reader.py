@@ -134,6 +134,22 @@ class PostgresReader:
 
         return self._readers.read(ask)
 
+    def agents(self) -> Snapshot:
+        """The agents and models that are known, and nothing else."""
+        return Snapshot(
+            definitions=[read_definition(body) for (body,) in self.all(queries.DEFINITIONS)],
+            models=[read_model(body) for (body,) in self.all(queries.MODELS)],
+        )
+
+    def position(self) -> int:
+        """The last position that was given out."""
+        last: int = self.all(queries.LAST_SEQ)[0][0]
+        return last
+
+    def safe_position(self) -> int:
+        """The last position below which nothing is on its way."""
+        return self._readers.read(_safe) - 1
+
     def known(self, ids: Iterable[str]) -> set[str]:
         rows = self.all("select id from runs where id = any(%s)", (list(ids),))
         return {id for (id,) in rows}

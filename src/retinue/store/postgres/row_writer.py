@@ -29,12 +29,13 @@ class LogHead:
 class FencedBatch:
     """The rows of one commit. It is refused if the tree `fence` has another epoch; with "" that is
     the whole store, else they may be rows of this tree only. `inbox` are rows that leave with
-    them."""
+    them, `also` statements of the same transaction."""
 
     fence: str
     epoch: int
     rows: RowBatch
     inbox: Sequence[int] = ()
+    also: Sequence[tuple[str, tuple[Any, ...]]] = ()
 
 
 class Unnest:
@@ -159,6 +160,9 @@ def write(db: Cursor, batches: list[FencedBatch], heads: dict[str, LogHead], at:
     gone = [n for one in batches for n in one.inbox]
     if gone:
         db.execute(LEAVE, (gone,))
+    for one in batches:
+        for sql, args in one.also:
+            db.execute(sql, args)
     return seqs
 
 
