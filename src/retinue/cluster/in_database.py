@@ -91,7 +91,7 @@ class InDatabase:
             await drive(tree)
         except (psycopg.Error, OSError) as error:
             log.info("the tree %s is driven again later: %s", tree, error)
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(self._look)
         finally:
             del self._driven[tree]
             self._kick.set()

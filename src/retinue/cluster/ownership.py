@@ -76,22 +76,26 @@ class Ownership:
             row = await _locked(connection, root)
             if row is None or not row.is_open or row.is_driven:
                 return None
-            epoch, owner, handed_over = row.epoch, row.owner, row.handed_over
-            if owner is not None:
-                crashed = await self._verdicts.has_crashed(connection, owner)
-                handed_over = not crashed
-                await connection.execute(
-                    "insert into takeovers (root, epoch, former, owner, crashed)"
-                    " values (%s, %s, %s, %s, %s)",
-                    (root, epoch + 1, owner, self.me, crashed),
-                )
+            crashed = False
+            if row.owner is not None:
+                crashed = await self._verdicts.has_crashed(connection, row.owner)
+            # A lease that was lost otherwise is no crash; one that was let go of keeps its reason.
+            handed_over = row.handed_over if row.owner is None else not crashed
             mine = await connection.execute(
                 "update trees t set owner = w.id, epoch = epoch + 1, handed_over = %s from workers w"
                 " where t.root = %s and w.id = %s and not w.draining"
                 " and w.until > clock_timestamp()",
                 (handed_over, root, self.me),
             )
-            return Held(root, epoch + 1, handed_over) if mine.rowcount else None
+            if not mine.rowcount:
+                return None
+            if row.owner is not None:
+                await connection.execute(
+                    "insert into takeovers (root, epoch, former, owner, crashed)"
+                    " values (%s, %s, %s, %s, %s)",
+                    (root, row.epoch + 1, row.owner, self.me, crashed),
+                )
+            return Held(root, row.epoch + 1, handed_over)
 
     async def release(
         self, held: Held, wake_at: int | None, *, is_open: bool, asked: Iterable[str] = ()

@@ -34,7 +34,7 @@ from tests.cluster.crash.workload import Journal, crew
 from tests.cluster.workload import rows
 
 LEASE = 2.0
-WITHIN = 90.0
+WITHIN = 40.0
 """After the last fault everything has ended in so many seconds, or counts as stuck."""
 
 
@@ -196,6 +196,11 @@ async def run(faults: Faults, *, workers: int, at_once: int, seed: int) -> dict[
                 await asyncio.wait_for(loading, WITHIN)
             except TimeoutError:
                 stuck = True
+                await show(url)
+                for slot in cluster.slots:
+                    if slot.process is not None:
+                        slot.process.send_signal(signal.SIGUSR2)
+                await asyncio.sleep(1)
             out: dict[str, Any] = {"stuck": stuck, "trees": len(roots)}
             await cluster.stop()
             out |= await check(node, url, roots, cluster.journal)
@@ -206,6 +211,20 @@ async def run(faults: Faults, *, workers: int, at_once: int, seed: int) -> dict[
     out |= {"cuts": faults.cuts, "seed": seed, "seconds": round(time.monotonic() - began, 1)}
     out["load"] = round(os.getloadavg()[0], 1)
     return out
+
+
+async def show(url: str) -> None:
+    """What is left open, for whoever looks for the reason."""
+    for sql in (
+        "select root, epoch, owner, wake_at, is_open, handed_over, now() from trees where is_open",
+        "select n, root, kind, at from inbox",
+        "select id, root, state, turn, open from runs where open",
+        "select pid, state, wait_event_type, wait_event, now() - xact_start, query"
+        " from pg_stat_activity where xact_start is not null",
+        "select id, pid, until, draining, now() from workers",
+    ):
+        for row in await rows(url, sql):
+            print(*row, file=sys.stderr)
 
 
 async def takeovers(url: str) -> dict[str, int]:

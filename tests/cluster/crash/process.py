@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
 import signal
 import sys
 
 from retinue.cluster.retinue_node import RetinueNode
-from retinue.cluster.tree_store import TreeStore
+from retinue.cluster.tree_store import OF_A_PROCESS, TreeStore
 from retinue.cluster.worker import WorkerSettings
 from retinue.core.changes import Changes
 from tests.cluster.crash.workload import Journal, crew
@@ -20,7 +21,8 @@ def journal_commits(journal: Journal) -> None:
 
     async def noted(self: TreeStore, changes: Changes) -> int:
         position = await commit(self, changes)
-        journal.note("commit", self.root, self.epoch, position)
+        if any(not isinstance(entry.event, OF_A_PROCESS) for entry in changes.entries):
+            journal.note("commit", self.root, self.epoch, position)
         return position
 
     TreeStore.commit = noted  # type: ignore[method-assign]
@@ -28,6 +30,12 @@ def journal_commits(journal: Journal) -> None:
 
 async def main(url: str, journal: Journal, lease: float) -> None:
     leave = asyncio.Event()
+
+    def tasks() -> None:
+        for task in asyncio.all_tasks():
+            task.print_stack(limit=4)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, tasks)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave.set)
     settings = WorkerSettings(lease_seconds=lease, idle_seconds=0.5, drain_seconds=10.0)
     node: RetinueNode[None]
@@ -36,6 +44,7 @@ async def main(url: str, journal: Journal, lease: float) -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     logging.disable(logging.CRITICAL)
     _, URL, PATH, LEASE = sys.argv
     JOURNAL = Journal(PATH)
