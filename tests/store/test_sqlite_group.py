@@ -54,6 +54,10 @@ def disk() -> Iterator[Counting]:
     vfs.unregister()
 
 
+def _itself(row: RowBatch) -> RowBatch:
+    return row
+
+
 @run_async
 async def test_commits_that_wait_together_share_one_fsync(tmp_path: Path, disk: Counting) -> None:
     store, world = await opened(tmp_path), World()
