@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from retinue.formats.database_address import is_postgres, shown
 from retinue.store.moving import MovingSource, MovingTarget, move
-from retinue.store.postgres.server_url import is_postgres, shown
 
 __all__ = ["is_postgres", "move_store", "shown"]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from retinue.errors import StoreError
+from retinue.formats.database_address import shown
 from retinue.store.chains import genesis
 from retinue.store.moving import TABLES, Row
 from retinue.store.postgres.connections import connect
@@ -13,7 +14,6 @@ from retinue.store.postgres.integrity import verify
 from retinue.store.postgres.postgres_errors import store_error
 from retinue.store.postgres.queries import LAST_SEQ
 from retinue.store.postgres.schema import migrate
-from retinue.store.postgres.server_url import shown
 from retinue.store.postgres.writer import PostgresWriter
 
 if TYPE_CHECKING:
