@@ -20,4 +20,4 @@ def url_for(folder: Path) -> str:
 
 class TestPostgres(StoreContract):
     def make(self, folder: Path) -> PostgresStore:
-        return PostgresStore(url_for(folder), notes=str(folder / "notes"))
+        return PostgresStore(url_for(folder), beside=str(folder / "notes"))

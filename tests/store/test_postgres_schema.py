@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from retinue.errors import ConfigError, StoreError, StoreTooNew, StoreUnreachable
+from retinue.formats.database_address import hidden, shown
 from retinue.store.postgres.connections import connect
 from retinue.store.postgres.schema import migrate, migrations, version_of
-from retinue.store.postgres.server_url import hidden, shown
 from tests.postgres import fresh, server
 
 

@@ -54,6 +54,10 @@ def disk() -> Iterator[Counting]:
     vfs.unregister()
 
 
+def _itself(row: RowBatch) -> RowBatch:
+    return row
+
+
 @run_async
 async def test_commits_that_wait_together_share_one_fsync(tmp_path: Path, disk: Counting) -> None:
     store, world = await opened(tmp_path), World()
@@ -119,9 +123,9 @@ async def test_a_batch_sent_behind_one_that_failed_is_not_written_before_it(tmp_
     loop = asyncio.get_running_loop()
     rows = [RowBatch(events=[("", "", 1, b"{}", bytes(32))]) for _ in range(3)]
     late = [
-        PendingCommit(lambda row=row: row, loop, loop.create_future(), store._group._line, 0)
+        PendingCommit(lambda row=row: row, loop, loop.create_future(), store._group._line, 0)  # type: ignore[misc]
         for row in rows
-    ]  # type: ignore[misc]
+    ]
     store._writer.write = fail_once  # type: ignore[method-assign]
     results = await asyncio.gather(
         *(store.commit(batch) for batch in batches), return_exceptions=True

@@ -8,10 +8,11 @@ import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retinue.config.project_root import project_root
 from retinue.config.user_folders import (
+    beside_database,
     config_home,
     data_home,
     note_store,
@@ -19,6 +20,7 @@ from retinue.config.user_folders import (
     state_home,
 )
 from retinue.errors import ConfigError
+from retinue.formats.database_address import is_postgres, shown
 from retinue.sandbox.atomic_write import write_file
 from retinue.sandbox.open_beneath import make_folder
 from retinue.sandbox.store_files import refuse_links
@@ -53,13 +55,20 @@ SOCKET_LIMIT = 107
 
 @dataclass(frozen=True, slots=True)
 class ProjectPaths:
-    """The places of one project. `root` is its directory, `cwd` where the command was given."""
+    """The places of one project. `root` is its directory, `cwd` where the command was given. If the
+    runs are in a `database`, `store` is only where the files lie that belong to them."""
 
     root: str
     cwd: str
     store: str
     socket: str
     log: str
+    database: str = ""
+
+    @property
+    def shown_store(self) -> str:
+        """The store, as people may see it."""
+        return shown(self.database) or self.store
 
     @property
     def plans(self) -> str:
@@ -75,7 +84,7 @@ class ProjectPaths:
 
     @property
     def exists(self) -> bool:
-        return os.path.exists(self.store)
+        return bool(self.database) or os.path.exists(self.store)
 
 
 def approvals_of(store: str) -> str:
@@ -106,7 +115,10 @@ def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> Proje
     if not os.path.isdir(here):
         raise ConfigError(f"Directory {here} not found. Check --cwd.")
     root = project_root(here, environ.get("HOME", ""))
-    if store:
+    if is_postgres(store):
+        file = beside_database(environ, store)
+        name = os.path.basename(os.path.dirname(file))
+    elif store:
         file = os.path.realpath(os.path.expanduser(store))
         if os.path.isdir(file):
             raise ConfigError(f"The store {file} is a directory. Name a file.")
@@ -117,7 +129,12 @@ def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> Proje
         file = os.path.join(data_home(environ), "projects", name, "retinue.db")
     log = os.path.join(state_home(environ), "log", f"{name}.log")
     return ProjectPaths(
-        root=root, cwd=here, store=file, socket=_socket(environ, file, name), log=log
+        root=root,
+        cwd=here,
+        store=file,
+        socket=_socket(environ, file, name),
+        log=log,
+        database=store if is_postgres(store) else "",
     )
 
 
@@ -147,7 +164,7 @@ def name_and_size(cwd: str) -> tuple[str, str]:
 def prepare(environ: Mapping[str, str], places: ProjectPaths, *, is_project: bool) -> None:
     """Make the directories of the store, the socket and the log, each for its owner alone."""
     private_directory(os.path.dirname(places.log))
-    private_directory(os.path.dirname(places.store), strict=is_project)
+    private_directory(os.path.dirname(places.store), strict=is_project or bool(places.database))
     private_directory(places.plans)
     ours = os.path.dirname(places.socket)
     private_directory(ours, strict=ours != os.path.dirname(places.store))
@@ -155,7 +172,7 @@ def prepare(environ: Mapping[str, str], places: ProjectPaths, *, is_project: boo
         label = os.path.join(os.path.dirname(places.store), "project.json")
         if not os.path.exists(label):
             write_file(label, json.dumps({"root": places.root}).encode() + b"\n")
-    else:
+    elif not places.database:
         note_store(environ, places.store)
 
 
@@ -202,10 +219,4 @@ def _socket(environ: Mapping[str, str], store: str, name: str) -> str:
 def of_project(environ: Mapping[str, str], places: ProjectPaths, name: str) -> ProjectPaths:
     """The places of a project that is known by the name of its folder among all projects."""
     log = os.path.join(state_home(environ), "log", f"{name}.log")
-    return ProjectPaths(
-        root=places.root,
-        cwd=places.cwd,
-        store=places.store,
-        socket=_socket(environ, places.store, name),
-        log=log,
-    )
+    return replace(places, socket=_socket(environ, places.store, name), log=log)

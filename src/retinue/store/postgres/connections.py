@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retinue.errors import ConfigError
+from retinue.formats.database_address import hidden, shown
 from retinue.store.postgres.postgres_errors import is_cut, store_error
-from retinue.store.postgres.server_url import hidden, shown
 
 if TYPE_CHECKING:
     import psycopg

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retinue.errors import StoreError
+from retinue.formats.database_address import shown
 from retinue.store.chains import genesis
 from retinue.store.commit_group import CommitGroup, CommitLine
 from retinue.store.postgres.connections import connect
 from retinue.store.postgres.reader import PostgresReader
 from retinue.store.postgres.row_writer import FencedBatch
 from retinue.store.postgres.schema import migrate
-from retinue.store.postgres.server_url import shown
 from retinue.store.postgres.writer import PostgresWriter
 from retinue.store.rows import RowBatch
 

@@ -13,7 +13,7 @@ from retinue.errors import (
     StoreLocked,
     StoreUnreachable,
 )
-from retinue.store.postgres.server_url import hidden, shown
+from retinue.formats.database_address import hidden, shown
 
 FULL = ("53100", "53200", "53400", "58030")
 """disk_full, out_of_memory, configuration_limit_exceeded, io_error"""

@@ -19,11 +19,11 @@ from retinue.core.state import RunRecord
 from retinue.core.task_list import Act, Noted
 from retinue.core.values import Artifact, Delivery
 from retinue.errors import NotFound, StoreCorrupt, StoreError
+from retinue.formats.database_address import shown
 from retinue.store.artifact_files import is_artifact_name
 from retinue.store.base import Compacted, Progress, RunLine, Snapshot, Space, Store
 from retinue.store.commit_group import CommitLine
 from retinue.store.postgres.database import PostgresDatabase, now_ms
-from retinue.store.postgres.server_url import shown
 from retinue.store.rows import encode, encode_act
 from retinue.store.sent_calls import SentCalls
 
@@ -211,12 +211,12 @@ class PostgresRecord(Store):
 
 
 class PostgresStore(PostgresRecord):
-    """The whole store, in one process at a time. `notes` is where it is noted which model calls
-    have left, beside other files of this machine; "" keeps them in memory."""
+    """The whole store, in one process at a time. `beside` is where files of this machine that
+    belong to it lie; without it, it is not known after a crash which model calls had left."""
 
-    def __init__(self, url: str, *, notes: str = "") -> None:
+    def __init__(self, url: str, *, beside: str = "") -> None:
         super().__init__(PostgresDatabase(url, is_whole=True), "")
-        self.url, self._notes = url, notes
+        self.url, self.beside = url, beside
 
     @property
     def path(self) -> str:
@@ -226,7 +226,7 @@ class PostgresStore(PostgresRecord):
     async def open(self) -> int:
         self.epoch = await self.database.open()
         id = await self._ask(lambda: self._reader.all("select id from store")[0][0])
-        self.sent = SentCalls(self._notes, identity=id.int >> 64)
+        self.sent = SentCalls(self.beside, identity=id.int >> 64)
         self.sent.open()
         return self.epoch
 
@@ -239,7 +239,7 @@ class PostgresStore(PostgresRecord):
         """What a crash leaves: this handle lets go of the database, and another one may open it."""
         self.database.drop()
         self.sent.close()
-        return PostgresStore(self.url, notes=self._notes)
+        return PostgresStore(self.url, beside=self.beside)
 
 
 class PostgresTree(PostgresRecord):

@@ -89,3 +89,9 @@ STARTED = f"""
 ) and parent <> '' order by runs.n"""
 DEFINITIONS = "select body from definitions order by n"
 MODELS = "select body from models order by n"
+STORE_KEY = "hashtextextended('retinue store ' || current_schema(), 0)"
+"""What whoever writes to the store locks: alone, or together with other workers."""
+HOLDERS = f"""
+select a.application_name from pg_locks l join pg_stat_activity a using (pid)
+where l.locktype = 'advisory' and l.granted and l.pid <> pg_backend_pid()
+and l.objsubid = 1 and (l.classid::bigint << 32 | l.objid::bigint) = {STORE_KEY}"""

@@ -14,10 +14,10 @@ from retinue.core.state_names import ENDS
 from retinue.core.task_list import Noted
 from retinue.core.values import Delivery
 from retinue.errors import NotFound, StoreCorrupt
+from retinue.formats.database_address import shown
 from retinue.store.base import RunLine, Snapshot, Space
 from retinue.store.postgres import queries
 from retinue.store.postgres.connections import Readers
-from retinue.store.postgres.server_url import shown
 from retinue.store.rows import (
     of_tree,
     read_account,
@@ -116,7 +116,7 @@ class PostgresReader:
         )
 
     def entries(
-        self, after: int, run: str, limit: int, tree: str | None
+        self, after: int, run: str, limit: int, tree: str | None = None
     ) -> list[tuple[int, LogEntry]]:
         args = {"after": after, "run": run, "limit": limit, "tree": tree, "below": END_OF_TIME}
         of_run = " and run = %(run)s" if run else ""
@@ -176,6 +176,15 @@ class PostgresReader:
         if not rows:
             raise NotFound(f"Artifact {sha256} not found.", "artifact", sha256)
         return bytes(rows[0][0])
+
+    def artifact_names(self, start: str) -> list[str]:
+        """Those that begin with these digits."""
+        sql = "select encode(sha256, 'hex') from artifacts where encode(sha256, 'hex') like %s"
+        return [name for (name,) in self.all(f"{sql} order by 1 limit 100", (f"{start}%",))]
+
+    def is_held(self) -> bool:
+        """Whether a process has the store, or workers have."""
+        return bool(self.all(queries.HOLDERS))
 
     def roots_naming(self, sha256: str) -> list[str]:
         return [root for (root,) in self.all(queries.ROOTS_NAMING, (sha256,))]

@@ -69,9 +69,10 @@ INSERT_EVENTS = Unnest(
 )
 # A parent in the same batch has no row yet: its conversation then is what is given here.
 INSERT_CONVERSATIONS = Unnest(
-    "text text text bigint bigint bigint",
-    "insert into conversations (id, parent_id, base_id, base_length, base_start, created_at) "
-    "select c1, coalesce((select conversation from runs where id = c2), c2), c3, c4, c5, c6 "
+    "text text text bigint bigint bigint text",
+    "insert into conversations (id, parent_id, base_id, base_length, base_start, created_at, "
+    "title) "
+    "select c1, coalesce((select conversation from runs where id = c2), c2), c3, c4, c5, c6, c7 "
     "from {rows} on conflict (id) do nothing",
 )
 INSERT_RUNS = Unnest(
@@ -198,7 +199,7 @@ def _write_rows(db: Cursor, batch: RowBatch) -> None:
         INSERT_CONVERSATIONS(
             db,
             [
-                (id, resumed.get(parent or "", parent), *row[1:5])
+                (id, resumed.get(parent or "", parent), *row[1:6])
                 for id, (parent, row) in batch.conversations.items()
             ],
         )

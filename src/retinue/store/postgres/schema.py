@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retinue.errors import StoreError, StoreTooNew
-from retinue.store.postgres.server_url import shown
+from retinue.formats.database_address import shown
 
 if TYPE_CHECKING:
     import psycopg

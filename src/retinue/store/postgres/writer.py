@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retinue.errors import StoreError, StoreLocked, StoreUnreachable, TreeTaken
+from retinue.formats.database_address import shown
 from retinue.store.postgres import postgres_errors as errors
 from retinue.store.postgres.connections import connect
-from retinue.store.postgres.queries import LAST_SEQ, MARK_WRITING
+from retinue.store.postgres.queries import HOLDERS, LAST_SEQ, MARK_WRITING, STORE_KEY
 from retinue.store.postgres.row_writer import LOCK, FencedBatch, LogHead, roots_of, write
-from retinue.store.postgres.server_url import shown
 
 if TYPE_CHECKING:
     import psycopg
@@ -33,7 +33,6 @@ MOST_TRIES = 5
 RECONNECT_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 LOCK_SECONDS = 1.0
 """How long a process that has just died is waited for."""
-_KEY = "hashtextextended('retinue store ' || current_schema(), 0)"
 
 
 class PostgresWriter:
@@ -58,7 +57,7 @@ class PostgresWriter:
         try:
             kind = "" if self._is_whole else "_shared"
             until = time.monotonic() + LOCK_SECONDS
-            while not _one(db, f"select pg_try_advisory_lock{kind}({_KEY})"):
+            while not _one(db, f"select pg_try_advisory_lock{kind}({STORE_KEY})"):
                 if time.monotonic() > until:
                     raise self._locked(db)
                 time.sleep(0.02)
@@ -69,7 +68,7 @@ class PostgresWriter:
             raise
 
     def _locked(self, db: psycopg.Connection[Any]) -> StoreLocked:
-        rows = db.execute(_HOLDERS).fetchall()
+        rows = db.execute(HOLDERS).fetchall()
         holders = ", ".join(sorted({name.removeprefix("retinue ") for (name,) in rows}))
         return StoreLocked(
             f"{shown(self.url)} is in use by {f'process {holders}' if holders else 'others'}. "
@@ -236,10 +235,6 @@ def _one(db: psycopg.Connection[Any], sql: str, *args: Any) -> Any:
 
 
 _HAS_TABLES = "select to_regclass('retinue_schema') is not null"
-_HOLDERS = f"""
-select a.application_name from pg_locks l join pg_stat_activity a using (pid)
-where l.locktype = 'advisory' and l.granted and l.pid <> pg_backend_pid()
-and (l.classid::bigint << 32 | l.objid::bigint) = {_KEY}"""
 # Our own old connection may still be there, on the other side of a cut: it must not commit later.
 _STOP = """
 select pg_terminate_backend(pid) from pg_stat_activity

@@ -53,7 +53,7 @@ class SqliteStore(Store):
             raise ConfigError(
                 f"synchronous must be one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}"
             )
-        self.path = os.path.abspath(path)
+        self.path = self.beside = os.path.abspath(path)
         self._inline = inline
         self._synchronous = synchronous
         self._artifacts = Artifacts(self.path + ".artifacts")

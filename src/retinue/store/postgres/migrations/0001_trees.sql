@@ -86,7 +86,8 @@ create table conversations (
     base_id text,
     base_length bigint,
     base_start bigint,
-    created_at bigint not null
+    created_at bigint not null,
+    title text not null
 );
 create index conversations_parent on conversations (parent_id) where parent_id is not null;
 create index conversations_base on conversations (base_id) where base_id is not null;

@@ -27,6 +27,11 @@ def shown(url: str) -> str:
     return _PASSWORD.sub(hide, url)
 
 
+def without_password(url: str) -> str:
+    """The address that names the database, for those who bring the password in another way."""
+    return shown(url).replace(":***@", "@").replace("&password=***", "")
+
+
 def hidden(url: str, text: str) -> str:
     """A text of the driver or the server without the passwords of this address."""
     secrets: set[str] = set()
