@@ -11,10 +11,10 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo test tests check fix docs pictures coverage pythons compare simulate crash faults attack api conform clients guests agents bench explore
+.PHONY: help setup parts demo test tests check fix docs pictures coverage pythons compare simulate crash crash-cluster cluster faults attack api conform clients guests agents bench explore
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## prepare .venv (the other targets do it when needed)
 
@@ -80,6 +80,13 @@ simulate: $(READY) ## N random schedules on virtual time (N=1000000)
 crash: N ?= 10000
 crash: $(READY) ## N kills of a real process, each followed by a recovery (N=10000)
 	@$(PY) -m tests.crash.main --kills $(N)
+
+crash-cluster: N ?= 200
+crash-cluster: $(READY) ## N workers killed, N/4 stopped past their lease, N/20 database restarts, N/10 cuts (N=200)
+	@$(PY) -m tests.cluster.crash.main --kills $(N)
+
+cluster: $(READY) ## everything that is tested on several nodes with one PostgreSQL
+	@$(PY) -m pytest -q tests/cluster tests/store/test_postgres.py
 
 faults: $(READY) ## every fault of a provider, in every API format; then what SDKs send and read, 20 times as much as in the tests
 	@$(PY) -m tests.models.faults_main

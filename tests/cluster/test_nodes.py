@@ -28,7 +28,9 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 async def until(check: Any, seconds: float = 15.0) -> None:
     async with asyncio.timeout(seconds):
-        while not await check():
+        while True:
+            if await check():
+                return
             await asyncio.sleep(0.05)
 
 
@@ -85,8 +87,9 @@ def test_many_runs_are_spread_over_the_nodes_and_none_is_taken_from_its_owner() 
             assert len(owners) == 3
         assert await rows(url, "select count(*) from takeovers") == [(0,)]
         assert await rows(
-            url, "select count(*) from (select root, max(number) - count(*) from events"
-            " group by root having max(number) <> count(*)) gaps"
+            url,
+            "select count(*) from (select root, max(number) - count(*) from events"
+            " group by root having max(number) <> count(*)) gaps",
         ) == [(0,)]
 
     run(test())
@@ -129,9 +132,11 @@ def test_a_tree_that_waits_for_a_person_sleeps_and_continues_on_another_node() -
 
                 async def sleeps() -> bool:
                     return await rows(
-                        url, "select owner is null and wake_at is not null and is_open and"
+                        url,
+                        "select owner is null and wake_at is not null and is_open and"
                         " exists(select 1 from runs where open) from trees"
-                        " where root = %s", id
+                        " where root = %s",
+                        id,
                     ) == [(True,)] and bool(await asking.open_questions(id))
 
                 await until(sleeps)
@@ -215,9 +220,7 @@ def test_a_shared_lane_holds_over_all_nodes() -> None:
         url, own = postgres.fresh(), agent()
         lane = (Lane(name="two", size=2),)
         async with node(url, agents=[own]) as one, node(url, agents=[agent()]):
-            outs = await asyncio.gather(
-                *(one.run(own, f"task {n}", lanes=lane) for n in range(12))
-            )
+            outs = await asyncio.gather(*(one.run(own, f"task {n}", lanes=lane) for n in range(12)))
             assert {out.state for out in outs} == {"completed"}
         assert at_work["most"] == 2
         assert await rows(url, "select count(*) from lane_slots") == [(0,)]
@@ -255,9 +258,9 @@ def test_a_run_whose_agent_a_worker_does_not_know_waits_for_one_that_does() -> N
         async with node(url, settings=None, agents=[own]) as asking, node(url):
             starting = asyncio.create_task(asking.run(own, "think"))
             await asyncio.sleep(1.0)
-            assert await rows(url, "select owner is null and epoch = 0 from trees where is_open") == [
-                (True,)
-            ]
+            assert await rows(
+                url, "select owner is null and epoch = 0 from trees where is_open"
+            ) == [(True,)]
             async with node(url, agents=[quick], settings=QUICK):
                 assert (await starting).text == "now"
 

@@ -26,7 +26,9 @@ def agents(seconds: float = 0.0, children: int = 5) -> list[Agent[Any, Any]]:
     child: Agent[Any, Any] = Agent(
         "child",
         "Work.",
-        model=Scripted([call("note", n=1), call("note", n=2), "child done"], name="child", delay=seconds),
+        model=Scripted(
+            [call("note", n=1), call("note", n=2), "child done"], name="child", delay=seconds
+        ),
         tools=[note],
     )
 

@@ -1,9 +1,9 @@
-"""What every dispatcher of trees to workers promises: a wake that is committed has the tree driven."""
+"""What every dispatcher promises: a wake that is committed has the tree driven."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,14 @@ import psycopg
 
 from retinue.cluster.base import Dispatcher
 from tests import postgres
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            if is_so():
+                return
+            await asyncio.sleep(0.01)
 
 
 class Trees:
@@ -40,10 +48,8 @@ class Trees:
     async def find(self, most: int) -> list[str]:
         return sorted(self.due)[:most]
 
-    async def until(self, n: int) -> None:
-        async with asyncio.timeout(20):
-            while len(self.driven) < n:
-                await asyncio.sleep(0.01)
+    async def have_driven(self, n: int) -> None:
+        await until(lambda: len(self.driven) >= n)
 
 
 class DispatcherContract:
@@ -54,9 +60,7 @@ class DispatcherContract:
         asyncio.run(test)
 
     @asynccontextmanager
-    async def at_work(
-        self, url: str, trees: Trees, at_once: int = 8
-    ) -> AsyncIterator[Dispatcher]:
+    async def at_work(self, url: str, trees: Trees, at_once: int = 8) -> AsyncIterator[Dispatcher]:
         dispatcher = self.dispatcher(url)
         await dispatcher.open()
         work = asyncio.create_task(dispatcher.work(trees.drive, trees.find, at_once))
@@ -80,7 +84,7 @@ class DispatcherContract:
             url, trees = postgres.fresh(), Trees()
             async with self.at_work(url, trees) as dispatcher:
                 await self.wake(dispatcher, url, trees, "a", "b")
-                await trees.until(2)
+                await trees.have_driven(2)
                 assert set(trees.driven) == {"a", "b"}
 
         self.run(test())
@@ -91,7 +95,7 @@ class DispatcherContract:
             async with self.at_work(url, trees) as dispatcher:
                 for n in range(1, 6):
                     await self.wake(dispatcher, url, trees, "a")
-                    await trees.until(n)
+                    await trees.have_driven(n)
 
         self.run(test())
 
@@ -101,14 +105,12 @@ class DispatcherContract:
             trees.hold = asyncio.Event()
             async with self.at_work(url, trees) as dispatcher:
                 await self.wake(dispatcher, url, trees, "a")
-                async with asyncio.timeout(20):
-                    while not trees.under_way:
-                        await asyncio.sleep(0.01)
+                await until(lambda: trees.under_way > 0)
                 hold, trees.hold = trees.hold, None
                 hold.set()
-                await trees.until(1)
+                await trees.have_driven(1)
                 await self.wake(dispatcher, url, trees, "a")
-                await trees.until(2)
+                await trees.have_driven(2)
 
         self.run(test())
 
@@ -120,7 +122,7 @@ class DispatcherContract:
                     await dispatcher.wake(connection, "a")
                     await connection.rollback()
                 await self.wake(dispatcher, url, trees, "b")
-                await trees.until(1)
+                await trees.have_driven(1)
                 assert trees.driven == ["b"]
 
         self.run(test())
@@ -131,13 +133,11 @@ class DispatcherContract:
             trees.hold = asyncio.Event()
             async with self.at_work(url, trees, at_once=3) as dispatcher:
                 await self.wake(dispatcher, url, trees, *"abcdefgh")
-                async with asyncio.timeout(20):
-                    while trees.under_way < 3:
-                        await asyncio.sleep(0.01)
+                await until(lambda: trees.under_way == 3)
                 await asyncio.sleep(0.3)
                 hold, trees.hold = trees.hold, None
                 hold.set()
-                await trees.until(8)
+                await trees.have_driven(8)
             assert trees.most_under_way == 3
             assert sorted(set(trees.driven)) == list("abcdefgh")
 
@@ -148,7 +148,7 @@ class DispatcherContract:
             url, trees = postgres.fresh(), Trees()
             async with self.at_work(url, trees):
                 trees.due.add("forgotten")
-                await trees.until(1)
+                await trees.have_driven(1)
 
         self.run(test())
 
@@ -160,7 +160,7 @@ class DispatcherContract:
             await self.wake(alone, url, trees, "a")
             await alone.close()
             async with self.at_work(url, trees):
-                await trees.until(1)
+                await trees.have_driven(1)
 
         self.run(test())
 
@@ -170,16 +170,12 @@ class DispatcherContract:
             trees.hold = asyncio.Event()
             async with self.at_work(url, trees) as dispatcher:
                 await self.wake(dispatcher, url, trees, "a")
-                async with asyncio.timeout(20):
-                    while not trees.under_way:
-                        await asyncio.sleep(0.01)
+                await until(lambda: trees.under_way > 0)
                 trees.due.clear()
                 other = self.dispatcher(url)
                 await other.open()
                 await other.abort("a")
-                async with asyncio.timeout(20):
-                    while not trees.cancelled:
-                        await asyncio.sleep(0.01)
+                await until(lambda: bool(trees.cancelled))
                 await other.close()
 
         self.run(test())
@@ -190,9 +186,7 @@ class DispatcherContract:
             trees.hold = asyncio.Event()
             async with self.at_work(url, trees) as dispatcher:
                 await self.wake(dispatcher, url, trees, "a")
-                async with asyncio.timeout(20):
-                    while not trees.under_way:
-                        await asyncio.sleep(0.01)
+                await until(lambda: trees.under_way > 0)
             assert trees.cancelled == ["a"]
 
         self.run(test())

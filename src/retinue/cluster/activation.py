@@ -43,7 +43,7 @@ class Activation:
         self._read = 0
         self._answers: set[asyncio.Task[None]] = set()
         self._gives_up = self._finishes = self.was_released = False
-        self.is_stopping = False
+        self.stopped = asyncio.Event()
         self._since = 0.0
         store.written = self._nudge.set
 
@@ -64,7 +64,7 @@ class Activation:
 
     def give_up(self) -> None:
         """The tree is no longer ours: nothing more is written, and what is under way is stopped."""
-        self._gives_up = self.is_stopping = True
+        self._gives_up = True
         self._store.shut()
         self._nudge.set()
 
@@ -86,7 +86,7 @@ class Activation:
             for task in self._answers:
                 task.cancel()
             await engine.stop()
-            self.is_stopping = False
+            self.stopped.set()
 
     async def _wait(self) -> None:
         with contextlib.suppress(TimeoutError):

@@ -35,8 +35,10 @@ on conflict (id) do update set until = excluded.until
 
 def clock() -> float:
     """Seconds that pass while a process is stopped, or its machine sleeps, too."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else (
-        time.monotonic()
+    return (
+        time.clock_gettime(time.CLOCK_BOOTTIME)
+        if hasattr(time, "CLOCK_BOOTTIME")
+        else (time.monotonic())
     )
 
 

@@ -24,7 +24,9 @@ Pool = AsyncConnectionPool[AsyncConnection[Any]]
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(LogEntry).decode
 
-LOCK = "select epoch, owner::text, handed_over, is_open from trees where root = %s for no key update"
+LOCK = (
+    "select epoch, owner::text, handed_over, is_open from trees where root = %s for no key update"
+)
 IS_LIVE = "select 1 from workers where id = %s and until > clock_timestamp()"
 
 
@@ -82,8 +84,8 @@ class Ownership:
             # A lease that was lost otherwise is no crash; one that was let go of keeps its reason.
             handed_over = row.handed_over if row.owner is None else not crashed
             mine = await connection.execute(
-                "update trees t set owner = w.id, epoch = epoch + 1, handed_over = %s from workers w"
-                " where t.root = %s and w.id = %s and not w.draining"
+                "update trees t set owner = w.id, epoch = epoch + 1, handed_over = %s"
+                " from workers w where t.root = %s and w.id = %s and not w.draining"
                 " and w.until > clock_timestamp()",
                 (handed_over, root, self.me),
             )
@@ -101,8 +103,8 @@ class Ownership:
         self, held: Held, wake_at: int | None, *, is_open: bool, asked: Iterable[str] = ()
     ) -> bool:
         """Let go of a tree, unless something has come for it, mail or a slot of a lane for one of
-        the runs that have `asked` for one. The epoch moves, so that nothing is
-        written behind its back."""
+        the runs that have `asked` for one. The epoch moves, so that nothing is written behind its
+        back."""
         async with self._pool.connection() as connection, connection.transaction():
             row = await _locked(connection, held.root)
             if row is None or row.epoch != held.epoch:

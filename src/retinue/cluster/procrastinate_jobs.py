@@ -1,10 +1,10 @@
-"""Trees dispatched by Procrastinate: one job for each activation, with the tree as its lock, deferred
-in the transaction that writes what the tree is woken for.
+"""Trees dispatched by Procrastinate: one job for each activation, with the tree as its lock,
+deferred in the transaction that writes what the tree is woken for.
 
-A queueing lock is never used: a wake during the last moments of a job would be lost. Jobs of workers
-that died are retried by a loop in every worker, not by a job, which could be stuck itself. Because
-a worker that comes back can finish a job that was given to another, each worker also looks for
-trees that are due and have no job."""
+A queueing lock is never used: a wake during the last moments of a job would be lost. Jobs of
+workers that died are retried by a loop in every worker, not by a job, which could be stuck itself.
+Because a worker that comes back can finish a job that was given to another, each worker also looks
+for trees that are due and have no job."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ class ProcrastinateJobs:
     """`stalled_seconds`: after so much silence of a worker its jobs are given to others.
     `look_seconds`: how often is looked for them, and for jobs without a notice."""
 
-    def __init__(
-        self, url: str, stalled_seconds: float = 10.0, look_seconds: float = 1.0
-    ) -> None:
+    def __init__(self, url: str, stalled_seconds: float = 10.0, look_seconds: float = 1.0) -> None:
         self._url, self._stalled, self._look = url, stalled_seconds, look_seconds
         self._app = procrastinate.App(
             connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=6)

@@ -29,6 +29,7 @@ from retinue.cluster.worker import Worker, WorkerSettings
 from retinue.core.effects import AskSlot, FreeSlot
 from retinue.core.type_parameters import Deps_co
 
+USUAL = WorkerSettings()
 Recall = Callable[[str], Awaitable[Agent[Any, Any] | None]]
 """The agent of this name, if this node can build it."""
 
@@ -47,7 +48,7 @@ class RetinueNode(Retinue[Deps_co]):
         self,
         url: str,
         *,
-        worker: WorkerSettings | None = WorkerSettings(),
+        worker: WorkerSettings | None = USUAL,
         dispatcher: Dispatcher | None = None,
         recall: Recall | None = None,
         name: str = "",

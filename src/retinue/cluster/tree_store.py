@@ -140,4 +140,3 @@ def _answers(answered: list[tuple[int, str]]) -> list[Statement]:
         some = " ".join(str(number) for number, _ in answered[start : start + IN_A_NOTICE])
         out.append((NOTIFY, (f"{ANSWERED} {some}",)))
     return out
-

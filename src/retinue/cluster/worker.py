@@ -142,17 +142,18 @@ class Worker:
     async def _stop_all(self) -> None:
         for activation in self.driven.values():
             activation.give_up()
-        while any(activation.is_stopping for activation in self.driven.values()):
-            await asyncio.sleep(0.01)
+        stopped = [activation.stopped.wait() for activation in self.driven.values()]
+        await asyncio.gather(*stopped)
 
     async def drain(self) -> None:
         """Take no more trees, and let go of each as soon as no call of it is under way."""
         self.is_leaving = True
         for activation in self.driven.values():
             activation.finish()
-        until = asyncio.get_running_loop().time() + self._settings.drain_seconds
-        while self.driven and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(0.02)
+        stopped = [activation.stopped.wait() for activation in self.driven.values()]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.drain_seconds):
+                await asyncio.gather(*stopped)
 
     async def stop(self) -> None:
         self.is_leaving = True

@@ -18,7 +18,9 @@ class EndWaiters:
     @property
     def names(self) -> tuple[str, ...]:
         """The runs for whose ends someone waits."""
-        return tuple(id for id, waiting in self._by_run.items() if not all(f.done() for f in waiting))
+        return tuple(
+            id for id, waiting in self._by_run.items() if not all(f.done() for f in waiting)
+        )
 
     def wait(self, id: str) -> asyncio.Future[None]:
         """Resolved when the run is said to have ended."""

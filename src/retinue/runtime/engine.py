@@ -176,10 +176,6 @@ class Engine:
         """Why nothing moves, when nothing moves."""
         return self.commits.trouble if self._failure is None else str(self._failure)
 
-    async def with_space(self, write: Callable[[], Awaitable[T]]) -> T:
-        """A full disk pauses all writers until there is space again."""
-        return await self.commits.with_space(write)
-
     # what the API uses
 
     def post(self, run: str, event: AnyEvent) -> None:

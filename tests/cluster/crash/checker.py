@@ -4,6 +4,7 @@ result lost, none twice, no unsafe step repeated, nothing written by a worker th
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 from retinue.cluster.retinue_node import RetinueNode
@@ -17,7 +18,15 @@ async def check(
 ) -> dict[str, int]:
     found: Counter[str] = Counter(
         dict.fromkeys(
-            ("lost", "twice", "unsafe_reruns", "old_commits", "quarantined", "not_completed", "gaps"),
+            (
+                "lost",
+                "twice",
+                "unsafe_reruns",
+                "old_commits",
+                "quarantined",
+                "not_completed",
+                "gaps",
+            ),
             0,
         )
     )
@@ -57,7 +66,7 @@ def _read_journal(journal: Path, found: Counter[str]) -> None:
     found["unsafe_reruns"] += sum(n - 1 for n in paid.values())
     for of_tree in commits.values():
         epochs = [epoch for _, epoch in sorted(of_tree)]
-        found["old_commits"] += sum(a > b for a, b in zip(epochs, epochs[1:], strict=False))
+        found["old_commits"] += sum(a > b for a, b in pairwise(epochs))
 
 
 async def _count(url: str, sql: str) -> int:

@@ -1,6 +1,6 @@
-"""`python -m tests.cluster.crash.main --kills 200 --stops 50 --restarts 10 --cuts 20`: workers on one
-PostgreSQL are killed, stopped for longer than their lease and cut off, the database is restarted,
-and what is on record afterwards is compared with what must be.
+"""`python -m tests.cluster.crash.main --kills 200`: workers on one PostgreSQL are killed, stopped
+for longer than their lease and cut off, the database is restarted, and what is on record afterwards is
+compared with what must be.
 
 The last line of the output is one line of JSON; the exit code is 1 when anything was lost, repeated
 or written by a worker that had lost its tree."""
@@ -93,14 +93,18 @@ class Cluster:
             await asyncio.sleep(chance.uniform(0.0, 0.3))
             await asyncio.to_thread(self.server.start)
             return
-        while not (ready := await self._at_work()):
-            await asyncio.sleep(0.1)
-        slot = chance.choice(ready)
+        slot = chance.choice(await self._ready())
         slot.is_busy = True
         try:
             await self._harm(kind, slot, chance)
         finally:
             slot.is_busy = False
+
+    async def _ready(self) -> list[Slot]:
+        while True:
+            if ready := await self._at_work():
+                return ready
+            await asyncio.sleep(0.1)
 
     async def _at_work(self) -> list[Slot]:
         """The places whose workers own trees now: a fault that hits no work shows nothing."""
@@ -184,8 +188,8 @@ async def run(faults: Faults, *, workers: int, at_once: int, seed: int) -> dict[
             under_way = set[asyncio.Task[None]]()
             for kind in faults.drawn(chance):
                 await asyncio.sleep(chance.uniform(0.1, 1.0))
-                while len(under_way) >= workers - 1:
-                    await asyncio.sleep(0.05)
+                if len(under_way) >= workers - 1:
+                    await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
                 task = asyncio.create_task(cluster.fault(kind, chance))
                 under_way.add(task)
                 task.add_done_callback(under_way.discard)
@@ -197,10 +201,6 @@ async def run(faults: Faults, *, workers: int, at_once: int, seed: int) -> dict[
             except TimeoutError:
                 stuck = True
                 await show(url)
-                for slot in cluster.slots:
-                    if slot.process is not None:
-                        slot.process.send_signal(signal.SIGUSR2)
-                await asyncio.sleep(1)
             out: dict[str, Any] = {"stuck": stuck, "trees": len(roots)}
             await cluster.stop()
             out |= await check(node, url, roots, cluster.journal)
@@ -224,7 +224,7 @@ async def show(url: str) -> None:
         "select id, pid, until, draining, now() from workers",
     ):
         for row in await rows(url, sql):
-            print(*row, file=sys.stderr)
+            sys.stderr.write(f"{row}\n")
 
 
 async def takeovers(url: str) -> dict[str, int]:
@@ -250,16 +250,22 @@ def is_good(out: dict[str, Any]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--stops", type=int, default=50)
-    parser.add_argument("--restarts", type=int, default=10)
-    parser.add_argument("--cuts", type=int, default=20)
+    parser.add_argument("--stops", type=int, help="a quarter as many, unless given")
+    parser.add_argument("--restarts", type=int, help="one twentieth")
+    parser.add_argument("--cuts", type=int, help="one tenth")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--at-once", type=int, default=12)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3), "big"))
     args = parser.parse_args()
-    faults = Faults(args.kills, args.stops, args.restarts, args.cuts)
+    n = args.kills
+    faults = Faults(
+        n,
+        n // 4 if args.stops is None else args.stops,
+        n // 20 if args.restarts is None else args.restarts,
+        n // 10 if args.cuts is None else args.cuts,
+    )
     out = asyncio.run(run(faults, workers=args.workers, at_once=args.at_once, seed=args.seed))
-    print(json.dumps(out))
+    sys.stdout.write(json.dumps(out) + "\n")
     return 0 if is_good(out) else 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import faulthandler
 import logging
 import signal
 import sys
@@ -30,21 +29,13 @@ def journal_commits(journal: Journal) -> None:
 
 async def main(url: str, journal: Journal, lease: float) -> None:
     leave = asyncio.Event()
-
-    def tasks() -> None:
-        for task in asyncio.all_tasks():
-            task.print_stack(limit=4)
-
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, tasks)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave.set)
     settings = WorkerSettings(lease_seconds=lease, idle_seconds=0.5, drain_seconds=10.0)
-    node: RetinueNode[None]
-    async with RetinueNode(url, worker=settings, agents=crew(journal)) as node:
+    async with RetinueNode(url, worker=settings, agents=crew(journal)):
         await leave.wait()
 
 
 if __name__ == "__main__":
-    faulthandler.register(signal.SIGUSR1, all_threads=True)
     logging.disable(logging.CRITICAL)
     _, URL, PATH, LEASE = sys.argv
     JOURNAL = Journal(PATH)

@@ -1,4 +1,4 @@
-"""A network between a worker and the database that can be cut: a Unix socket that passes bytes on."""
+"""A network between a worker and the database that can be cut."""
 
 from __future__ import annotations
 

@@ -116,7 +116,9 @@ class PostgresDatabase:
         """Behind the commits that wait; those of other trees share its transaction."""
         if self._group is None:
             raise self.closed()
-        return await self._group.commit(lambda: FencedBatch(fence, epoch, rows(), inbox, also), line)
+        return await self._group.commit(
+            lambda: FencedBatch(fence, epoch, rows(), inbox, also), line
+        )
 
     async def alone(self, act: Callable[[Connection], T]) -> T:
         """A transaction on the writer's connection, between two commits."""
