@@ -38,7 +38,8 @@ from retinue.core.values import Delivery, Ending, Usage
 from retinue.open_questions import OpenQuestion, about_calls, about_limits
 from retinue.question_types import typed_question
 from retinue.run_info import waiting_for
-from retinue.runtime.bus import Step, TextPiece
+from retinue.runtime.bus import Step
+from retinue.runtime.text_pieces import TextPiece
 
 PER_STEP = 4096
 """Positions that each step of the log has for its events: more than one step can cause."""
@@ -130,7 +131,7 @@ class Translator:
         if spec is None:
             return []
         family = self._families[spec.root]
-        own = {"attempt": delta.attempt, "text": delta.text}
+        own = {"attempt": delta.attempt, "text": delta.text, "start": delta.start}
         return [_event(family, (public.TextDelta, delta.run, own), seq, at)]
 
     def _end_unkept(self, child: str) -> None:

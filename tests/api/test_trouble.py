@@ -20,7 +20,8 @@ from retinue import (
     tool,
 )
 from retinue.core.events import Replied
-from retinue.runtime.bus import Step, TextPiece
+from retinue.runtime.bus import Step
+from retinue.runtime.text_pieces import TextPiece
 from retinue.testing import MemoryStore, VirtualClock, call
 from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
 

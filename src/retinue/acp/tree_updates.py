@@ -134,8 +134,9 @@ class TreeUpdates:
             if self._streamed:
                 yield update_agent_thought_text(AGAIN)
             self._attempt, self._streamed = item.attempt, ""
-        self._streamed += item.text
-        yield self._chunk(item.text)
+        if text := item.text[max(0, len(self._streamed) - item.start) :]:
+            self._streamed += text
+            yield self._chunk(text)
 
     def _reply(self, n: int, message: AssistantMessage) -> Iterator[Any]:
         rest = message.text

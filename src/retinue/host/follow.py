@@ -13,7 +13,8 @@ from retinue.host.message_cursor import MessageCursor, inherited
 from retinue.host.server_events import ServerEvent
 from retinue.host.tree_items import StepNews, StoredRun, TextArrived
 from retinue.outcomes import state_word
-from retinue.runtime.bus import Step, TextPiece
+from retinue.runtime.bus import Step
+from retinue.runtime.text_pieces import TextPiece
 from retinue.steps import run_of
 
 
@@ -76,9 +77,7 @@ async def follow(
     follower = TreeFollower(retinue, after)
     async for item in retinue.steps(top, after, deltas=deltas):
         if isinstance(item, TextPiece):
-            yield ServerEvent(
-                "delta", TextArrived(run=item.run, attempt=item.attempt, text=item.text)
-            )
+            yield ServerEvent("delta", TextArrived.of(item))
         elif (news := await follower.about(item)) is not None:
             yield ServerEvent("step", news, str(item.seq))
 

@@ -288,9 +288,8 @@ class Performer:
         if self.hooks is not None:
             request = await self.hooks.before_model(spec, request)
         redactor = self._engine.redactor
-        preview = ReplyPreview(self._engine.bus, redactor, run.id, effect.attempt)
-        reply = clean_reply(await model.complete(request, preview), redactor)
-        preview.close()
+        with ReplyPreview(self._engine.bus, redactor, run.id, effect.attempt) as preview:
+            reply = clean_reply(await model.complete(request, preview), redactor)
         reply = reply if getattr(model, "exact", False) else checked(reply)
         if self.hooks is not None:
             reply = await self.hooks.after_model(spec, request, reply)
