@@ -9,11 +9,11 @@ import pytest
 
 from retinue import Agent, Retinue, events, steps
 from retinue.core.events import ModelFailed, Replied
-from retinue.core.messages import AssistantMessage
+from retinue.core.messages import AssistantMessage, ModelReply
 from retinue.core.model_price import Price
 from retinue.core.values import ModelInfo
 from retinue.errors import ModelUnavailable
-from retinue.models.base import ModelReply, ModelRequest
+from retinue.models.base import ModelRequest
 from retinue.runtime.bus import Step
 from retinue.runtime.text_pieces import OpenReplies, TextPiece, TextReader
 from retinue.testing import VirtualClock
