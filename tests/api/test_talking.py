@@ -23,7 +23,16 @@ from retinue.core.messages import ToolMessage
 from retinue.models.base import ModelRequest
 from retinue.runtime.bus import Step, TextPiece
 from retinue.testing import MemoryStore, VirtualClock, call
-from tests.api.house import STORES, Home, agent, ended, last, lead_of, on_virtual_time, texts
+from tests.api.scripted_agents import (
+    STORES,
+    Home,
+    agent,
+    ended,
+    last,
+    lead_of,
+    on_virtual_time,
+    texts,
+)
 
 
 @tool(restart="pure")
