@@ -24,7 +24,16 @@ from retinue.models.base import ModelRequest
 from retinue.runtime.bus import Step
 from retinue.runtime.text_pieces import TextPiece
 from retinue.testing import MemoryStore, VirtualClock, call
-from tests.api.house import STORES, Home, agent, ended, last, lead_of, on_virtual_time, texts
+from tests.api.scripted_agents import (
+    STORES,
+    Home,
+    agent,
+    ended,
+    last,
+    lead_of,
+    on_virtual_time,
+    texts,
+)
 
 
 @tool(restart="pure")

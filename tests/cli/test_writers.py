@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.testing import call
-from tests.cli.house import SECONDS, House, house
+from tests.cli.private_home import SECONDS, PrivateHome, private_home
 from tests.cli.terminal import terminal
 from tests.needs import needs
 
@@ -66,8 +66,8 @@ def git(where: Path, *args: str) -> str:
 
 
 @contextmanager
-def project(folder: Path, script: Writers, *, is_git: bool = True) -> Iterator[House]:
-    with house(folder, script) as home:
+def project(folder: Path, script: Writers, *, is_git: bool = True) -> Iterator[PrivateHome]:
+    with private_home(folder, script) as home:
         (home.project / ".git").rmdir()
         (home.project / "a.txt").write_text(LINES)
         if is_git:
@@ -80,16 +80,16 @@ def project(folder: Path, script: Writers, *, is_git: bool = True) -> Iterator[H
             script.let.set()
 
 
-def lines(home: House) -> list[str]:
+def lines(home: PrivateHome) -> list[str]:
     return (home.project / "a.txt").read_text().splitlines()
 
 
-def branches(home: House) -> list[str]:
+def branches(home: PrivateHome) -> list[str]:
     form = ("--format", "%(refname:short)")
     return git(home.project, "branch", "--list", "retinue/*", *form).split()
 
 
-def shown(home: House, branch: str) -> str:
+def shown(home: PrivateHome, branch: str) -> str:
     return git(home.project, "show", f"{branch}:a.txt")
 
 

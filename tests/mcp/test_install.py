@@ -10,7 +10,7 @@ import pytest
 
 from retinue.errors import ConfigError
 from retinue.mcp.client_configs import CLIENTS, with_entry
-from tests.cli.house import House
+from tests.cli.private_home import PrivateHome
 
 FILES = {
     "claude": ("project/.mcp.json", "mcpServers"),
@@ -30,7 +30,7 @@ OTHER = {
 @pytest.mark.parametrize("is_new", [True, False])
 def test_an_entry_is_added_and_taken_out_again(tmp_path: Path, client: str, is_new: bool) -> None:
     assert set(FILES) == set(CLIENTS)
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     name, table = FILES[client]
     path = tmp_path / name
     text = OTHER[path.suffix[1:]].replace("TABLE", table)
@@ -59,7 +59,7 @@ def test_an_entry_is_added_and_taken_out_again(tmp_path: Path, client: str, is_n
 
 
 def test_nothing_is_written_without_a_yes_or_into_a_file_with_comments(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     done = home.run("mcp", "install", "cursor")
     assert done.returncode == 2 and "Nothing was written" in done.stderr
     path = home.project / ".cursor" / "mcp.json"
@@ -76,7 +76,7 @@ def test_nothing_is_written_without_a_yes_or_into_a_file_with_comments(tmp_path:
 
 
 def test_the_configuration_is_printed_with_the_flags_that_were_given(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     text = home.ok("mcp", "serve", "--print-config", "--guest", "x", "--client-may-approve")
     entry = json.loads(text)["mcpServers"]["retinue"]
     assert entry["args"][-5:] == ["mcp", "serve", "--guest", "x", "--client-may-approve"]

@@ -17,7 +17,7 @@ from retinue.core.messages import AssistantMessage, Image, ToolMessage, UserMess
 from retinue.models.http import ConnectionPool
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import FakeLLM, ParsedRequest
-from tests.cli.house import House, Llm
+from tests.cli.private_home import Llm, PrivateHome
 from tests.models.http_world import DIALECTS, FAST, QUICK, asking, http_model, url_of
 from tests.pictures import encoded, png
 
@@ -214,7 +214,7 @@ def test_a_program_that_reads_a_stub_of_a_picture_goes_on_and_can_be_resumed(
 
     with Llm(script) as llm:
         url = llm.llm.url
-        house = House(
+        home = PrivateHome(
             tmp_path,
             ANTHROPIC_API_KEY="a-key",
             ANTHROPIC_BASE_URL=url,
@@ -224,12 +224,12 @@ def test_a_program_that_reads_a_stub_of_a_picture_goes_on_and_can_be_resumed(
             GOOGLE_GEMINI_BASE_URL=url,
         )
         try:
-            (house.project / "a.png").write_bytes(STUB)
-            assert house.ok("run", "--model", model, "Look at a.png.") == "It is broken."
-            assert house.ok("resume", "latest", "Look again.") == "It is broken."
+            (home.project / "a.png").write_bytes(STUB)
+            assert home.ok("run", "--model", model, "Look at a.png.") == "It is broken."
+            assert home.ok("resume", "latest", "Look again.") == "It is broken."
             assert llm.llm.violations == []
         finally:
-            house.close()
+            home.close()
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

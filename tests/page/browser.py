@@ -17,7 +17,7 @@ from retinue.core.values import ModelInfo
 from retinue.host.identity import OWNER
 from retinue.host.session_file import SessionFile
 from retinue.testing import Scripted, call
-from tests.api.house import hiring
+from tests.api.scripted_agents import hiring
 from tests.host.served import Served, served
 from tests.waiting import until
 

@@ -32,9 +32,9 @@ def line_to(context: CommandContext, wish: RunDisplay | None = None) -> Iterator
     if wish is not None and wish.is_memory:
         from retinue.host.in_process import InProcessHost
 
-        approvals = Path(context.places.approvals)
+        approvals = Path(context.paths.approvals)
         with InProcessHost(
-            env, context.places.cwd, approvals if approvals.exists() else None
+            env, context.paths.cwd, approvals if approvals.exists() else None
         ) as client:
             yield client
         return

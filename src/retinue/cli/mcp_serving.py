@@ -108,7 +108,7 @@ def install(context: CommandContext, /, client: str, undo: bool, yes: bool, **fl
     files.config_of(client)
     flags["guest"] = flags["guest"] or client
     command = None if undo else server_command(_words(context, flags))
-    change = files.planned_change(client, command, context.environ, context.places.root)
+    change = files.planned_change(client, command, context.environ, context.paths.root)
     if not change.is_needed:
         context.say(f"Nothing to do: {change.path} is as it should be.")
         return exit_codes.OK

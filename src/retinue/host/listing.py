@@ -111,14 +111,14 @@ class SpentSince(NamedTuple):
 class RunListing:
     """A store that is only looked at. One whose file is missing is empty."""
 
-    def __init__(self, places: ProjectPaths) -> None:
-        self.places = places
+    def __init__(self, paths: ProjectPaths) -> None:
+        self.paths = paths
         self._db: apsw.Connection | None = None
-        if os.path.exists(places.store):
-            with reading(places.store):
-                self._db = connect(places.store, read_only=True)
+        if os.path.exists(paths.store):
+            with reading(paths.store):
+                self._db = connect(paths.store, read_only=True)
         self._unpriced: set[str] = set()
-        self._attended = self._db is not None and is_attended(places.store)
+        self._attended = self._db is not None and is_attended(paths.store)
 
     def __enter__(self) -> RunListing:
         return self
@@ -165,7 +165,7 @@ class RunListing:
     def _lines(self, tail: str, args: Sequence[Any]) -> Iterator[ListedRun]:
         if self._db is None:
             return
-        with reading(self.places.store):
+        with reading(self.paths.store):
             names = {name for (name,) in self._db.execute(_NAMES)}
             if "runs" not in names:
                 return
@@ -183,7 +183,7 @@ class RunListing:
         except (ValueError, KeyError, TypeError, AttributeError):
             what = f"the record of run {id}" if id else "the record of a model"
             raise StoreCorrupt(
-                f"{self.places.store} is damaged: {what} cannot be read. Nothing was "
+                f"{self.paths.store} is damaged: {what} cannot be read. Nothing was "
                 "changed. Run `retinue doctor`."
             ) from None
 
@@ -282,7 +282,7 @@ class RunListing:
 
     def _pick(self, matches: list[ListedRun], address: str) -> ListedRun:
         if not matches:
-            where = self.places.root
+            where = self.paths.root
             raise NotFound(
                 f"Run {address!r} not found in {where}. Run `retinue ps --all --tree` to list runs."
             )

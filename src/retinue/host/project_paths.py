@@ -144,19 +144,19 @@ def name_and_size(cwd: str) -> tuple[str, str]:
     return os.path.basename(project_root(cwd)) or cwd, size
 
 
-def prepare(environ: Mapping[str, str], places: ProjectPaths, *, is_project: bool) -> None:
+def prepare(environ: Mapping[str, str], paths: ProjectPaths, *, is_project: bool) -> None:
     """Make the directories of the store, the socket and the log, each for its owner alone."""
-    private_directory(os.path.dirname(places.log))
-    private_directory(os.path.dirname(places.store), strict=is_project)
-    private_directory(places.plans)
-    ours = os.path.dirname(places.socket)
-    private_directory(ours, strict=ours != os.path.dirname(places.store))
+    private_directory(os.path.dirname(paths.log))
+    private_directory(os.path.dirname(paths.store), strict=is_project)
+    private_directory(paths.plans)
+    ours = os.path.dirname(paths.socket)
+    private_directory(ours, strict=ours != os.path.dirname(paths.store))
     if is_project:
-        label = os.path.join(os.path.dirname(places.store), "project.json")
+        label = os.path.join(os.path.dirname(paths.store), "project.json")
         if not os.path.exists(label):
-            write_file(label, json.dumps({"root": places.root}).encode() + b"\n")
+            write_file(label, json.dumps({"root": paths.root}).encode() + b"\n")
     else:
-        note_store(environ, places.store)
+        note_store(environ, paths.store)
 
 
 def private_directory(path: str, *, strict: bool = False) -> None:
@@ -199,13 +199,13 @@ def _socket(environ: Mapping[str, str], store: str, name: str) -> str:
     return os.path.join(last, f"{hashlib.sha256(os.fsencode(store)).hexdigest()[:16]}.sock")
 
 
-def of_project(environ: Mapping[str, str], places: ProjectPaths, name: str) -> ProjectPaths:
+def of_project(environ: Mapping[str, str], paths: ProjectPaths, name: str) -> ProjectPaths:
     """The places of a project that is known by the name of its folder among all projects."""
     log = os.path.join(state_home(environ), "log", f"{name}.log")
     return ProjectPaths(
-        root=places.root,
-        cwd=places.cwd,
-        store=places.store,
-        socket=_socket(environ, places.store, name),
+        root=paths.root,
+        cwd=paths.cwd,
+        store=paths.store,
+        socket=_socket(environ, paths.store, name),
         log=log,
     )

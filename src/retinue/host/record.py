@@ -29,10 +29,10 @@ PAGE = 1_000
 class RecordReader(SqliteReader):
     """A store's file, read only."""
 
-    def __init__(self, places: ProjectPaths) -> None:
-        super().__init__(places.store)
-        if not places.exists:
-            raise NotFound(f'No runs in {places.root} yet. Start one with `retinue run "..."`.')
+    def __init__(self, paths: ProjectPaths) -> None:
+        super().__init__(paths.store)
+        if not paths.exists:
+            raise NotFound(f'No runs in {paths.root} yet. Start one with `retinue run "..."`.')
         self.open()
 
     def __enter__(self) -> RecordReader:

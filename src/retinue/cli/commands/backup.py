@@ -20,8 +20,8 @@ from retinue.host import requests
 def command(context: CommandContext, file: str) -> None:
     """Copy the store to FILE, even while it is in use. Its artifacts are copied next to it.
     Never overwrites a file."""
-    if not context.places.exists:
-        raise NotFound(f"No runs in {context.places.root} yet: nothing to copy.")
+    if not context.paths.exists:
+        raise NotFound(f"No runs in {context.paths.root} yet: nothing to copy.")
     with line_to(context) as client:
         client.ask(requests.BackupRequest(path=os.path.abspath(file)))
     note_store(

@@ -93,7 +93,7 @@ def command(
         raise click.UsageError("--end cannot be combined with raising a limit.")
     if min(more.values()) < 0:
         raise click.UsageError("Limits can be raised, not lowered.")
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(run)
     if then == "end":
         with line_to(context) as client:
@@ -141,7 +141,7 @@ def _told(
 
 
 def _look(context: CommandContext, line: ListedRun, as_json: bool) -> None:
-    with RecordReader(context.places) as record:
+    with RecordReader(context.paths) as record:
         final = record.tree(line.id)
         row, account = final.rows[0], final.account or Account(id=line.id)
         questions = {totals.waits_for(r): r for r in final.rows if totals.limit_of(r) == line.id}

@@ -29,12 +29,12 @@ def command(context: CommandContext, run: str, no_open: bool) -> int:
     host stays for as long as a page is open.
     """
     env = carried(context.configure())
-    places = context.prepare()
+    paths = context.prepare()
     path = ""
     if run:
-        with RunListing(places) as listing:
+        with RunListing(paths) as listing:
             path = f"r/{listing.resolve(run).id}"
-    with reach(places, env) as client:
+    with reach(paths, env) as client:
         page = client.ask(requests.PageRequest())
     address = f"{page['address']}/{path}?code={page['code']}"
     if no_open:

@@ -34,7 +34,7 @@ SIGNS = {"+": "32", "-": "31", "@": "2"}
 def command(context: CommandContext, run: str, as_json: bool) -> None:
     """Show what a run's copies of the files changed: a line for each branch, or the diff of the
     one that RUN/AGENT names."""
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(run)
     with line_to(context) as client:
         branches = branches_of(client, line.id)

@@ -39,7 +39,7 @@ def command(
     """Merge what a run's copies of the files changed into the files of its directory. A branch that
     conflicts is not changed, and is named; your own branch and what you have staged are not
     touched."""
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(run)
     with line_to(context) as client:
         unmerged = [one for one in branches_of(client, line.id) if one["state"] == "kept"]

@@ -98,14 +98,14 @@ class _Look:
 
 
 def _look(context: CommandContext, run: str, tree: bool, everything: bool, limit: int) -> _Look:
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         recent = None if everything else now_ms() - RECENT_MS
         one = listing.resolve(run) if run else None
         roots = [one] if one is not None else listing.roots(recent_since=recent, limit=limit)
         lines = roots
         if tree:
             lines = [line for root in roots for line in (root, *_below(listing, root))]
-        open_runs = with_held(listing.open_runs(), context.places)
+        open_runs = with_held(listing.open_runs(), context.paths)
     waiting = {line.root: line for line in reversed(open_runs) if line.waits_for}
     waits = {line.id: line for line in open_runs if line.provider_wait or line.waits_kind == NO_KEY}
     lines = [waits.get(line.id, line)._replace(n_agents=line.n_agents) for line in lines]
@@ -198,7 +198,7 @@ def _trees(context: CommandContext, look: _Look, roots: Sequence[str]) -> str:
     }
     lacks = {line.id: line.waits_for for line in look.open_runs if line.waits_kind == NO_KEY}
     out_lines = []
-    with RecordReader(context.places) as record:
+    with RecordReader(context.paths) as record:
         for root in roots:
             top = root if root in listed else next(i for i in listed if listed[i].root == root)
             is_paused = listed[top].state == "paused"
@@ -220,7 +220,7 @@ def _print(text: str, *, clear: bool) -> None:
 
 def _nothing(context: CommandContext, everything: bool) -> str:
     more = "" if everything else " Run `retinue ps --all` to see older ones."
-    return f'No runs in {context.places.root}.{more} Start one with: retinue run "..."'
+    return f'No runs in {context.paths.root}.{more} Start one with: retinue run "..."'
 
 
 def _asking(state: str) -> str:

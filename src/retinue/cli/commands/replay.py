@@ -41,9 +41,9 @@ LONGEST_SECONDS = 2.0
 @pass_context
 def command(context: CommandContext, run: str, speed: float, output_format: str) -> None:
     """Replay a run from its record. No model is called and nothing is done again."""
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         id = listing.resolve(run).id
-    with RecordReader(context.places) as record:
+    with RecordReader(context.paths) as record:
         final = record.tree(id)
         writer, last = StreamJsonWriter(StreamHeader()), 0
         logs = {row.spec.id: _log(row) for row in final.rows}

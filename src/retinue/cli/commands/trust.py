@@ -52,7 +52,7 @@ def command(
     trust = open_trust_file(context.environ)
     if list_all:
         return _list(trust.projects())
-    root = context.places.root
+    root = context.paths.root
     if context.project.trust.is_home:
         raise ConfigError(f"{root} is not a project. Change to a project directory, or name one.")
     if revoke:

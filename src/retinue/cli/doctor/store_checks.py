@@ -23,7 +23,7 @@ LOW, SCARCE = 2 * GIB, 256 << 20
 
 
 def store(context: CommandContext) -> Iterator[Finding]:
-    path = context.places.store
+    path = context.paths.store
     if not os.path.exists(path):
         if os.path.exists(path + "-wal"):
             fix = "put the store back next to its -wal file, or restore a backup"
@@ -106,14 +106,14 @@ def _size(n: int) -> str:
 def host(context: CommandContext) -> Iterator[Finding]:
     from retinue.host.listing import is_attended
 
-    places = context.places
-    is_held = is_attended(places.store)
-    if not is_held and not os.path.exists(places.socket):
+    paths = context.paths
+    is_held = is_attended(paths.store)
+    if not is_held and not os.path.exists(paths.socket):
         yield Finding(
             name="host", state="ok", text="no host is running; a command starts one when needed"
         )
         return
-    pid = store_holder(places.store)
+    pid = store_holder(paths.store)
     answer = in_parallel({"host": lambda: _greet(context)}, HOST_SECONDS)["host"]
     if answer is None:
         fix = f"run `kill {pid}`; recorded work is safe" if pid else "retinue host stop"
@@ -149,7 +149,7 @@ def _greet(context: CommandContext) -> str:
     from retinue.host import requests
     from retinue.host.client import connect_to_host
 
-    client = connect_to_host(context.places, {})
+    client = connect_to_host(context.paths, {})
     if client is None:
         return ""
     with client:
@@ -173,14 +173,14 @@ def loose(context: CommandContext) -> Iterator[tuple[str, int, int]]:
         state_home(context.environ),
         os.path.join(data_home(context.environ), "projects"),
     ]
-    places = context.places
+    paths = context.paths
     own += [
-        os.path.dirname(places.log),
+        os.path.dirname(paths.log),
         os.path.join(data_home(context.environ), "trust.json"),
-        places.log,
+        paths.log,
     ]
     if not context.store:
-        own.append(os.path.dirname(places.store))
+        own.append(os.path.dirname(paths.store))
     tails = (
         "",
         "-wal",
@@ -193,10 +193,10 @@ def loose(context: CommandContext) -> Iterator[tuple[str, int, int]]:
         ".sock",
         ".sock.key",
     )
-    own += [places.store + tail for tail in tails] + [places.socket]
+    own += [paths.store + tail for tail in tails] + [paths.socket]
     for path in dict.fromkeys(own):
         yield from _loose(path, 0o077)
-    for folder in (places.plans,):
+    for folder in (paths.plans,):
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
             yield from _loose(os.path.join(folder, name), 0o077)
     # Your own settings are not secret, but no other user may write them: they can turn the sandbox
@@ -242,7 +242,7 @@ def tighten(context: CommandContext) -> Iterator[str]:
 
 
 def disk(context: CommandContext) -> Iterator[Finding]:
-    folder = os.path.dirname(context.places.store)
+    folder = os.path.dirname(context.paths.store)
     while folder and not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     free = shutil.disk_usage(folder or "/").free

@@ -266,14 +266,14 @@ class ChatLoop:
     def ended(self) -> list[str]:
         """What has ended in the background since the last time: a line each."""
         try:
-            with RunListing(self._context.places) as listing:
+            with RunListing(self._context.paths) as listing:
                 now = {run.id for run in listing.open_runs()}
             ids = self._background - now
             # A run that was left belongs to the background until it is over.
             ids -= {self.run} if not self._is_open else set()
             self._background, self._is_open = now, self._is_open and self.run in now
             with contextlib.ExitStack() as stack:
-                record = stack.enter_context(RecordReader(self._context.places)) if ids else None
+                record = stack.enter_context(RecordReader(self._context.paths)) if ids else None
                 rows = [
                     row for id in ids if record is not None and (row := record.row(id)) is not None
                 ]
@@ -340,7 +340,7 @@ class ChatLoop:
             if not self.run:
                 raise RetinueError("No run yet. Send a message first.")
             return self.run
-        with RunListing(self._context.places) as listing:
+        with RunListing(self._context.paths) as listing:
             below = (
                 [n for n in listing.below(self._root(listing)) if address == n.label]
                 if self.run
@@ -356,7 +356,7 @@ class ChatLoop:
         if not self.run:
             say("No agents yet.")
             return
-        with RunListing(self._context.places) as listing:
+        with RunListing(self._context.paths) as listing:
             top = listing.line(self.run)
             lines = ([top] if top is not None else []) + listing.below(self._root(listing))
         for run in lines:
@@ -386,7 +386,7 @@ class ChatLoop:
         elif head in WITH_RUN and " " not in rest:
             with (
                 contextlib.suppress(RetinueError, OSError),
-                RunListing(self._context.places) as listing,
+                RunListing(self._context.paths) as listing,
             ):
                 lines = [
                     *(listing.below(self._root(listing)) if self.run else ()),

@@ -47,10 +47,10 @@ class ProjectRuns:
     """The runs of one project as rows. `only` shows these trees."""
 
     def __init__(
-        self, places: ProjectPaths, env: Mapping[str, str], only: tuple[str, ...] = ()
+        self, paths: ProjectPaths, env: Mapping[str, str], only: tuple[str, ...] = ()
     ) -> None:
-        self._places, self._env, self.only = places, dict(env), only
-        self.name = one_line(places.root.rstrip("/").rpartition("/")[2], 40)
+        self._paths, self._env, self.only = paths, dict(env), only
+        self.name = one_line(paths.root.rstrip("/").rpartition("/")[2], 40)
         self.view = TreeView(describe)
         self.said = Transcripts(describe)
         self.client: HostClient | None = None
@@ -76,7 +76,7 @@ class ProjectRuns:
         self._connect()
         self._look()
         self.listen()
-        with RunListing(self._places) as listing:
+        with RunListing(self._paths) as listing:
             lines = listing.roots(recent_since=now_ms() - RECENT_MS, limit=200)
             open_roots = {line.root for line in listing.open_runs()}
             self.today = listing.spent_since(midnight())
@@ -111,7 +111,7 @@ class ProjectRuns:
 
     def _connect(self) -> None:
         if self.client is None:
-            client = connect_to_host(self._places, self._env)
+            client = connect_to_host(self._paths, self._env)
             if client is not None:
                 self._attend(client)
 
@@ -159,7 +159,7 @@ class ProjectRuns:
         elif has_open or line.id not in self._loaded:
             if not has_open:
                 self._loaded.add(line.id)
-            with RecordReader(self._places) as reader:
+            with RecordReader(self._paths) as reader:
                 recall(self.view, reader, reader.tree(line.id))
 
     def _measure(self) -> None:
@@ -192,18 +192,18 @@ class ProjectRuns:
         lines = self.said.of(id)
         if lines or id not in self.view.nodes:
             return lines
-        with RecordReader(self._places) as record:
+        with RecordReader(self._paths) as record:
             row = record.row(id)
             messages = [] if row is None else record.conversation(row)[-50:]
         return [pair for message in messages for pair in tell(message, describe)]
 
     def log(self, id: str, width: int) -> str:
         """All messages of a run, as `retinue logs` prints them."""
-        with RunListing(self._places) as listing:
+        with RunListing(self._paths) as listing:
             line = listing.line(id)
         if line is None:
             return "This run was deleted."
-        with RecordReader(self._places) as record:
+        with RecordReader(self._paths) as record:
             log = LogReader(record, line, width)
             lines = log.more()
             return "\n".join(plain(part) for part in [*lines, *([] if log.is_over else log.now())])
@@ -213,7 +213,7 @@ class ProjectRuns:
         notice."""
         try:
             if self.client is None:
-                self._attend(reach(self._places, self._env))
+                self._attend(reach(self._paths, self._env))
             assert self.client is not None
             self._asked[self.client.begin(want)] = then
         except (RetinueError, OSError) as error:
