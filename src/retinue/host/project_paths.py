@@ -14,7 +14,7 @@ from retinue.config.project_root import project_root
 from retinue.config.user_folders import (
     config_home,
     data_home,
-    note_store,
+    note_file,
     socket_folders,
     state_home,
 )
@@ -156,7 +156,7 @@ def prepare(environ: Mapping[str, str], paths: ProjectPaths, *, is_project: bool
         if not os.path.exists(label):
             write_file(label, json.dumps({"root": paths.root}).encode() + b"\n")
     else:
-        note_store(environ, paths.store)
+        note_file(environ, paths.store)
 
 
 def private_directory(path: str, *, strict: bool = False) -> None:
