@@ -17,7 +17,7 @@ from retinue.models.base import ModelRequest
 from retinue.runtime.bus import Step
 from retinue.runtime.text_pieces import OpenReplies, TextPiece, TextReader
 from retinue.testing import VirtualClock
-from tests.api.house import ended, on_virtual_time
+from tests.api.scripted_agents import ended, on_virtual_time
 
 WORDS = ("one ", "two ", "three ", "four")
 

@@ -88,7 +88,7 @@ def test_the_configuration_is_printed_with_the_flags_that_were_given(tmp_path: P
 
 
 def test_a_link_of_a_project_leads_an_entry_nowhere(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     outside = tmp_path / "outside"
     outside.mkdir()
     file = home.project / ".mcp.json"
@@ -115,7 +115,7 @@ def test_a_link_of_a_project_leads_an_entry_nowhere(tmp_path: Path) -> None:
 
 
 def test_a_link_of_the_user_is_followed(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     (tmp_path / "dotfiles").mkdir()
     (tmp_path / "home" / ".gemini").symlink_to(tmp_path / "dotfiles")
     home.ok("mcp", "install", "gemini", "--yes")
@@ -124,7 +124,7 @@ def test_a_link_of_the_user_is_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["pipe", "endless", "no text", "deep", "folder"])
 def test_an_odd_file_of_a_project_holds_nothing_up(tmp_path: Path, kind: str) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     path = home.project / ".mcp.json"
     if kind == "pipe":
         os.mkfifo(path)

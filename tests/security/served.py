@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cli.house import SECONDS, House
+from tests.cli.private_home import SECONDS, PrivateHome
 
 ADMIN = "admin-token-1234567890"
 ALICE = "alice-token-1234567890"
@@ -24,7 +24,7 @@ TOKENS = f"{ADMIN}\n{ALICE} read,run alice\n{BOB} read,run bob\n"
 class ServedProject:
     """A served project at an address."""
 
-    home: House
+    home: PrivateHome
     address: str
 
     def ask(self, token: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
@@ -52,7 +52,7 @@ class ServedProject:
 
 
 @contextmanager
-def serving(home: House, tokens: Path, *options: str) -> Iterator[ServedProject]:
+def serving(home: PrivateHome, tokens: Path, *options: str) -> Iterator[ServedProject]:
     tokens.write_text(TOKENS)
     tokens.chmod(0o600)
     process = home.start("serve", "--port", "0", "--token-file", str(tokens), *options)

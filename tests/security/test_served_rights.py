@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from retinue.testing import call
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 from tests.needs import needs
 from tests.security.prepared import turns
 from tests.security.served import ADMIN, ALICE, serving
@@ -35,7 +35,7 @@ def test_the_file_of_tokens_is_hidden_wherever_it_lies(tmp_path: Path) -> None:
         call("edit", path="tokens.txt", old="admin", new="x"),
         call("list", path="."),
     )
-    with house(tmp_path, model) as home:
+    with private_home(tmp_path, model) as home:
         file = home.project / "tokens.txt"
         (home.project / "link").symlink_to("tokens.txt")
         with serving(home, file) as served:
@@ -55,7 +55,7 @@ def test_the_file_of_tokens_is_hidden_wherever_it_lies(tmp_path: Path) -> None:
 def test_the_right_to_start_is_not_one_to_raise_an_agents_limits(
     tmp_path: Path, terms: dict[str, Any]
 ) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         (home.project / ".retinue" / "agents").mkdir(parents=True)
         (home.project / ".retinue" / "agents" / "small.md").write_text(SMALL)
         home.ok("trust", "--yes")
@@ -78,7 +78,7 @@ def test_the_right_to_start_is_not_one_to_raise_an_agents_limits(
 
 @pytest.mark.parametrize("verb", ["resume", "fork"])
 def test_a_limit_that_is_set_for_a_continued_run_lifts_no_other(tmp_path: Path, verb: str) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         (home.project / ".retinue" / "agents").mkdir(parents=True)
         (home.project / ".retinue" / "agents" / "small.md").write_text(SMALL)
         home.ok("trust", "--yes")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import webbrowser
-
 import click
 
 from retinue.cli import exit_codes
+from retinue.cli.browser_window import opened_in_browser
 from retinue.cli.context import CommandContext, common, note, out, pass_context
 from retinue.cli.run_argument import run_argument
 from retinue.host import requests
@@ -41,19 +38,6 @@ def command(context: CommandContext, run: str, no_open: bool) -> int:
         out(address)
         return exit_codes.OK
     note(f"Dashboard: {address}")
-    if not _opened(address):
+    if not opened_in_browser(address):
         note("No browser was found here. Open the address in one on this machine.")
     return exit_codes.OK
-
-
-def _opened(address: str) -> bool:
-    """Whether a browser took the address. What it prints is not for the terminal."""
-    with contextlib.suppress(webbrowser.Error, OSError), open(os.devnull, "w") as nowhere:
-        saved = os.dup(2)
-        os.dup2(nowhere.fileno(), 2)
-        try:
-            return webbrowser.open(address)
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
-    return False

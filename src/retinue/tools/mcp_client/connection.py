@@ -94,7 +94,10 @@ class McpConnection:
         an old one that ignores what it does not know the second."""
         discovery = asyncio.create_task(self._ask_versions())
         try:
-            ready, _ = await asyncio.wait({discovery}, timeout=self.limits.discover_seconds)
+            limit = self.limits.discover_seconds
+            ready, _ = await asyncio.wait({discovery}, timeout=limit)
+            while not ready and self.transport.is_logging_in:  # then the server is not silent
+                ready, _ = await asyncio.wait({discovery}, timeout=limit)
             if not ready:
                 shaken = asyncio.create_task(self._initialize())
                 try:
@@ -131,7 +134,7 @@ class McpConnection:
         try:
             answer = await self._raw("server/discover", {}, MODERN[0])
         except McpError as error:
-            both = [v for v in MODERN if v in supported_versions(error) and v != version]
+            both = [v for v in MODERN if v in supported_versions(error)]
             if error.code != UNSUPPORTED_VERSION or not both:
                 raise
             version = both[0]

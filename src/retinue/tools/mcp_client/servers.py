@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
-from retinue.core.values import ToolSchema, Value
+from retinue.core.values import ToolSchema
 from retinue.errors import ConfigError, NotFound, Refused
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import one_line, reveal, several_lines
@@ -21,23 +21,16 @@ from retinue.tools.mcp_client import tool_names as names
 from retinue.tools.mcp_client.approvals import Approvals, fingerprint, page
 from retinue.tools.mcp_client.http_headers import header_problem
 from retinue.tools.mcp_client.mcp_tool import McpTool, effects
+from retinue.tools.mcp_client.oauth.login_file import LoginFile
+from retinue.tools.mcp_client.oauth.server_login import ServerLogin, Visit
 from retinue.tools.mcp_client.protocol import McpError, ServerLimits
 from retinue.tools.mcp_client.server_config import ServerComplaint, ServerConfig
 from retinue.tools.mcp_client.server_content import ListedPrompt, prompt_text, prompts_of
 from retinue.tools.mcp_client.server_lifecycle import KeptServer
+from retinue.tools.mcp_client.server_status import ServerStatus, Withheld
 from retinue.tools.mcp_client.tool_schemas import Unusable, normal
 
 AT_ONCE = 8
-
-
-class Withheld(Value):
-    """A tool that is not offered. `offered` and `approved` are its definition now and as it was
-    approved, made safe to be shown."""
-
-    tool: str
-    reason: str
-    offered: str = ""
-    approved: str = ""
 
 
 class _Looked:
@@ -64,25 +57,6 @@ class _Looked:
         )
 
 
-class ServerStatus(Value):
-    """How a server is. `reason` says why it is not ready; `notes` what is odd about it.
-    `instructions` are the server's words for a model: data, which is shown to people and put into
-    no prompt."""
-
-    name: str
-    state: str
-    reason: str = ""
-    kind: str = ""
-    source: str = ""
-    version: str = ""
-    server: str = ""
-    tools: tuple[str, ...] = ()
-    withheld: tuple[Withheld, ...] = ()
-    notes: tuple[str, ...] = ()
-    instructions: str = ""
-    n_starts: int = 0
-
-
 class McpServers:
     """`approvals_file` keeps approvals; without it they last as long as this object. The tools that
     a server has when it is seen for the first time are approved with it, unless `approve_first` is
@@ -90,7 +64,9 @@ class McpServers:
     and get as their root. `environ` is where the few variables come from that every server may see.
     `skipped` are complaints about configuration, shown by `status`. `redactor` takes secrets out of
     everything that servers say; it learns those of their configuration. `used` gets the id of each
-    run that calls a tool. All of it belongs to the loop that it was started on."""
+    run that calls a tool. `logins` keeps tokens of servers that want a login, and `visit` is how a
+    person logs in; without it such a server is not usable before. All of it belongs to the loop
+    that it was started on."""
 
     def __init__(
         self,
@@ -104,8 +80,11 @@ class McpServers:
         limits: ServerLimits | None = None,
         redactor: Redactor | None = None,
         used: Callable[[str], None] | None = None,
+        logins: LoginFile | None = None,
+        visit: Visit | None = None,
     ) -> None:
         self._used = used
+        logins = logins or LoginFile()
         self._limits = limits or ServerLimits()
         redactor = Redactor() if redactor is None else redactor
         redactor.learn(secrets_of(environ or {}))
@@ -129,6 +108,11 @@ class McpServers:
                 listed=self._listed,
                 offers=self._withheld,
                 redactor=redactor,
+                login=ServerLogin(
+                    config, logins, environ=environ or {}, redactor=redactor, visit=visit
+                )
+                if config.may_log_in
+                else None,
             )
             redactor.learn(config.secrets)
 
@@ -173,6 +157,28 @@ class McpServers:
         if missing:
             reasons = "; ".join(f"{one_line(s.config.name)}: {s.error}" for s in missing)
             raise ConfigError(f"A required MCP server could not be used: {reasons}")
+
+    async def start_after_logins(self) -> None:
+        """Start those that could not be used before, and that someone has logged in to since."""
+        for server in self._servers.values():
+            if server.state in ("dead", "failed") and server.login and server.login.has_news():
+                with contextlib.suppress(McpError):
+                    await self.restart(server.config.name)
+
+    async def log_in(self, name: str) -> int:
+        """Log in to a server, also if it has not asked for it yet. How many tools it offers then.
+        McpError says why not."""
+        server = self._server(name)
+        if server.login is None:
+            raise Refused(
+                "mcp", f"MCP server {name!r} has a command or a token, so there is no login."
+            )
+        before = server.login.token()
+        await server.restart()
+        if server.login.token() == before:
+            await server.login.log_in()
+            await server.restart()
+        return len(server.definitions)
 
     def _is_as_approved(self, server: KeptServer) -> bool:
         pinned = self._approvals.server(server.config.name)
