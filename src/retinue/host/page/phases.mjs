@@ -35,9 +35,9 @@ export class Phases {
     TAKE[event.event]?.call(this, event, at, node);
   }
 
-  // How it stands now, which no event says: that a person is asked, or that it waits for budget.
+  // How it stands now, which no event says: that it is queued, asks a person or waits for budget.
   stand(state) {
-    this.standing = { Asking: "you", Short: state.asks ? "you" : "budget" }[state.is] ?? "";
+    this.standing = { Asking: "you", Queued: "queue", Short: state.asks ? "you" : "budget" }[state.is] ?? "";
   }
 
   // The kind of a segment; of the last one, how the run stands.
@@ -75,6 +75,7 @@ const returned = function (event, at) {
 
 const TAKE = {
   Admitted(event, at) {
+    if (!this.turns.length) this.was("queue", at);
     if (this.last?.kind === "queue") this.next(at);
   },
   Afforded(event, at) {
