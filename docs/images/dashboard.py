@@ -22,6 +22,7 @@ from tests.page.browser import chromium
 
 FOLDER = Path(__file__).parent
 SIZES = ((1440, 900), (390, 844))
+PAGES = ("needs-you", "agents", "models", "costs", "deliveries", "health", "settings")
 TASKS = ("async-client", "sync-client", "import-timings", "query-plans", "bench-batch-size")
 INFO = {"price_in": 3_000, "price_out": 15_000, "price_cache_read": 300, "window": 200_000}
 
@@ -35,12 +36,11 @@ def _staff() -> list[Agent]:
     @tool(restart="pure")
     async def query(statement: str) -> str:
         """Ask the database."""
-        time.sleep(0)
         return "\n".join(f"batch {n}: {800 + n * 11} ms" for n in range(40))
 
     def work(request: Any) -> Any:
         task = next(m.text for m in request.messages if getattr(m, "text", ""))
-        if "sync-client: " in task and "a" != task[0]:
+        if "sync-client: " in task and task[0] != "a":
             return call("edit", path="client.py", old="timeout = None", new="timeout = 30.0")
         if "import-timings" in task and request.turn == 1:
             raise ValueError("The table import_log does not exist")
@@ -87,19 +87,16 @@ def _take(browser: Browser, api: Served, places: dict[str, str], folder: Path) -
 
 def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
-        (Path(work) / "client.py").write_text("class Client:\n    timeout = None\n    retries = 2\n")
+        code = "class Client:\n    timeout = None\n    retries = 2\n"
+        (Path(work) / "client.py").write_text(code)
         with served(store=Path(work) / "page.db", agents=_staff(), workspace=Path(work)) as api:
-            done = _start(api, "writer", "Names for the new plugin hook")
+            _start(api, "writer", "Names for the new plugin hook")
             _start(api, "writer", "Explain the ledger to a newcomer")
             run = _start(api, "lead", "Why do nightly imports get slower?", budget={"usd": 2.0})
             time.sleep(6)
             child = api.get(f"/runs/{run}/tree").json["children"][3]["id"]
-            places = {
-                **{"runs": "", "run": f"r/{run}/{child}", "needs-you": "needs-you"},
-                **{"chat": f"chat/{run}", "agents": "agents", "models": "models"},
-                **{"costs": "costs", "deliveries": "deliveries", "health": "health"},
-                **{"settings": "settings", "result": f"r/{done}"},
-            }
+            places = {name: name for name in PAGES}
+            places |= {"runs": "", "run": f"r/{run}/{child}", "chat": f"chat/{run}"}
             with chromium(shutil.which("chromium") or "chromium") as browser:
                 _take(browser, api, places, folder)
             api.post("/cancel", {"runs": [run]})

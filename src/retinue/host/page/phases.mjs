@@ -69,7 +69,8 @@ export class Phases {
 
 const returned = function (event, at) {
   this.open.delete(event.index ?? 0);
-  this.turns.at(-1)?.done.set(event.index ?? 0, at);
+  const turn = this.turns.at(-1);
+  if (turn) turn.done[event.index ?? 0] = at;
   this.next(at);
 };
 
@@ -86,7 +87,7 @@ const TAKE = {
     const calls = reply.message.calls ?? [];
     const from = this.last?.kind === "model" ? this.last.from : at;
     if (this.last && this.last.kind !== "model") this.enter("model", at);
-    this.turns.push({ n: this.turns.length + 1, attempt, from, at, usage: reply.usage ?? {}, model: reply.model, done: new Map() });
+    this.turns.push({ n: this.turns.length + 1, attempt, from, at, usage: reply.usage ?? {}, model: reply.model, done: [] });
     for (const mail of this.mails) {
       if (mail.readIn || mail.at > from) continue;
       mail.deliveredAt = from;

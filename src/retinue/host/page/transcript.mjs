@@ -116,7 +116,7 @@ function Call({ call, index, turn, result, tree, node }) {
   const children = node.children.filter((child) => child.spec.slot?.call_id === call.id);
   const isLive = !result && !node.isOver && node.phases.turns.at(-1) === turn;
   const shown = isOpen ?? isLive;
-  const end = turn?.done.get(index) ?? (isLive ? now.value : null);
+  const end = turn?.done[index] ?? (isLive ? now.value : null);
   const text = result?.text ?? "";
   const note = children.length ? (children.length === 1 ? "child" : `${children.length} children`) : result ? size(text) : "";
   return html`<button class=${`call ${isLive ? "live" : ""}`} type="button" aria-expanded=${String(shown)} onClick=${() => setOpen(!shown)}><${Icon} name=${shown ? "down" : "right"}/><span class="fn cut">${call.name}</span><span class="arg cut"><bdi>${mainArgument(call)}</bdi></span><span class="num size">${result?.error ? "failed" : note}</span><span class="num">${turn && end ? span(end - turn.at) : ""}</span></button>
