@@ -175,14 +175,15 @@ class Starts(Acts, Generic[Deps_co]):
         *,
         n: int = 1,
         fork: str = "",
+        at: int | None = None,
         **options: Any,
     ) -> PriceTag:
         """What the first prompts of `n` runs would cost, with the provider's cache and without it;
         nothing is started. With `fork` they continue the conversation of that run, as its own agent
-        unless another is given."""
+        unless another is given, and from `at` as in `fork`."""
         if fork:
             row = await self._row(fork)
-            run_request, base = await self._fork_of(row, task, agent, None, **options)
+            run_request, base = await self._fork_of(row, task, agent, at, **options)
             return self._pricing.tags(run_request, self._clock.now(), n, row, base)
         if agent is None:
             raise ConfigError("A price tag needs an agent, or a run to fork.")

@@ -13,7 +13,7 @@ from retinue.formats.suggestion import did_you_mean
 from retinue.host.builder import AgentBuilder
 from retinue.host.mcp_pool import told
 from retinue.host.plan import Plan
-from retinue.host.replies import AgentInfo
+from retinue.host.replies import AgentInfo, AgentList
 from retinue.host.requests import PromptsRequest, StartRequest
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class AgentSource(Protocol):
     async def recall(self, name: str) -> Agent | None:
         """The agent of a run on record; None when it cannot be built."""
 
-    async def definitions(self) -> Sequence[AgentInfo]:
-        """The agents that can be started."""
+    async def definitions(self) -> AgentList:
+        """The agents that can be started, and what is wrong with their files."""
 
     async def servers(
         self, plan: Plan, env: Mapping[str, str], approve: str, tool: str
@@ -68,7 +68,7 @@ class Planner(Protocol):
         self, agent: str, model: str, families: tuple[str, ...] | None
     ) -> tuple[Plan, dict[str, str]]: ...
 
-    def definitions(self) -> Sequence[AgentInfo]: ...
+    def definitions(self) -> AgentList: ...
 
 
 class PlannedAgents:
@@ -112,9 +112,9 @@ class PlannedAgents:
     async def recall(self, name: str) -> Agent | None:
         return await self._builder.recall(name)
 
-    async def definitions(self) -> Sequence[AgentInfo]:
+    async def definitions(self) -> AgentList:
         if self._planner is None:
-            return ()
+            return AgentList(agents=())
         return await asyncio.to_thread(self._planner.definitions)
 
     async def servers(
@@ -174,11 +174,12 @@ class GivenAgents:
     async def recall(self, name: str) -> Agent | None:
         return next((agent for agent in self.agents if agent.name == name), None)
 
-    async def definitions(self) -> Sequence[AgentInfo]:
-        return tuple(
+    async def definitions(self) -> AgentList:
+        agents = (
             AgentInfo(name=agent.name, model=agent.model if isinstance(agent.model, str) else None)
             for agent in self.agents
         )
+        return AgentList(agents=tuple(agents))
 
     async def servers(
         self, plan: Plan, env: Mapping[str, str], approve: str, tool: str

@@ -129,7 +129,12 @@ class Host(Overviews):
         row = await self._retinue.record(request.run)
         agent = await self._agent(row, None)
         return await self._retinue.price_tag(
-            agent, request.task, n=request.n, fork=request.run, model=row.spec.model
+            agent,
+            request.task,
+            n=request.n,
+            fork=request.run,
+            at=request.at,
+            model=row.spec.model,
         )
 
     def _next(

@@ -88,6 +88,7 @@ def summary(tree: TreeRecord) -> RunSummary:
     saved = account.cache.saved_nanos if account is not None else 0
     return RunSummary(
         id=spec.id,
+        resumes=spec.resumes,
         label=agent_label(spec.request.label or spec.request.agent),
         agent=agent_label(spec.request.agent),
         task=spec.request.task[:MOST_TEXT],

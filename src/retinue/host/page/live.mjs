@@ -3,6 +3,7 @@
 
 import { batch, computed, signal } from "@preact/signals";
 import { get, Stream } from "./client.mjs";
+import { lineOfSummary, lineOfTree } from "./runs.mjs";
 import { TreeView } from "./tree.mjs";
 
 const PAINT_MS = 125;
@@ -113,6 +114,15 @@ function take(runs) {
   const more = new Map(summaries.value);
   for (const run of runs) more.set(run.id, run);
   summaries.value = more;
+}
+
+// A line for each tree: from its steps while it is open, from its summary afterwards.
+export function allLines() {
+  all.version.value;
+  const at = now.value;
+  const lines = new Map([...summaries.value.values()].map((run) => [run.id, lineOfSummary(run, at)]));
+  for (const top of all.view.tops) if (!top.spec.parent) lines.set(top.id, lineOfTree(all.view, top, at));
+  return [...lines.values()];
 }
 
 export async function loadRuns() {

@@ -6,10 +6,9 @@ import { go, link, place, post } from "./client.mjs";
 import { html, Icon, Glyph } from "./icons.mjs";
 import { all, attempt, isAsked, now, questions } from "./live.mjs";
 import { Diff, Output, Prose } from "./prose.mjs";
-import { answer, askedAt, isDiff } from "./questions.mjs";
+import { answer, askedAt, isDiff, QuestionTitle } from "./questions.mjs";
 import { lineOfTree } from "./runs.mjs";
-import { QuestionTitle } from "./runs_page.mjs";
-import { Shell, useKeys } from "./shell.mjs";
+import { setTitle, Shell, useKeys } from "./shell.mjs";
 import { clock, money, oneLine, parsed, plural, severalLines, span } from "./words.mjs";
 
 const SAFE_MS = 400;
@@ -28,9 +27,7 @@ export function NeedsPage() {
   useEffect(() => {
     if (open) setKnown(open);
   }, [open?.id]);
-  useEffect(() => {
-    document.title = `${list.length ? `(${list.length}) ` : ""}Needs you · Retinue`;
-  });
+  setTitle("Needs you");
   const shown = open ?? (known && (known.id === id || !id) ? known : null);
   const done = (q, text) => setAnswered((before) => [{ q, text, at: now.value }, ...before].slice(0, 20));
   return html`<${Shell} isFull=${Boolean(shown)}>${!shown && !list.length ? isAsked.value && html`<${Nothing}/>` : html`<h1 class="hide">Needs you</h1><div class="inbox">

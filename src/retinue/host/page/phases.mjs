@@ -35,9 +35,9 @@ export class Phases {
     TAKE[event.event]?.call(this, event, at, node);
   }
 
-  // How it stands now, which no event says: that a person is asked, or that it waits for budget.
+  // How it stands now, which no event says: that it is queued, asks a person or waits for budget.
   stand(state) {
-    this.standing = { Asking: "you", Short: state.asks ? "you" : "budget" }[state.is] ?? "";
+    this.standing = { Asking: "you", Queued: "queue", Short: state.asks ? "you" : "budget" }[state.is] ?? "";
   }
 
   // The kind of a segment; of the last one, how the run stands.
@@ -69,12 +69,14 @@ export class Phases {
 
 const returned = function (event, at) {
   this.open.delete(event.index ?? 0);
-  this.turns.at(-1)?.done.set(event.index ?? 0, at);
+  const turn = this.turns.at(-1);
+  if (turn) turn.done[event.index ?? 0] = at;
   this.next(at);
 };
 
 const TAKE = {
   Admitted(event, at) {
+    if (!this.turns.length) this.was("queue", at);
     if (this.last?.kind === "queue") this.next(at);
   },
   Afforded(event, at) {
@@ -85,7 +87,7 @@ const TAKE = {
     const calls = reply.message.calls ?? [];
     const from = this.last?.kind === "model" ? this.last.from : at;
     if (this.last && this.last.kind !== "model") this.enter("model", at);
-    this.turns.push({ n: this.turns.length + 1, attempt, from, at, usage: reply.usage ?? {}, model: reply.model, done: new Map() });
+    this.turns.push({ n: this.turns.length + 1, attempt, from, at, usage: reply.usage ?? {}, model: reply.model, done: [] });
     for (const mail of this.mails) {
       if (mail.readIn || mail.at > from) continue;
       mail.deliveredAt = from;
