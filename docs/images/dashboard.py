@@ -16,7 +16,7 @@ from retinue import Agent, tool
 from retinue.core.values import ModelInfo
 from retinue.host.identity import OWNER
 from retinue.testing import Scripted, call
-from tests.api.house import hiring
+from tests.api.scripted_agents import hiring
 from tests.host.served import Served, served
 from tests.page.browser import chromium
 

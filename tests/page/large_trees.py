@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 from playwright.sync_api import Browser, CDPSession, Page
 
 from retinue import Agent, Retinue, tool
-from retinue.models.base import ModelReply, ModelRequest
+from retinue.core.messages import ModelReply
+from retinue.models.base import ModelRequest
 from retinue.runtime.clock import SystemClock
 from retinue.testing import Scripted, call
-from tests.api.house import hiring
+from tests.api.scripted_agents import hiring
 from tests.host.served import Served, served
 from tests.page.browser import chromium, opened, scripted
 from tests.waiting import until
