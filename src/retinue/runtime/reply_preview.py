@@ -21,12 +21,12 @@ class ReplyPreview(Struct, eq=False):
     def __call__(self, text: str) -> None:
         if self.shown is None:
             self.shown = self.redactor.stream()
-        self._tell(self.shown.feed(text))
+        self._publish(self.shown.feed(text))
 
     def close(self) -> None:
         if self.shown is not None:
-            self._tell(self.shown.close())
+            self._publish(self.shown.close())
 
-    def _tell(self, text: str) -> None:
+    def _publish(self, text: str) -> None:
         if text and self.bus.busy:
             self.bus.preview(self.run, self.attempt, text)
