@@ -29,7 +29,7 @@ from retinue.core.state import (
     Run,
     RunRecord,
     Stopping,
-    limit_asked,
+    limit_in_question,
     questions_of,
 )
 from retinue.core.trees import Trees
@@ -116,7 +116,7 @@ class Translator:
         if isinstance(entry.event, log.ChildEnded) and not entry.stale:
             self._end_unkept(entry.event.child)
         self._trees.fold(entry)
-        drafts = list(self._tell(family, entry, self._trees.take_changes()))
+        drafts = list(self._translate(family, entry, self._trees.take_changes()))
         if entry.tree not in self._trees.by_root:
             del self._families[entry.tree]
         return [
@@ -141,7 +141,7 @@ class Translator:
         if tree is not None and run is not None and not isinstance(run.state, Ended):
             tree.runs[child] = replace(run, state=Ended(ending=NOT_KEPT))
 
-    def _tell(self, family: _Family, entry: log.LogEntry, changes: Changes) -> Iterator[Draft]:
+    def _translate(self, family: _Family, entry: log.LogEntry, changes: Changes) -> Iterator[Draft]:
         family.specs |= {spec.id: spec for spec in changes.specs}
         before = {id: family.runs[id] for id in changes.runs if id in family.runs}
         family.runs |= changes.runs
@@ -190,7 +190,7 @@ class Translator:
                     del family.limits[id]
                     yield public.QuestionAnswered, run, {"question_id": id, **own}
         family.limits = {id: run for id, run in family.limits.items() if id in open_ones}
-        if any(limit_asked(run) for run in changes.runs.values()):
+        if any(limit_in_question(run) for run in changes.runs.values()):
             for id, q in open_ones.items():
                 if id not in family.limits:
                     family.limits[id] = q.run

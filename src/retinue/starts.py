@@ -142,7 +142,7 @@ class Starts(Acts, Generic[Deps_co]):
         options = _inherited(row, options)
         run_request, base = await self._fork_of(row, task, agent, at, **options)
         now, size = self._clock.now(), row.run.context + row.run.new_bytes
-        fields: dict[str, Any] = {"context": size, "permissions": _held(row, options)}
+        fields: dict[str, Any] = {"context": size, "permissions": _permissions(row, options)}
         tag = self._pricing.tag(run_request, now, row, base)
         id = run_id(now, self._clock.chance())
         event = Requested(id=id, request=run_request, base=base, tag=tag, **fields)
@@ -225,13 +225,13 @@ class Starts(Acts, Generic[Deps_co]):
         event = Requested(
             id=run_id(self._clock.now(), self._clock.chance()),
             request=run_request,
-            permissions=_held(row, options),
+            permissions=_permissions(row, options),
             base=base,
             conversation=row.spec.conversation,
             resumes=run,
             context=row.run.context + row.run.new_bytes,
             tag=self._pricing.tag(run_request, self._clock.now(), row, base),
-            news=await self._unheard(row),
+            news=await self._unread_results(row),
         )
         return RunId(await self._request(event))
 
@@ -288,7 +288,7 @@ def _inherited(row: RunRecord, options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, "meta": {**row.spec.meta, **options.get("meta", {})}}
 
 
-def _held(row: RunRecord, options: Mapping[str, Any]) -> Permissions:
+def _permissions(row: RunRecord, options: Mapping[str, Any]) -> Permissions:
     """A run that continues another gets its permissions, unless its options say otherwise."""
     permissions = row.run.permissions or row.spec.permissions
     return Permissions() if "permissions" in options else permissions

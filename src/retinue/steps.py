@@ -257,7 +257,7 @@ class Steps(Groups):
     def held_calls(self) -> tuple[HeldCall, ...]:
         """Model calls that have not left yet, because their provider is left alone after what it
         answered to others. A run whose own call failed says so in its record."""
-        return self._engine.performer.held()
+        return self._engine.performer.held_calls()
 
     def open_runs(self) -> list[str]:
         """The runs that have not ended."""

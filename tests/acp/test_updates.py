@@ -26,7 +26,7 @@ def updates() -> TreeUpdates:
 def told(tree: TreeUpdates, *items: Any) -> list[tuple[str, str]]:
     out = []
     for item in items:
-        for update in tree.tell(item):
+        for update in tree.updates(item):
             content = getattr(update, "content", None)
             text = content.text if isinstance(content, schema.TextContentBlock) else ""
             out.append((update.session_update, text))
@@ -89,7 +89,7 @@ def test_calls_have_a_kind_a_title_places_and_their_diff() -> None:
         ToolCall(id="c", name="shell", args='{"command": "make"}'),
         ToolCall(id="d", name="mcp__db__query", args="not json"),
     )
-    edit, read, shell, other = updates().tell(reply(1, "", *calls))
+    edit, read, shell, other = updates().updates(reply(1, "", *calls))
     assert (edit.kind, edit.title) == ("edit", "change x.py +1 -1")
     (diff,) = edit.content
     assert (diff.path, diff.old_text, diff.new_text) == ("/project/x.py", "1", "2")

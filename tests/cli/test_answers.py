@@ -58,7 +58,7 @@ def spec(id: str) -> RunAdded:
 
 def heard(stream: AnswerStream, *items: TreeItem) -> list[str]:
     for item in items:
-        stream.hear(item)
+        stream.add(item)
     return plain(stream.take(79))
 
 

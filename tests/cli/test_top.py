@@ -151,7 +151,7 @@ def test_a_look_while_it_is_being_closed_finds_nothing_and_fails_nothing(tmp_pat
         async def script(pilot: Pilot[None]) -> None:
             await until(pilot, lambda: len(table(app)) == 1)
             await app.screen_stack[0].query("#frame").remove()
-            app._look()
+            app._refresh()
             assert frame(app) == []
 
         drive(app, script)

@@ -86,7 +86,7 @@ class TreeUpdates:
             return _child_id(run)
         return self._calls[call].id if call in self._calls else ""
 
-    def tell(self, item: TreeItem) -> Iterator[Any]:
+    def updates(self, item: TreeItem) -> Iterator[Any]:
         """The updates that one item gives."""
         match item:
             case RunAdded(spec=spec) if spec.id != self.top and spec.id not in self._children:

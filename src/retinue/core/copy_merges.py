@@ -80,10 +80,10 @@ def take_merge(
         fan_in.composing -= 1
         bits = sum(1 << index for index in event.indices)
         calls = replace(calls, merged=calls.merged | bits)
-    return tell_merge(run, ctx, event), calls
+    return note_merge(run, ctx, event), calls
 
 
-def tell_merge(run: Run, ctx: StepContext, event: Merged) -> Run:
+def note_merge(run: Run, ctx: StepContext, event: Merged) -> Run:
     note = merge_note(event.merges)
     return post(run, Mail(seq=0, text=note, kind="note"), ctx) if note else run
 

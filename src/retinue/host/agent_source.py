@@ -11,7 +11,7 @@ from retinue.agent import Agent
 from retinue.errors import NotFound, Refused
 from retinue.formats.suggestion import did_you_mean
 from retinue.host.builder import AgentBuilder
-from retinue.host.mcp_pool import told
+from retinue.host.mcp_pool import status_fields
 from retinue.host.plan import Plan
 from retinue.host.replies import AgentInfo, AgentList
 from retinue.host.requests import PromptsRequest, StartRequest
@@ -88,13 +88,17 @@ class PlannedAgents:
             plan, env = await self._planned(request)
         agent = await self._builder.agent(plan, env)
         servers = await self._builder.pool.servers(plan, {})
-        mcp = [told(s) for s in servers.status()] if servers is not None else []
+        mcp = [status_fields(s) for s in servers.status()] if servers is not None else []
         mcp += await self._own_servers(plan, {})
         return FoundAgent(agent, plan.lead, tuple(mcp))
 
     async def _own_servers(self, plan: Plan, env: Mapping[str, str]) -> list[dict[str, Any]]:
         own = await self._builder.pool.own(plan, env)
-        return [told(status, name) for name, servers in own.items() for status in servers.status()]
+        return [
+            status_fields(status, name)
+            for name, servers in own.items()
+            for status in servers.status()
+        ]
 
     async def _planned(self, request: StartRequest) -> tuple[Plan, dict[str, str]]:
         if self._planner is None:
@@ -130,7 +134,7 @@ class PlannedAgents:
             raise NotFound(f"Unknown MCP server {approve!r}.")
         elif servers is not None:
             await servers.refresh()
-        shared = [told(s) for s in servers.status()] if servers is not None else []
+        shared = [status_fields(s) for s in servers.status()] if servers is not None else []
         return (*shared, *await self._own_servers(plan, env))
 
     async def prompts(self, plan: Plan, env: Mapping[str, str]) -> Sequence[ListedPrompt]:

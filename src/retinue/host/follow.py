@@ -36,7 +36,7 @@ class TreeFollower:
             return None
         cursor, is_new = self._cursors.get(run), run not in self._cursors
         if cursor is None:
-            cursor = self._cursors[run] = MessageCursor(await self._told(row))
+            cursor = self._cursors[run] = MessageCursor(await self._n_sent(row))
         if cursor.known < row.run.length:
             cursor.add(await self._retinue.messages(run, cursor.known))
         stands = _stands(row)
@@ -45,11 +45,11 @@ class TreeFollower:
             seq=step.seq,
             entry=step.entry,
             started=row.spec if is_new else None,
-            messages=tuple(cursor.hear(run, step.entry)),
+            messages=tuple(cursor.take(run, step.entry)),
             row=StoredRun.of(row) if has_changed else None,
         )
 
-    async def _told(self, row: RunRecord) -> int:
+    async def _n_sent(self, row: RunRecord) -> int:
         """How many messages of a run a reader that returns at `after` has surely got: all up to the
         last reply before it. What came after that reply may come again, under the same number."""
         first = inherited(row)

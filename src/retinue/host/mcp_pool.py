@@ -206,7 +206,7 @@ async def _never(run: str) -> None:
     await asyncio.Event().wait()
 
 
-def told(status: ServerStatus, agent: str = "") -> dict[str, Any]:
+def status_fields(status: ServerStatus, agent: str = "") -> dict[str, Any]:
     """How a server is, as JSON and for people. One that belongs to an `agent` and rests is as
     good as one that is connected."""
     is_resting = bool(agent) and status.state == "idle" and bool(status.tools)

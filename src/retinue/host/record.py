@@ -127,7 +127,7 @@ class RecordReader(SqliteReader):
                     begun.add(id)
                     yield RunAdded(spec=row.spec)
                 yield Stepped(seq=after, entry=entry)
-                yield from readers[id].hear(id, entry)
+                yield from readers[id].take(id, entry)
                 if isinstance(event, ChildEnded) and event.child in rows:
                     yield RunChanged(row=StoredRun.of(rows[event.child]))
             if not is_open and last is not None and page[-1][1].at > last:

@@ -13,10 +13,10 @@ LEAST = 6
 def read_artifact(paths: ProjectPaths, id: str) -> bytes:
     """The whole of an artifact. `NotFound` when the digits name none, or several."""
     listing = Artifacts(f"{paths.store}.artifacts")
-    return listing.get(_found(listing, id), 0, None)
+    return listing.get(_artifact_id(listing, id), 0, None)
 
 
-def _found(listing: Artifacts, id: str) -> str:
+def _artifact_id(listing: Artifacts, id: str) -> str:
     digits = set("0123456789abcdef")
     if not LEAST <= len(id) <= 64 or set(id) - digits:
         shown = one_line(id, 80)

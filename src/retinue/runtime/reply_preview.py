@@ -28,15 +28,15 @@ class ReplyPreview(Struct, eq=False):
             return
         if self.shown is None:
             self.shown = self.redactor.stream()
-        self._tell(self.shown.feed(text))
+        self._publish(self.shown.feed(text))
 
     def __exit__(self, failure: object, *_: object) -> None:
         if self.shown is not None:
             if failure is None:
-                self._tell(self.shown.close())
+                self._publish(self.shown.close())
             self.bus.open_replies.forget(self.run)
         self.is_over = True
 
-    def _tell(self, text: str) -> None:
+    def _publish(self, text: str) -> None:
         if text:
             self.bus.preview(self.run, self.attempt, text)

@@ -147,7 +147,7 @@ def _words(row: RunRow, width: int) -> Line:
     return [Cells(silent, tone), Cells(cut(rest, max(0, width - cell_len(silent))), quiet)]
 
 
-def told_by(row: RunRow, below: Iterable[RunRow]) -> RunRow:
+def folded_row(row: RunRow, below: Iterable[RunRow]) -> RunRow:
     """A row that others are folded into: of these it tells what is louder than itself, when it only
     waits."""
     others = list(below)

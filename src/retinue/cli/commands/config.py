@@ -116,7 +116,7 @@ def path_(context: CommandContext, as_json: bool) -> None:
 
     paths = project_files(context.paths.root, context.paths.cwd)
     try:
-        stands = context.project.trust.look()
+        stands = context.project.trust.read()
         files = [
             (f, "project", "used" if stands.trusts(f) else stands.why() or "not trusted")
             for f in paths
@@ -333,7 +333,7 @@ def _after(context: CommandContext, path: tuple[str, ...], file: str, *, is_proj
 
     if is_project:
         try:
-            if why := context.project.trust.look().why():
+            if why := context.project.trust.read().why():
                 note(f"This value has no effect yet: {why}")
         except ConfigError as error:
             note(f"This value has no effect yet: {error}")

@@ -96,7 +96,7 @@ def stop(context: CommandContext, all_projects: bool) -> int:
         except errors.HostOutdated as error:
             _end(error.pid, signal.SIGTERM)
             pid, n_open = error.pid, 0
-        if not _gone(target):
+        if not _has_stopped(target):
             note(f"retinue: Host {pid} is still shutting down. Its runs are recorded.")
             return exit_codes.FAILED
         n += 1
@@ -120,7 +120,7 @@ def _own(context: CommandContext, target: project_paths.ProjectPaths) -> project
     return project_paths.of_project(context.environ, target, name)
 
 
-def _gone(target: project_paths.ProjectPaths) -> bool:
+def _has_stopped(target: project_paths.ProjectPaths) -> bool:
     until = time.monotonic() + WAIT_SECONDS
     while is_attended(target.store):
         if time.monotonic() > until:

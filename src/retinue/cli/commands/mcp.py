@@ -157,7 +157,7 @@ def _ask(
     sources, own = configured_servers(context, files, strict, approve)
     if not sources.sources and not own.servers:
         return sources.left_out
-    servers, env = sources.told(context.environ)
+    servers, env = sources.for_plan(context.environ)
     plan = Plan(servers=servers, own_servers=own.servers, root=context.paths.root)
     with line_to(context) as client:
         statuses: list[dict[str, Any]] = client.ask(

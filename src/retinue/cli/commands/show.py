@@ -37,7 +37,7 @@ def command(context: CommandContext, run: str, as_json: bool) -> None:
         if as_json:
             writer = StreamJsonWriter(StreamHeader())
             for item in record.history(final):
-                for _ in writer.tell(item):
+                for _ in writer.lines(item):
                     pass
             out(
                 json_line(

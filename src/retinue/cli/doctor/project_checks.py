@@ -77,7 +77,7 @@ def trust(context: CommandContext) -> Iterator[Finding]:
     from retinue.host.project_trust import trust_file
 
     try:
-        stands = context.project.trust.look()
+        stands = context.project.trust.read()
     except ConfigError as error:
         fix = f"move {trust_file(context.environ)} away, then trust your projects again"
         yield Finding(name="trust", state="broken", text=str(error), fix=fix)

@@ -114,7 +114,7 @@ class ChatLoop:
             ):
                 return self.code
             try:
-                self._hear(message_text.strip(), prompt.say)
+                self._take_line(message_text.strip(), prompt.say)
             except WatchLeft as departure:
                 for line in departure.lines:
                     prompt.say(one_line(line))
@@ -126,7 +126,7 @@ class ChatLoop:
                 self.code = exit_codes.of_error(error)
                 prompt.say(f"retinue: {exit_codes.sentence(error)}")
 
-    def _hear(self, line: str, say: Callable[[str], None]) -> None:
+    def _take_line(self, line: str, say: Callable[[str], None]) -> None:
         """A command, by its name or the beginning of it, or a message: many begin with the path of
         a file."""
         head, _, rest = line.partition(" ")
@@ -181,7 +181,7 @@ class ChatLoop:
                 )
                 return
         self._is_open = False
-        self._tell(final, watching.code)
+        self._report_end(final, watching.code)
 
     def _terms_for(self, text: str) -> requests.RunTerms:
         """A family that is off in chats is turned on by a message that asks for it, and stays
@@ -239,7 +239,7 @@ class ChatLoop:
             return live.watch(watching, self._context, can_answer=self._can_answer)
         return plain.watch(watching, self._context, can_answer=self._can_answer)
 
-    def _tell(self, final: TreeRecord, code: int | None) -> None:
+    def _report_end(self, final: TreeRecord, code: int | None) -> None:
         self.spent = self.spent.plus(totals.spent(final))
         end = totals.ending(final.rows[0])
         text = end.text if end is not None else ""
@@ -279,7 +279,7 @@ class ChatLoop:
                 ]
         except (RetinueError, OSError):
             return []
-        self.rows.look()
+        self.rows.refresh()
         roots = self._roots()
         return [
             line

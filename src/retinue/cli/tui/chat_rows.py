@@ -42,7 +42,7 @@ class ChatRows:
         self._context, self._roots = context, roots
         self._rows: list[RunRow] = []
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read what is at work; a store that cannot be read now is read the next time."""
         roots = self._roots()
         try:

@@ -35,7 +35,7 @@ from retinue.view.cells import plain
 from retinue.view.rows import TreeView
 from retinue.view.run_row import RunRow, as_paused
 from retinue.view.stored_tree import recall
-from retinue.view.transcript import Transcripts, tell
+from retinue.view.transcript import Transcripts, message_lines
 from retinue.view.updates import feed
 
 RECENT_MS = 3_600_000
@@ -74,7 +74,7 @@ class ProjectRuns:
     def refresh(self) -> None:
         """Take in what has happened since the last time."""
         self._connect()
-        self._look()
+        self._ask_for_waits()
         self.listen()
         with RunListing(self._paths) as listing:
             lines = listing.roots(recent_since=now_ms() - RECENT_MS, limit=200)
@@ -88,7 +88,7 @@ class ProjectRuns:
         self.listen()
         self._measure()
 
-    def _look(self) -> None:
+    def _ask_for_waits(self) -> None:
         """Ask which calls are held back because their provider needs a pause: that is not a
         step."""
         if self.client is not None and not self._is_looking:
@@ -118,9 +118,11 @@ class ProjectRuns:
     def _attend(self, client: HostClient) -> None:
         self.client = client
         self._watched.clear()
-        threading.Thread(target=self._hear, args=(client,), name="retinue top", daemon=True).start()
+        threading.Thread(
+            target=self._receive, args=(client,), name="retinue top", daemon=True
+        ).start()
 
-    def _hear(self, client: HostClient) -> None:
+    def _receive(self, client: HostClient) -> None:
         try:
             while True:
                 self._heard.put((client, client.next_news()))
@@ -195,7 +197,7 @@ class ProjectRuns:
         with RecordReader(self._paths) as record:
             row = record.row(id)
             messages = [] if row is None else record.conversation(row)[-50:]
-        return [pair for message in messages for pair in tell(message, describe)]
+        return [pair for message in messages for pair in message_lines(message, describe)]
 
     def log(self, id: str, width: int) -> str:
         """All messages of a run, as `retinue logs` prints them."""

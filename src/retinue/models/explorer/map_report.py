@@ -147,12 +147,12 @@ def _table(facts: MapFacts, details: Mapping[str, AreaRow]) -> str:
             numbers += ["?", "?", "not explored"]
         else:
             least = "at least " if row.is_least else ""
-            numbers += [f"{least}{row.n_types:,}", f"{least}{row.n_callables:,}", _said(row)]
+            numbers += [f"{least}{row.n_types:,}", f"{least}{row.n_callables:,}", _area_text(row)]
         lines.append(f"| {cell(area.name)} | {' | '.join(numbers)} |")
     return "\n".join(lines)
 
 
-def _said(row: AreaRow) -> str:
+def _area_text(row: AreaRow) -> str:
     parts = [quoted(row.description)] if row.description else []
     if row.largest:
         more = row.n_files - len(row.largest)

@@ -107,7 +107,7 @@ class CommitGroup:
                 era, failure = era + 1, error
                 for n in good:
                     outcomes[n] = failure
-            self._tell(jobs, outcomes, era)
+            self._report(jobs, outcomes, era)
             if not stop:
                 self._writer.tidy()
             for act in acts:
@@ -131,7 +131,7 @@ class CommitGroup:
         return jobs, acts, True
 
     def _perform(self, act: Act) -> None:
-        def hear(value: Any, error: Exception | None) -> None:
+        def resolve(value: Any, error: Exception | None) -> None:
             if act.future.done():
                 return
             if error is None:
@@ -145,9 +145,11 @@ class CommitGroup:
         except Exception as error:
             failed = error
         with contextlib.suppress(RuntimeError):
-            act.loop.call_soon_threadsafe(hear, value, failed)
+            act.loop.call_soon_threadsafe(resolve, value, failed)
 
-    def _tell(self, jobs: list[PendingCommit], outcomes: list[int | StoreError], era: int) -> None:
+    def _report(
+        self, jobs: list[PendingCommit], outcomes: list[int | StoreError], era: int
+    ) -> None:
         """One call into each loop that has someone waiting."""
         loops: dict[
             asyncio.AbstractEventLoop, list[tuple[asyncio.Future[int], int | StoreError]]
@@ -156,9 +158,11 @@ class CommitGroup:
             loops.setdefault(job.loop, []).append((job.future, outcome))
         for loop, tickets in loops.items():
             with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits
-                loop.call_soon_threadsafe(self._hear, tickets, era)
+                loop.call_soon_threadsafe(self._take_report, tickets, era)
 
-    def _hear(self, outcomes: list[tuple[asyncio.Future[int], int | StoreError]], era: int) -> None:
+    def _take_report(
+        self, outcomes: list[tuple[asyncio.Future[int], int | StoreError]], era: int
+    ) -> None:
         self._era = max(self._era, era)
         for future, outcome in outcomes:
             if future.done():

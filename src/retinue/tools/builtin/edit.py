@@ -97,7 +97,7 @@ def _confused(args: EditArgs) -> str:
 def _replace(work: FileCall, args: EditArgs) -> ToolResult:
     work.reach.find(args.path, "read")
     with spots(work, [(args.path, False)]) as (place,):
-        if place.found is None:
+        if place.stat is None:
             raise NotFound(f"{args.path}: file not found. Use write to create it")
         before, unshown = place.read(), work.reach.unshown(place.where())
         if is_binary(before):

@@ -78,9 +78,9 @@ class SymbolsTool(FileTool[SymbolsArgs]):
                     files.key, work.reach.read, files.hides_inside, git_answers.reader(files)
                 )
                 git_facts = await git_answers.ask_git(args.question, args.text, place)
-        return await asyncio.to_thread(self.look, work, args, git_facts)
+        return await asyncio.to_thread(self.search, work, args, git_facts)
 
-    def look(
+    def search(
         self, work: FileCall, args: SymbolsArgs, git_facts: CommitHistory | ChangeSet | None
     ) -> ToolResult:
         from retinue.syntax.symbol_search import find_symbols

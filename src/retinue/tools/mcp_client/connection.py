@@ -350,7 +350,7 @@ class McpConnection:
         method, id = message.get("method"), message.get("id")
         if isinstance(method, str):
             if "id" in message:
-                return self._asked(method, id)
+                return self._take_request(method, id)
             return self._noted(method, message.get("params"))
         pending = (
             self._pending.get(id) if isinstance(id, int) and not isinstance(id, bool) else None
@@ -403,7 +403,7 @@ class McpConnection:
                 )
         return False
 
-    def _asked(self, method: str, id: Any) -> bool:
+    def _take_request(self, method: str, id: Any) -> bool:
         """Requests of the server. What we have not offered is refused by the rules; a flood of them
         is not answered."""
         if (

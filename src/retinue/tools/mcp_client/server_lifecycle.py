@@ -14,7 +14,7 @@ from retinue.tools.mcp_client.connection import McpConnection
 from retinue.tools.mcp_client.http_headers import argument_headers, marked
 from retinue.tools.mcp_client.oauth.server_login import ServerLogin
 from retinue.tools.mcp_client.protocol import UNSUPPORTED_VERSION, Era, McpError, ServerLimits
-from retinue.tools.mcp_client.result_content import answer, asked
+from retinue.tools.mcp_client.result_content import answer, server_question
 from retinue.tools.mcp_client.server_config import ServerConfig
 from retinue.tools.mcp_client.transports.base import Transport
 from retinue.tools.mcp_client.transports.stdio import StdioTransport
@@ -289,7 +289,7 @@ class KeptServer:
                     "\nIf the arguments can include it, call the tool again with it. "
                     "Otherwise ask for it, or report that it is missing."
                 )
-                return ToolResult(text=text + asked(result) + hint, error=True)
+                return ToolResult(text=text + server_question(result) + hint, error=True)
             more = {"inputResponses": responses} if responses else {}
             state = result.get("requestState")
             more |= {"requestState": state} if isinstance(state, str) else {}

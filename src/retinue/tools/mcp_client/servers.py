@@ -33,7 +33,7 @@ from retinue.tools.mcp_client.tool_schemas import Unusable, normal
 AT_ONCE = 8
 
 
-class _Looked:
+class _Checked:
     """A definition that was looked at: its hash, and the schema of its arguments, or why there is
     none. A large list of tools is asked about for each run, and changes seldom."""
 
@@ -92,7 +92,7 @@ class McpServers:
         self._skipped = tuple(skipped)
         self._approve_first = approve_first
         self._servers: dict[str, KeptServer] = {}
-        self._looked: dict[names.Key, _Looked] = {}
+        self._looked: dict[names.Key, _Checked] = {}
         within = os.path.realpath(workspace or Path.cwd())
         roots = (workspace.absolute().as_uri(),) if workspace else ()
         for config in configs:
@@ -209,7 +209,7 @@ class McpServers:
             return "the server no longer offers this tool"
         if not self._is_wanted(self._servers[server].config, tool):
             return "its configuration excludes this tool"
-        state = self._approvals.state(server, tool, self._look(server, definition).print)
+        state = self._approvals.state(server, tool, self._checked(server, definition).print)
         if state == "approved":
             return ""
         return (
@@ -218,12 +218,12 @@ class McpServers:
             else "not approved yet"
         )
 
-    def _look(self, server: str, definition: Mapping[str, Any]) -> _Looked:
+    def _checked(self, server: str, definition: Mapping[str, Any]) -> _Checked:
         key = (server, definition["name"])
         looked = self._looked.get(key)
         if looked is None or looked.definition is not definition:
             is_http = self._servers[server].config.kind != "stdio"
-            looked = self._looked[key] = _Looked(definition, self._limits, is_http=is_http)
+            looked = self._looked[key] = _Checked(definition, self._limits, is_http=is_http)
         return looked
 
     def _is_wanted(self, config: ServerConfig, tool: str) -> bool:
@@ -285,7 +285,7 @@ class McpServers:
         for (server, tool), name in self._names().items():
             state = self._servers[server]
             definition = state.named[tool]
-            looked = self._look(server, definition)
+            looked = self._checked(server, definition)
             if looked.unusable is not None or self._withheld(server, tool):
                 continue
             schema = ToolSchema(
@@ -349,7 +349,7 @@ class McpServers:
             if not self._is_wanted(config, tool):
                 continue
             reason = self._withheld(config.name, tool)
-            if (wrong := self._look(config.name, definition).unusable) is not None:
+            if (wrong := self._checked(config.name, definition).unusable) is not None:
                 withheld.append(
                     Withheld(tool=reveal(tool, keep=""), reason=f"it cannot be used: {wrong}")
                 )
