@@ -128,7 +128,8 @@ def test_a_conflict_is_shown_to_the_parent_and_kept_on_a_branch(tmp_path: Path) 
         assert "conflict in a.txt, not merged" in tree[2], "in the live view too"
         assert branch.startswith("retinue/part-1-")
         assert "- Part 1: NOT merged, conflict in a.txt" in text and branch in text
-        assert "<<<<<<< your directory\nmine\n=======\nyours\n>>>>>>> Part 1" in text
+        lines_shown = ("<<<<<<< your directory", "mine", "=======", "yours", ">>>>>>> Part 1")
+        assert "\n".join(f"    {line}" for line in lines_shown) in text
         assert (lines(home)[1], lines(home)[17]) == ("mine", "two")
         assert "yours" in git(home.project, "show", f"{branch}:a.txt")
 

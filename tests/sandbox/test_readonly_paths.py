@@ -214,8 +214,9 @@ def test_after_a_kill_it_is_taken_away_all_the_same_and_told_at_the_next_start(
 def test_two_commands_at_once_do_not_take_from_each_other(tmp_path: Path) -> None:
     async def both(tools: SandboxedTools) -> None:
         (tools.workspace / ".husky").mkdir()
+        met = "until [ -e made0 ] && [ -e made1 ] && [ -e made2 ]; do sleep 0.02; done"
         answers = await asyncio.gather(
-            *(tools.sh(f"echo {n} > made{n}; sleep 0.4; ls -A") for n in range(3))
+            *(tools.sh(f"echo {n} > made{n}; {met}; ls -A") for n in range(3))
         )
         assert all("made0\nmade1\nmade2" in answer.text for answer in answers)
 

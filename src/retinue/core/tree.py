@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from retinue.core.cache_figures import Prefixes
+from retinue.core.call_rules import Bounds
 from retinue.core.capabilities import explain, narrow
 from retinue.core.changes import Changes
 from retinue.core.effects import AskSlot, FreeSlot
@@ -275,7 +276,7 @@ class Tree:
             id = spec.parent
         return out
 
-    def bounds(self, id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    def bounds(self, id: str) -> Bounds:
         """The rules of the run and its ancestors, each with the directory in which they are
         meant."""
         out = []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from retinue.core.call_rules import READING
 from retinue.errors import Refused
 from retinue.formats.suggestion import did_you_mean
 from retinue.sandbox.directory_walk import Patience
@@ -22,7 +23,6 @@ from retinue.tools.builtin import git_answers
 from retinue.tools.builtin.builtin_tool import ToolArguments
 from retinue.tools.builtin.file_tool import FileCall, FileTool, beneath, failed, printable
 from retinue.tools.builtin.kept_answers import KeptAnswers
-from retinue.tools.file_rules import READING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
