@@ -11,7 +11,7 @@ from retinue.view.graph_layers import Link, Pair, layers_of, links_of
 
 MOST_BOXES, MOST_ARROWS = 6, 10
 _BOX = re.compile(r'^(\w+)\["(.*)"\]$')
-_ARROW = re.compile(r"^(\w+) -->\|(\d+)\| (\w+)$")
+_ARROW = re.compile(r"^(\w+) ?-->\|(\d+)\| ?(\w+)$")
 PLAIN = str.maketrans("┌┐└┘─│┼┬┴▼↑", "++++-|+++v^")
 
 

@@ -20,6 +20,7 @@ from retinue.cli.terminal import plain, request_answer
 from retinue.cli.terminal.colors import Palette
 from retinue.cli.terminal.decision import LATER, OPEN, Decision, typed, yes_or_no
 from retinue.cli.terminal.keyboard import Editor, Keys
+from retinue.cli.terminal.note_lines import note_lines
 from retinue.cli.terminal.pager import show_all
 from retinue.cli.terminal.painter import Painter
 from retinue.cli.terminal.screen import Focus, Screen
@@ -29,7 +30,7 @@ from retinue.formats.safe_text import one_line
 from retinue.host import requests
 from retinue.steps import TreeRecord
 from retinue.view.call_summary import describe
-from retinue.view.cells import Line, crop, fits, wrap
+from retinue.view.cells import Line, crop, fits
 from retinue.view.done_changes import DoneChanges
 from retinue.view.merge_lines import conflict_text, conflicts_of
 from retinue.view.request_panel import RequestPanel, request_panel
@@ -175,10 +176,8 @@ class LiveView:
 
     def _note(self, text: str) -> None:
         columns, _ = size(sys.stderr)
-        self._painter.above(
-            [Text(f"retinue: {piece}") for piece in wrap(one_line(text), max(20, columns - 12))],
-            columns,
-        )
+        lines = note_lines(f"retinue: {one_line(text)}", max(20, columns - 1))
+        self._painter.above([Text(line) for line in lines], columns)
         self._painted = 0.0
 
     # keys
