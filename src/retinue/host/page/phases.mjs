@@ -66,7 +66,6 @@ export class Phases {
   was(kind, at) {
     const last = this.last;
     if (last && last.from < at && last.kind !== "queue") last.kind = kind;
-    this.standing = "";
   }
 }
 
