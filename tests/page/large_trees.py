@@ -134,6 +134,12 @@ def _watched(browser: Browser, api: Served, run: str) -> Page:
     return page
 
 
+def _update(page: Page) -> float:
+    """How long an update took: of a hundred, the second longest."""
+    tasks = sorted(page.evaluate("window.seen.tasks"))
+    return float(tasks[int(len(tasks) * 0.99)])
+
+
 def _heap(session: CDPSession) -> int:
     session.send("HeapProfiler.collectGarbage")
     return int(session.send("Runtime.getHeapUsage")["usedSize"])
@@ -166,7 +172,7 @@ def thousand(browser: Browser, folder: Path, n: int = 999) -> Figures:
         page.evaluate("window.seen.tasks.length = 0")
         crowd.go.set()
         _settled(page, "Done")
-        update = float(page.evaluate("Math.max(...window.seen.tasks)"))
+        update = _update(page)
         rows = page.get_by_role("treeitem").count()
         total = page.locator(".trow.head span").first.inner_text()
         last = _last_row(page)
@@ -223,7 +229,7 @@ def updates(browser: Browser, folder: Path, n: int = 25, n_calls: int = 135) -> 
         before = _heap(session)
         _settled(page, "Done")
         after, steps = _heap(session), int(page.evaluate("window.seen.steps"))
-        worst = float(page.evaluate("Math.max(...window.seen.tasks)"))
+        worst = _update(page)
         page.context.close()
     return {"steps": steps, "heap_before": before, "heap_after": after, "update_ms": worst}
 

@@ -8,7 +8,7 @@ import { BudgetBar, useSpending } from "./budget.mjs";
 import { Provenance } from "./provenance.mjs";
 import { dialog, Pill } from "./shell.mjs";
 import { Transcript, useMessages } from "./transcript.mjs";
-import { count, money, severalLines } from "./words.mjs";
+import { count, money, oneLine, severalLines } from "./words.mjs";
 
 const TABS = ["Transcript", "Result", "Tools", "Budget", "Raw"];
 
@@ -72,7 +72,7 @@ function Calls({ messages }) {
     }
   }
   if (!counts.size) return html`<p class="soft">It has called no tool.</p>`;
-  return html`<table class="table"><thead><tr><th>Tool</th><th class="num">Calls</th><th class="num">Failed</th></tr></thead><tbody>${[...counts].sort((a, b) => b[1] - a[1]).map(([name, n]) => html`<tr><td><code>${name}</code></td><td class="num">${n}</td><td class="num">${failed.get(name) ?? 0}</td></tr>`)}</tbody></table>`;
+  return html`<table class="table"><thead><tr><th>Tool</th><th class="num">Calls</th><th class="num">Failed</th></tr></thead><tbody>${[...counts].sort((a, b) => b[1] - a[1]).map(([name, n]) => html`<tr><td><code>${oneLine(name, 80)}</code></td><td class="num">${n}</td><td class="num">${failed.get(name) ?? 0}</td></tr>`)}</tbody></table>`;
 }
 
 const NAMES = { usd: "Dollars", tokens: "Tokens", turns: "Turns", calls: "Tool calls" };

@@ -39,7 +39,7 @@ export function Lane({ node, scale, path, at, select }) {
   };
   const open = (event) => {
     const bar = under(event);
-    if (!bar) return;
+    if (!bar || event.shiftKey) return;
     event.stopPropagation();
     const turn = phases.turns.find((one) => one.at >= bar.from) ?? phases.turns.at(-1);
     select(node.id, turn ? { turn: turn.n } : {});

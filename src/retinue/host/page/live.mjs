@@ -5,6 +5,7 @@ import { batch, computed, signal } from "@preact/signals";
 import { get, Stream } from "./client.mjs";
 import { lineOfSummary, lineOfTree } from "./runs.mjs";
 import { TreeView } from "./tree.mjs";
+import { oneLine } from "./words.mjs";
 
 const PAINT_MS = 125;
 const LOST_MS = 10_000;
@@ -149,7 +150,7 @@ async function lookForQuestions(force = false) {
   questions.value = found;
   isAsked.value = true;
   const fresh = found.filter((q) => !before.has(q.id));
-  if (fresh.length) announced.value = fresh.map((q) => `${q.label} needs you: ${q.text}`).join(". ");
+  if (fresh.length) announced.value = oneLine(fresh.map((q) => `${q.label} needs you: ${q.text}`).join(". "), 1_000);
 }
 
 let heard = 0;

@@ -42,6 +42,11 @@ const age = (q) => (askedAt(q) ? span(now.value - askedAt(q)) : "");
 
 const Nothing = () => html`<div class="page"><div class="empty"><div class="stack"><h1>No one waits for you</h1><p>When an agent asks something, wants to change a file or run a command, or reaches its limit, it shows up here and on Runs. Nothing happens until you answer.</p></div><div class="line"><a class="btn" ...${link("")}>Back to Runs</a></div></div></div>`;
 
+function howDecided(q) {
+  const { word, by, at } = all.view.decided.get(q.id) ?? {};
+  return word ? `${word} by ${oneLine(by || "the user", 80)}, ${clock(at)}.` : "This was answered.";
+}
+
 // Buttons ignore keys and clicks for a moment after they appear, so that no one allows by accident.
 function useSafe() {
   const [isSafe, setSafe] = useState(false);
@@ -71,7 +76,7 @@ function Decide({ q, isOpen, done, next }) {
         <div class="line"><h2><${QuestionTitle} q=${q}/></h2></div></div>
       ${q.why && html`<div class="why"><span class="label">In its words, turn ${q.turn}</span><${Prose} text=${q.why}/></div>`}
       <${Facts} q=${q}/><${Thing} q=${q}/></div></div>
-    <div class="answer"><div class="decide-col">${isOpen ? html`<${Answers} q=${q} act=${act} allow=${allow} always=${always} deny=${deny} text=${text} setText=${setText} isSafe=${isSafe} done=${done}/>` : html`<p><b>This was answered.</b> The first answer counts. <a class="link" ...${link(`r/${q.root}/${q.run}`)}>See how it went on</a></p>`}</div></div></section>`;
+    <div class="answer"><div class="decide-col">${isOpen ? html`<${Answers} q=${q} act=${act} allow=${allow} always=${always} deny=${deny} text=${text} setText=${setText} isSafe=${isSafe} done=${done}/>` : html`<p><b>${howDecided(q)}</b> The first answer counts. <a class="link" ...${link(`r/${q.root}/${q.run}`)}>See how it went on</a></p>`}</div></div></section>`;
 }
 
 function Facts({ q }) {

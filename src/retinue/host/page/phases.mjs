@@ -2,6 +2,8 @@
 // (model, tool, children, you, queue, provider, budget) and its times. The row of a run is only how
 // it stands now, so that a tree that is read again from its log has the same segments.
 
+import { oneLine } from "./words.mjs";
+
 export class Phases {
   constructor(spec) {
     this.segments = [];
@@ -18,7 +20,8 @@ export class Phases {
     return this.segments.at(-1);
   }
 
-  enter(kind, at, words = "") {
+  enter(kind, at, said = "") {
+    const words = oneLine(said, 200);
     if (this.endedAt !== null && at >= this.endedAt) return;
     const last = this.last;
     if (last?.kind === kind) {
@@ -63,7 +66,6 @@ export class Phases {
   was(kind, at) {
     const last = this.last;
     if (last && last.from < at && last.kind !== "queue") last.kind = kind;
-    this.standing = "";
   }
 }
 

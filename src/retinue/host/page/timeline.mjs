@@ -94,9 +94,8 @@ export function bars(phases, scale, now, least = LEAST) {
     const x = Math.max(0, scale.x(segment.from));
     const width = Math.min(100, scale.x(end)) - x;
     const last = out.at(-1);
-    if (width < least && last && x - (last.x + last.width) < least && last.width < least) {
-      last.width = Math.max(least, x + width - last.x);
-      if (end - segment.from > last.ms) Object.assign(last, { kind: phases.kindOf(segment), ms: end - segment.from });
+    if (last && x + width <= last.x + least) {
+      if (end - segment.from > last.ms) Object.assign(last, { kind: phases.kindOf(segment), ms: end - segment.from, words: segment.words });
     } else out.push({ kind: phases.kindOf(segment), x, width: Math.max(least, width), ms: end - segment.from, from: segment.from, to: end, words: segment.words });
   }
   return out;

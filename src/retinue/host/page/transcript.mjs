@@ -7,7 +7,7 @@ import { html, Icon } from "./icons.mjs";
 import { now } from "./live.mjs";
 import { Diff, Output, Prose } from "./prose.mjs";
 import { dialog } from "./shell.mjs";
-import { clock, count, mainArgument, oneLine, parsed, size, span } from "./words.mjs";
+import { clock, count, mainArgument, oneLine, parsed, severalLines, size, span } from "./words.mjs";
 
 const PAGE = 200;
 const MOST_ITEMS = 100;
@@ -91,9 +91,9 @@ function Item({ item, tree, node }) {
   }
   if (item.kind === "say") return html`<${Prose} text=${item.text}/>`;
   if (item.kind === "calls") return html`<div class="calls">${item.calls.map((one) => html`<${Call} key=${one.index} ...${one} tree=${tree} node=${node}/>`)}</div>`;
-  if (item.kind === "mail") return html`<div class="mail"><div class="line"><b>You</b><span class="faint">${item.mail ? `to ${node.title}, ${clock(item.mail.at)}` : ""}</span></div><div><bdi>${item.message.text}</bdi></div><${Receipt} mail=${item.mail} node=${node}/></div>`;
+  if (item.kind === "mail") return html`<div class="mail"><div class="line"><b>You</b><span class="faint">${item.mail ? `to ${node.title}, ${clock(item.mail.at)}` : ""}</span></div><div><bdi>${severalLines(item.message.text)}</bdi></div><${Receipt} mail=${item.mail} node=${node}/></div>`;
   const { message } = item;
-  return html`<div class="say task"><span class="from">${FROM[message.kind ?? "task"] ?? "Note"}${message.sender ? ` from ${message.sender}` : ""}</span><${Prose} text=${message.text}/></div>`;
+  return html`<div class="say task"><span class="from">${FROM[message.kind ?? "task"] ?? "Note"}${message.sender ? ` from ${oneLine(message.sender, 80)}` : ""}</span><${Prose} text=${message.text}/></div>`;
 }
 const FROM = { task: "Task", mail: "Message", news: "News of a sub-agent", note: "Note", nudge: "Reminder", summary: "Summary" };
 
@@ -119,7 +119,7 @@ function Call({ call, index, turn, result, tree, node }) {
   const end = turn?.done[index] ?? (isLive ? now.value : null);
   const text = result?.text ?? "";
   const note = children.length ? (children.length === 1 ? "child" : `${children.length} children`) : result ? size(text) : "";
-  return html`<button class=${`call ${isLive ? "live" : ""}`} type="button" aria-expanded=${String(shown)} onClick=${() => setOpen(!shown)}><${Icon} name=${shown ? "down" : "right"}/><span class="fn cut">${call.name}</span><span class="arg cut"><bdi>${mainArgument(call)}</bdi></span><span class="num size">${result?.error ? "failed" : note}</span><span class="num">${turn && end ? span(end - turn.at) : ""}</span></button>
+  return html`<button class=${`call ${isLive ? "live" : ""}`} type="button" aria-expanded=${String(shown)} onClick=${() => setOpen(!shown)}><${Icon} name=${shown ? "down" : "right"}/><span class="fn cut">${oneLine(call.name, 80)}</span><span class="arg cut"><bdi>${mainArgument(call)}</bdi></span><span class="num size">${result?.error ? "failed" : note}</span><span class="num">${turn && end ? span(end - turn.at) : ""}</span></button>
     ${shown && html`<${CallBody} call=${call} result=${result} children=${children} node=${node}/>`}`;
 }
 
