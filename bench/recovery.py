@@ -17,7 +17,7 @@ from retinue.testing import Scripted
 from tests.api.dying import Crowd, die
 
 
-class House(Crowd):
+class KilledProcesses(Crowd):
     def __init__(self, file: Path, killer: int | None = None) -> None:
         super().__init__(killer, seconds=3_600)
         self.file = file
@@ -38,17 +38,17 @@ class House(Crowd):
 
 
 async def all_go_on(file: Path, n: int) -> float:
-    house = House(file)
-    await house.live(n, new=n)
+    processes = KilledProcesses(file)
+    await processes.live(n, new=n)
     for _ in range(2):
-        await house.live(n, seconds=0.5)
-    return round((await house.live(n))[1], 2)
+        await processes.live(n, seconds=0.5)
+    return round((await processes.live(n))[1], 2)
 
 
 async def one_is_found(file: Path, n: int) -> int:
-    house, deaths = House(file, killer=n // 3), 1
-    await house.live(n, new=n)
-    while not (await house.live(n - 1))[0]:
+    processes, deaths = KilledProcesses(file, killer=n // 3), 1
+    await processes.live(n, new=n)
+    while not (await processes.live(n - 1))[0]:
         deaths += 1
     return deaths
 

@@ -109,14 +109,14 @@ def _fill(env: dict[str, str], folder: str) -> None:
     code = (
         "import sys\n"
         "from retinue import Agent, run_sync\n"
-        "from retinue.host import project_paths as places\n"
+        "from retinue.host import project_paths\n"
         "from retinue.testing import Scripted\n"
         "import os\n"
-        "where = places.find(os.environ, cwd=sys.argv[1])\n"
-        "places.prepare(os.environ, where, is_project=True)\n"
+        "paths = project_paths.find(os.environ, cwd=sys.argv[1])\n"
+        "project_paths.prepare(os.environ, paths, is_project=True)\n"
         "for n in range(20):\n"
         "    run_sync(Agent('main', model=Scripted(['Done.'], name='m')), f'task {n}', "
-        "store=where.store)\n"
+        "store=paths.store)\n"
     )
     subprocess.run([sys.executable, "-c", code, folder], env=env, cwd=folder, check=True)
 

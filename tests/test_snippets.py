@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cli.house import House, Llm
+from tests.cli.private_home import Llm, PrivateHome
 from tests.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -116,7 +116,9 @@ def test_the_python_on_the_pages_has_the_names_and_signatures_of_the_package(
 @pytest.mark.parametrize("page", programs("sh"), ids=name_of)
 def test_the_commands_on_a_page_run(page: Path, tmp_path: Path, provider: dict[str, str]) -> None:
     shown = [one for one in blocks(page) if one.language == "sh" and not one.reason]
-    home = House(tmp_path, RETINUE_IDLE_SECONDS="60", **provider)  # one host for the whole page
+    home = PrivateHome(
+        tmp_path, RETINUE_IDLE_SECONDS="60", **provider
+    )  # one host for the whole page
     path = os.pathsep.join([str(Path(sys.executable).parent), home.env["PATH"]])
     (home.project / "app.py").write_text('"""Adds."""\n\n\ndef add(a, b):\n    return a + b\n')
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.testing import call
-from tests.cli.house import Gate, House
+from tests.cli.private_home import Gate, PrivateHome
 
 TASK = "Timeouts and retries in every HTTP client"
 NAMES = ("sync-client", "async-client", "webhooks")
@@ -141,7 +141,7 @@ def areas(folder: Path) -> None:
         file.write_text("def main():\n    pass\n" * 60)
 
 
-def sources(home: House, client: str = CLIENT) -> None:
+def sources(home: PrivateHome, client: str = CLIENT) -> None:
     """A small project in git, in which sub-agents that write work side by side."""
     (home.project / "src").mkdir()
     (home.project / "src" / "client.py").write_text(client)

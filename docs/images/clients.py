@@ -9,7 +9,7 @@ from typing import Any
 
 from docs.images.svg import as_svg
 from retinue.testing import call
-from tests.cli.house import Gate, house
+from tests.cli.private_home import Gate, private_home
 from tests.cli.terminal import terminal
 from tests.mcp.clients import claude_code, codex
 from tests.mcp.clients.in_terminal import tell
@@ -62,7 +62,7 @@ def scene(name: str) -> None:
     script = Script(module.SEPARATOR, gate)
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        house(Path(folder), script) as home,
+        private_home(Path(folder), script) as home,
         terminal(Path(folder), COLUMNS, LINES) as screen,
     ):
         for part in FINDINGS:

@@ -19,7 +19,7 @@ from docs.images.frame_check import frame_problems
 from docs.images.svg import as_svg
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_request import FakeSettings
-from tests.cli.house import Gate, House, house
+from tests.cli.private_home import Gate, PrivateHome, private_home
 from tests.cli.terminal import Terminal, terminal
 
 FOLDER = Path(__file__).parent
@@ -39,10 +39,10 @@ class Stage:
     problems: list[str] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def set(self, script: Any, **options: Any) -> Iterator[tuple[House, Terminal]]:
+    def set(self, script: Any, **options: Any) -> Iterator[tuple[PrivateHome, Terminal]]:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            with house(folder, script, **options) as home, self.terminal(folder) as screen:
+            with private_home(folder, script, **options) as home, self.terminal(folder) as screen:
                 home.env |= {"HOME": str(folder), "COLORFGBG": "15;0"}
                 home.env["PATH"] = f"{Path(sys.executable).parent}:{home.env['PATH']}"
                 try:
@@ -67,7 +67,7 @@ class Stage:
         (FOLDER / f"{name}.svg").write_text(self.taken[name], encoding="utf-8")
 
 
-def commands(screen: Terminal, home: House, *lines: str) -> None:
+def commands(screen: Terminal, home: PrivateHome, *lines: str) -> None:
     """Several commands one after the other, each shown before it is run."""
     script = home.folder / "commands.sh"
     texts = [f"echo '$ retinue {line}'\n{sys.executable} -m retinue {line}\n" for line in lines]

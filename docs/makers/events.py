@@ -12,7 +12,8 @@ import msgspec
 
 from docs.makers.markdown import one_line
 from retinue.core import events
-from retinue.runtime.bus import Step, TextPiece
+from retinue.runtime.bus import Step
+from retinue.runtime.text_pieces import TextPiece
 
 HEAD = """\
 # The log and its fields

@@ -56,7 +56,7 @@ class Acts(Reads):
         if why is not None:
             await self._row(run)
             raise Refused("mail", why)
-        await self._tell(run, MailReceived(mail=Mail(seq=0, text=text, steer=steer)))
+        await self._record(run, MailReceived(mail=Mail(seq=0, text=text, steer=steer)))
 
     async def retry(self, root: str = "", *, refused: Callable[[str], bool] | None = None) -> None:
         """Runs that wait for their provider try again now, all or those of a tree: a key or money
@@ -114,7 +114,7 @@ class Acts(Reads):
         self._check_loop()
         name = question if isinstance(question, str) else question.id
         await self._engine.look()
-        await self._tell(*answer_to(self._engine.trees, name, text, by))
+        await self._record(*answer_to(self._engine.trees, name, text, by))
 
     async def decide(
         self,
@@ -132,7 +132,7 @@ class Acts(Reads):
         name = question if isinstance(question, str) else question.id
         await self._engine.look()
         q = await find_question(self._engine.trees, self._store.messages, name)
-        await self._tell(q.run, decision(q, allow, by, reason, always))
+        await self._record(q.run, decision(q, allow, by, reason, always))
 
     async def explain(
         self, run: str, tool: str, arguments: Mapping[str, Any] | str | None = None
@@ -157,4 +157,4 @@ class Acts(Reads):
             event = PermissionsRestricted(permissions=real_paths(checked(permissions)))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"Invalid capabilities: {error}") from None
-        await self._tell(run, event)
+        await self._record(run, event)

@@ -94,7 +94,7 @@ class Budgets(Housekeeping):
             )
         if why := cannot_change(tree, run, event):
             raise Refused("budget", why)
-        await self._tell(run, event)
+        await self._record(run, event)
         return await self.budget(run)
 
 

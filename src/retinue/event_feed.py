@@ -34,11 +34,11 @@ class EventFeed:
     async def _run(self, after: int) -> None:
         try:
             async for event, is_new in self._steps.follow(after, self._end):
-                self._tell(event, is_new)
+                self._send(event, is_new)
         except Exception:
             log.warning("telemetry has stopped; runs continue", exc_info=True)
 
-    def _tell(self, event: object, is_new: bool) -> None:
+    def _send(self, event: object, is_new: bool) -> None:
         """What a sink does wrong does not reach the runs, and is said once."""
         try:
             self._sink.take(event, is_new=is_new)

@@ -29,7 +29,7 @@ from retinue.core.state import (
     Run,
     RunRecord,
     Stopping,
-    limit_asked,
+    limit_in_question,
     questions_of,
 )
 from retinue.core.trees import Trees
@@ -38,7 +38,8 @@ from retinue.core.values import Delivery, Ending, Usage
 from retinue.open_questions import OpenQuestion, about_calls, about_limits
 from retinue.question_types import typed_question
 from retinue.run_info import waiting_for
-from retinue.runtime.bus import Step, TextPiece
+from retinue.runtime.bus import Step
+from retinue.runtime.text_pieces import TextPiece
 
 PER_STEP = 4096
 """Positions that each step of the log has for its events: more than one step can cause."""
@@ -115,7 +116,7 @@ class Translator:
         if isinstance(entry.event, log.ChildEnded) and not entry.stale:
             self._end_unkept(entry.event.child)
         self._trees.fold(entry)
-        drafts = list(self._tell(family, entry, self._trees.take_changes()))
+        drafts = list(self._translate(family, entry, self._trees.take_changes()))
         if entry.tree not in self._trees.by_root:
             del self._families[entry.tree]
         return [
@@ -130,7 +131,7 @@ class Translator:
         if spec is None:
             return []
         family = self._families[spec.root]
-        own = {"attempt": delta.attempt, "text": delta.text}
+        own = {"attempt": delta.attempt, "text": delta.text, "start": delta.start}
         return [_event(family, (public.TextDelta, delta.run, own), seq, at)]
 
     def _end_unkept(self, child: str) -> None:
@@ -140,7 +141,7 @@ class Translator:
         if tree is not None and run is not None and not isinstance(run.state, Ended):
             tree.runs[child] = replace(run, state=Ended(ending=NOT_KEPT))
 
-    def _tell(self, family: _Family, entry: log.LogEntry, changes: Changes) -> Iterator[Draft]:
+    def _translate(self, family: _Family, entry: log.LogEntry, changes: Changes) -> Iterator[Draft]:
         family.specs |= {spec.id: spec for spec in changes.specs}
         before = {id: family.runs[id] for id in changes.runs if id in family.runs}
         family.runs |= changes.runs
@@ -189,7 +190,7 @@ class Translator:
                     del family.limits[id]
                     yield public.QuestionAnswered, run, {"question_id": id, **own}
         family.limits = {id: run for id, run in family.limits.items() if id in open_ones}
-        if any(limit_asked(run) for run in changes.runs.values()):
+        if any(limit_in_question(run) for run in changes.runs.values()):
             for id, q in open_ones.items():
                 if id not in family.limits:
                     family.limits[id] = q.run

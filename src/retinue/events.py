@@ -88,11 +88,13 @@ class RunEnded(_Event, tag="run_ended"):
 
 class TextDelta(_Event, tag="text_delta"):
     """Text as it comes from a model: a preview, which is not recorded. If the call is tried again,
-    `attempt` rises and the text starts anew."""
+    `attempt` rises and the text starts anew. `start` is the number of characters before it in this
+    reply: a reader who begins in the middle gets first what was written until then."""
 
     type: ClassVar[Literal["text_delta"]] = "text_delta"
     attempt: int
     text: str
+    start: int = 0
 
 
 class ModelReplied(_Event, tag="model_replied"):

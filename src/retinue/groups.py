@@ -11,7 +11,7 @@ from retinue.core.events import CancelAsked
 from retinue.core.messages import UserMessage
 from retinue.core.spec import RunSpec
 from retinue.core.state import Ended, RunRecord
-from retinue.core.unheard_results import unheard
+from retinue.core.unread_results import unread_results
 from retinue.core.values import Mail, Value, Who
 from retinue.errors import NotFound
 from retinue.outcomes import ChildInfo, child_info, state_word
@@ -70,7 +70,7 @@ class Groups(Budgets):
             line.insert(0, row.spec)
         return line
 
-    async def _unheard(self, row: RunRecord) -> tuple[Mail, ...]:
+    async def _unread_results(self, row: RunRecord) -> tuple[Mail, ...]:
         """The unread ends of children that a run, or an earlier run of its conversation, left
         behind."""
         line, out = await self._line_of(row.spec.id), list[Mail]()
@@ -85,7 +85,7 @@ class Groups(Budgets):
                 m.sender for m in messages if isinstance(m, UserMessage) and m.kind == "news"
             }
             for spec, rows in families_open:
-                out += unheard(
+                out += unread_results(
                     spec, ((r.spec, r.run) for r in rows), senders, self._engine.trees.shared
                 )
         return tuple(out)

@@ -52,7 +52,7 @@ class Housekeeping:
             raise NotFound(f"Run {id!r} not found.", "run", id)
         return row
 
-    async def _tell(self, run: str, event: AnyEvent) -> None:
+    async def _record(self, run: str, event: AnyEvent) -> None:
         """Record an event; what the machine refuses, because the run has moved on, is refused
         here."""
         self._check_loop()
@@ -76,7 +76,7 @@ class Housekeeping:
             )
         if self._is_live(root):
             raise Refused("open", f"{root} has open runs. Cancel it first.")
-        await self._tell("", Forgotten(root=root))
+        await self._record("", Forgotten(root=root))
 
     def _is_live(self, root: str) -> bool:
         return self._engine.trees.is_open(root)
@@ -162,11 +162,11 @@ class Housekeeping:
 
     async def redeliver(self, key: str) -> None:
         """Send a dead announcement again."""
-        await self._tell("", Requeued(key=key))
+        await self._record("", Requeued(key=key))
 
     async def drop_delivery(self, key: str) -> None:
         """Give up on an announcement."""
-        await self._tell("", Dropped(key=key))
+        await self._record("", Dropped(key=key))
         self._engine.performer.outbox.leave(key)
 
     async def settle(self, *runs: str, timeout: Seconds | None = None) -> bool:

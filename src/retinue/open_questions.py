@@ -83,11 +83,11 @@ async def open_questions(
     """All open questions, oldest run first; with a `root`, in its tree only. With a `preview` it is
     said what calls that start others would cost, with `look_ahead` what each call would do."""
     runs = sorted(set(trees.index.questions.values()))
-    questions = [q for run in runs for q in await _asked_by(trees, read, run, root)]
+    questions = [q for run in runs for q in await _questions_of(trees, read, run, root)]
     if preview is not None:
         questions = [_priced(trees, q, preview, now) for q in questions]
     if look_ahead is not None:
-        questions = [await _looked_at(trees, q, look_ahead, now) for q in questions]
+        questions = [await _with_preview(trees, q, look_ahead, now) for q in questions]
     questions += [q for q in about_limits(trees) if root in ("", q.root, q.run)]
     return sorted(questions, key=lambda q: q.run)
 
@@ -104,7 +104,7 @@ def _priced(trees: Trees, q: OpenQuestion, preview: Preview, now: int) -> OpenQu
     )
 
 
-async def _looked_at(trees: Trees, q: OpenQuestion, look: LookAhead, now: int) -> OpenQuestion:
+async def _with_preview(trees: Trees, q: OpenQuestion, look: LookAhead, now: int) -> OpenQuestion:
     tree = trees.of(q.run)
     if q.kind != "permission" or tree is None:
         return q
@@ -113,7 +113,7 @@ async def _looked_at(trees: Trees, q: OpenQuestion, look: LookAhead, now: int) -
     return msgspec.structs.replace(q, preview=preview, asked_by=asked_by)
 
 
-def _held_up(trees: Trees, spec: RunSpec) -> tuple[str, ...]:
+def _waiting_for(trees: Trees, spec: RunSpec) -> tuple[str, ...]:
     """Who waits for a run: those above it that have nothing else to do."""
     out = []
     while (above := trees.spec(spec.parent)) is not None:
@@ -148,7 +148,7 @@ def about_limits(trees: Trees) -> Iterator[OpenQuestion]:
             )
 
 
-async def _asked_by(trees: Trees, read: Read, id: str, root: str = "") -> list[OpenQuestion]:
+async def _questions_of(trees: Trees, read: Read, id: str, root: str = "") -> list[OpenQuestion]:
     spec, calls = trees.spec(id), calls_of(trees.run(id))
     if spec is None or calls is None or root not in ("", spec.root, id):
         return []
@@ -185,7 +185,7 @@ def about_calls(trees: Trees, id: str, message: AssistantMessage) -> list[OpenQu
                 message.calls[q.index], guards.get(message.calls[q.index].name, ToolRisk())
             ),
             why=clip(several_lines(message.text).strip(), MOST_SAID),
-            holds_up=_held_up(trees, spec),
+            holds_up=_waiting_for(trees, spec),
             choices=q.choices,
             asked_ms=calls.at,
         )
@@ -198,7 +198,7 @@ async def find_question(trees: Trees, read: Read, name: str) -> OpenQuestion:
     run's question may have changed."""
     id = _named(trees, name)
     if id in trees.index.questions:
-        questions = await _asked_by(trees, read, trees.index.questions[id])
+        questions = await _questions_of(trees, read, trees.index.questions[id])
     else:
         questions = list(about_limits(trees))
     for question in questions if id else ():

@@ -10,7 +10,7 @@ import msgspec
 
 from retinue.agent import Agent
 from retinue.core.account import SURE, Account
-from retinue.core.provenance import tell
+from retinue.core.provenance import provenance_text
 from retinue.core.state import NOTHING, ByDimension, Ended, Run, RunRecord, ending_of
 from retinue.core.type_parameters import RunId, T_co
 from retinue.core.values import (
@@ -133,7 +133,7 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, rename=S
     def missing(self) -> str:
         """The sub-agents that did not return, in one line: `2 of 5 helpers never returned: ...`; ""
         if all did."""
-        return tell(self.helpers)
+        return provenance_text(self.helpers)
 
     @property
     def ok(self) -> bool:

@@ -142,7 +142,7 @@ class Starts(Acts, Generic[Deps_co]):
         options = _inherited(row, options)
         run_request, base = await self._fork_of(row, task, agent, at, **options)
         now, size = self._clock.now(), row.run.context + row.run.new_bytes
-        fields: dict[str, Any] = {"context": size, "permissions": _held(row, options)}
+        fields: dict[str, Any] = {"context": size, "permissions": _permissions(row, options)}
         tag = self._pricing.tag(run_request, now, row, base)
         id = run_id(now, self._clock.chance())
         event = Requested(id=id, request=run_request, base=base, tag=tag, **fields)
@@ -175,14 +175,15 @@ class Starts(Acts, Generic[Deps_co]):
         *,
         n: int = 1,
         fork: str = "",
+        at: int | None = None,
         **options: Any,
     ) -> PriceTag:
         """What the first prompts of `n` runs would cost, with the provider's cache and without it;
         nothing is started. With `fork` they continue the conversation of that run, as its own agent
-        unless another is given."""
+        unless another is given, and from `at` as in `fork`."""
         if fork:
             row = await self._row(fork)
-            run_request, base = await self._fork_of(row, task, agent, None, **options)
+            run_request, base = await self._fork_of(row, task, agent, at, **options)
             return self._pricing.tags(run_request, self._clock.now(), n, row, base)
         if agent is None:
             raise ConfigError("A price tag needs an agent, or a run to fork.")
@@ -224,13 +225,13 @@ class Starts(Acts, Generic[Deps_co]):
         event = Requested(
             id=run_id(self._clock.now(), self._clock.chance()),
             request=run_request,
-            permissions=_held(row, options),
+            permissions=_permissions(row, options),
             base=base,
             conversation=row.spec.conversation,
             resumes=run,
             context=row.run.context + row.run.new_bytes,
             tag=self._pricing.tag(run_request, self._clock.now(), row, base),
-            news=await self._unheard(row),
+            news=await self._unread_results(row),
         )
         return RunId(await self._request(event))
 
@@ -287,7 +288,7 @@ def _inherited(row: RunRecord, options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, "meta": {**row.spec.meta, **options.get("meta", {})}}
 
 
-def _held(row: RunRecord, options: Mapping[str, Any]) -> Permissions:
+def _permissions(row: RunRecord, options: Mapping[str, Any]) -> Permissions:
     """A run that continues another gets its permissions, unless its options say otherwise."""
     permissions = row.run.permissions or row.spec.permissions
     return Permissions() if "permissions" in options else permissions

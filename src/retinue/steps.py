@@ -14,8 +14,9 @@ from retinue.errors import NotFound
 from retinue.event_translation import Translator, last_of, learn, step_of
 from retinue.events import Event, RunStarted
 from retinue.groups import Groups
-from retinue.runtime.bus import Step, TextPiece
+from retinue.runtime.bus import Step
 from retinue.runtime.held_calls import HeldCall
+from retinue.runtime.text_pieces import TextPiece, TextReader
 
 PAGE = 100
 """So much of the log is held at a time for each who reads it."""
@@ -124,7 +125,7 @@ class Steps(Groups):
             after = first[0][0] - 1
         async for item in self._log(after, await self._end_of(run)):
             if isinstance(item, TextPiece):
-                if deltas and (item.run == run or (tree and family.is_known(item.run))):
+                if deltas and (item.run == run or (tree and await family.has(item.run))):
                     yield item
             elif (id := run_of(item)) == run or (tree and await family.has(id)):
                 yield item
@@ -149,7 +150,7 @@ class Steps(Groups):
     ) -> AsyncIterator[Step | TextPiece]:
         """All steps behind position `after`: those of the log first, then as they come, with text
         as models write it; until `ended` is done, and without it those of the log alone."""
-        engine, store = self._engine, self._store
+        engine, store, texts = self._engine, self._store, TextReader()
         with engine.bus.watch() as watcher:
             await engine.caught_up()
             try:
@@ -159,13 +160,19 @@ class Steps(Groups):
                             if after > engine.position:
                                 # Written, and not yet in what `record` shows of its run.
                                 await engine.caught_up()
+                            texts.end(entry, is_ahead=True)
                             yield Step(after, entry)
                     if ended is None or (ended.done() and watcher.is_empty):
                         return
+                    for piece in engine.bus.open_replies:
+                        if (new := texts.new_part(piece)) is not None:
+                            yield new
                     while (item := await watcher.next(ended)) is not None:
                         if isinstance(item, TextPiece):
-                            yield item
+                            if (new := texts.new_part(item)) is not None:
+                                yield new
                         elif item.seq > after:
+                            texts.end(item.entry, is_ahead=False)
                             after = item.seq
                             yield item
                     watcher.catch_up()
@@ -250,7 +257,7 @@ class Steps(Groups):
     def held_calls(self) -> tuple[HeldCall, ...]:
         """Model calls that have not left yet, because their provider is left alone after what it
         answered to others. A run whose own call failed says so in its record."""
-        return self._engine.performer.held()
+        return self._engine.performer.held_calls()
 
     def open_runs(self) -> list[str]:
         """The runs that have not ended."""
@@ -278,6 +285,3 @@ class _Family:
                 return False
             known = self._known[run] = await self.has(row.spec.parent)
         return known
-
-    def is_known(self, run: str) -> bool:
-        return self._known.get(run, False)

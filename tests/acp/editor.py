@@ -9,7 +9,7 @@ from typing import Any
 
 from acp import PROTOCOL_VERSION, schema, spawn_agent_process, text_block
 
-from tests.cli.house import House
+from tests.cli.private_home import PrivateHome
 
 FORMS = schema.ClientCapabilities(
     elicitation=schema.ElicitationCapabilities(form=schema.ElicitationFormCapabilities())
@@ -78,7 +78,7 @@ class Editor:
 
 @contextlib.asynccontextmanager
 async def opened(
-    home: House,
+    home: PrivateHome,
     editor: Editor,
     *arguments: str,
     capabilities: schema.ClientCapabilities | None = None,
@@ -97,6 +97,6 @@ async def opened(
         yield editor
 
 
-async def new_session(home: House, editor: Editor, **more: Any) -> str:
+async def new_session(home: PrivateHome, editor: Editor, **more: Any) -> str:
     made = await editor.agent.new_session(cwd=str(home.project), mcp_servers=[], **more)
     return str(made.session_id)

@@ -13,7 +13,7 @@ from acp import PROTOCOL_VERSION, RequestError, schema
 
 from retinue.testing import call
 from tests.acp.editor import FORMS, Editor, new_session, opened
-from tests.cli.house import Gate, house
+from tests.cli.private_home import Gate, private_home
 from tests.tools.mcp.client_support import FAKE
 from tests.waiting import until
 
@@ -76,7 +76,7 @@ def test_a_conversation_streams_asks_continues_and_is_found_again(tmp_path: Path
             sessions = (await editor.agent.list_sessions(cwd=where)).sessions
             assert [s.session_id for s in sessions] == [forked.session_id, session]
 
-    with house(tmp_path, writer) as home:
+    with private_home(tmp_path, writer) as home:
         session = asyncio.run(first())
         asyncio.run(second(session))
         labels = {run["label"] for run in home.runs()}
@@ -107,7 +107,7 @@ def test_sub_agents_are_entries_of_the_plan_and_tool_calls(tmp_path: Path) -> No
             ends = [u for u in editor.of("tool_call_update") if u.status == "completed"]
             assert sum("Part done." in str(u.content) for u in ends) >= 2
 
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         asyncio.run(main())
 
 
@@ -127,7 +127,7 @@ def test_a_cancelled_prompt_ends_as_cancelled_and_the_session_goes_on(tmp_path: 
             assert (await editor.prompt(session, "again")).stop_reason == "end_turn"
             assert editor.text() == "Done."
 
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         asyncio.run(main())
         assert sorted(run["state"] for run in home.runs()) == ["cancelled", "completed"]
 
@@ -154,7 +154,7 @@ def test_a_process_that_is_killed_loses_nothing(tmp_path: Path) -> None:
             gate.opened.set()
             await until(lambda: editor.text() == "The result.")
 
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         session = asyncio.run(begin())
         asyncio.run(load(session, is_open=True))
         asyncio.run(load(session, is_open=False))
@@ -188,7 +188,7 @@ def test_questions_are_answered_by_a_choice_a_form_or_the_next_prompt(
             assert editor.text().endswith("You said blue and Ada.")
             assert len(editor.forms) == has_forms
 
-    with house(tmp_path, asker) as home:
+    with private_home(tmp_path, asker) as home:
         asyncio.run(main())
         assert len(home.runs()) == 1
 
@@ -244,7 +244,7 @@ def test_a_denied_call_a_mode_another_model_and_a_server_of_the_editor(tmp_path:
                     await work
             await editor.agent.authenticate(method_id="keys")
 
-    with house(tmp_path, script) as home:
+    with private_home(tmp_path, script) as home:
         asyncio.run(main())
         models = {run["model"] for run in home.runs()}
         assert models == {"openai-chat:scripted", "offline/explorer"}
@@ -258,7 +258,7 @@ def test_a_rejected_key_ends_the_turn_with_what_to_do(tmp_path: Path) -> None:
                 await editor.prompt(session, "hello")
             assert error.value.code == -32000
 
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         home.llm.refused_keys["sk-very-secret"] = "F10"
         asyncio.run(main())
 
@@ -277,12 +277,12 @@ def test_prompts_of_servers_are_commands_of_the_session(tmp_path: Path) -> None:
             with pytest.raises(RequestError, match="notes/none"):
                 await editor.prompt(made.session_id, "/notes:none")
 
-    with house(tmp_path, lambda heard: f"[{heard.messages[-1].text}]") as home:
+    with private_home(tmp_path, lambda heard: f"[{heard.messages[-1].text}]") as home:
         asyncio.run(main())
 
 
 def test_nothing_but_the_protocol_is_on_stdout(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         ask = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
         messages = [
             "this is no JSON",

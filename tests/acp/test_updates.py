@@ -26,7 +26,7 @@ def updates() -> TreeUpdates:
 def told(tree: TreeUpdates, *items: Any) -> list[tuple[str, str]]:
     out = []
     for item in items:
-        for update in tree.tell(item):
+        for update in tree.updates(item):
             content = getattr(update, "content", None)
             text = content.text if isinstance(content, schema.TextContentBlock) else ""
             out.append((update.session_update, text))
@@ -37,13 +37,13 @@ def reply(n: int, text: str = "", *calls: ToolCall) -> MessageAdded:
     return MessageAdded(run="run-1", n=n, message=AssistantMessage(text=text, calls=calls))
 
 
-def said(text: str, attempt: int = 1) -> TextArrived:
-    return TextArrived(run="run-1", attempt=attempt, text=text)
+def said(text: str, attempt: int = 1, start: int = 0) -> TextArrived:
+    return TextArrived(run="run-1", attempt=attempt, text=text, start=start)
 
 
 def test_text_that_was_streamed_is_not_repeated_and_the_rest_is_added() -> None:
     tree = updates()
-    assert told(tree, said("Hel"), said("lo"), reply(1, "Hello.")) == [
+    assert told(tree, said("Hel"), said("lo", start=3), reply(1, "Hello.")) == [
         ("agent_message_chunk", "Hel"),
         ("agent_message_chunk", "lo"),
         ("agent_message_chunk", "."),
@@ -53,7 +53,9 @@ def test_text_that_was_streamed_is_not_repeated_and_the_rest_is_added() -> None:
 
 
 def test_a_reply_that_was_interrupted_is_said_to_start_again() -> None:
-    assert told(updates(), said("Half"), said("Wh", 2), said("ole", 2), reply(1, "Whole")) == [
+    assert told(
+        updates(), said("Half"), said("Wh", 2), said("ole", 2, start=2), reply(1, "Whole")
+    ) == [
         ("agent_message_chunk", "Half"),
         ("agent_thought_chunk", AGAIN),
         ("agent_message_chunk", "Wh"),
@@ -87,7 +89,7 @@ def test_calls_have_a_kind_a_title_places_and_their_diff() -> None:
         ToolCall(id="c", name="shell", args='{"command": "make"}'),
         ToolCall(id="d", name="mcp__db__query", args="not json"),
     )
-    edit, read, shell, other = updates().tell(reply(1, "", *calls))
+    edit, read, shell, other = updates().updates(reply(1, "", *calls))
     assert (edit.kind, edit.title) == ("edit", "change x.py +1 -1")
     (diff,) = edit.content
     assert (diff.path, diff.old_text, diff.new_text) == ("/project/x.py", "1", "2")

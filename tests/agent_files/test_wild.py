@@ -51,7 +51,7 @@ def plain(spec: AgentSpec, root: str) -> dict[str, Any]:
 
 
 def test_every_dialect_becomes_the_spec_that_it_means(wild: FoundAgents) -> None:
-    root = str(Path(wild.places[0]).parent.parent)
+    root = str(Path(wild.searched[0]).parent.parent)
     made = {name: plain(spec, root) for name, spec in wild.agents.items()}
     assert made == json.loads(GOLDEN.read_text())
 

@@ -31,7 +31,7 @@ from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, call
 from retinue.tools.function import FunctionTool
 from tests.api.dying import die
-from tests.api.house import STORES, Home, agent, last, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, last, on_virtual_time
 
 
 class Review(msgspec.Struct):

@@ -18,7 +18,7 @@ from retinue.core.values import ModelInfo, Usage
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted
 from retinue.testing.fake_llm.fake_provider import FakeLLM, FakeSettings
-from tests.api.house import Home, last, lead_of, on_virtual_time
+from tests.api.scripted_agents import Home, last, lead_of, on_virtual_time
 from tests.api.test_kill_loops import die
 
 N_CHILDREN, AT_ONCE = 200, 20
@@ -124,7 +124,7 @@ import asyncio, sys
 from retinue import Agent, Budget, Retinue
 from retinue.models.catalog import Catalog
 from retinue.models.provider_settings import ProviderTerms
-from tests.api.house import lead_of
+from tests.api.scripted_agents import lead_of
 
 async def main(store, url):
     environ = {"ANTHROPIC_API_KEY": "sk-canary-7f3a9c51e2b84d06", "ANTHROPIC_BASE_URL": url}

@@ -31,7 +31,7 @@ from retinue import (
 from retinue.core.messages import AssistantMessage, ToolCall
 from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, VirtualClock
-from tests.api.house import ended, on_virtual_time
+from tests.api.scripted_agents import ended, on_virtual_time
 
 WIDE = Limits(calls_per_turn=10_000, min_output=16, final_output=64)
 CHILDREN = 1_000

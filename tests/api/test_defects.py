@@ -14,7 +14,7 @@ from retinue.core import machine
 from retinue.core.events import Replied
 from retinue.runtime.perform import Performer
 from retinue.testing import VirtualClock
-from tests.api.house import STORES, Home, agent, lead_of, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, lead_of, on_virtual_time
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, is_it: Callable[[Any, Any, Any], bool]) -> None:

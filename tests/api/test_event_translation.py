@@ -10,7 +10,8 @@ from retinue import events as ev
 from retinue.core.shared import Shared
 from retinue.core.state import Ended
 from retinue.event_translation import PER_STEP, Translator, last_of, step_of
-from retinue.runtime.bus import Step, TextPiece
+from retinue.runtime.bus import Step
+from retinue.runtime.text_pieces import TextPiece
 from tests.contracts.world import World
 from tests.simulation.pure import Simulation
 

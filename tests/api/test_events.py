@@ -35,7 +35,7 @@ from retinue import events as ev
 from retinue.models.base import ModelRequest
 from retinue.testing import VirtualClock, call
 from tests.api.dying import die
-from tests.api.house import STORES, Home, agent, lead_of, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, lead_of, on_virtual_time
 from tests.api.test_limits_that_ask import RULES, digger
 
 HOOK = Origin(channel="hook", user="ada")

@@ -35,7 +35,7 @@ from retinue import (
 from retinue.events import ToolReturned
 from retinue.testing import call
 from tests.api.dying import die
-from tests.api.house import STORES, Home, agent, last, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, last, on_virtual_time
 
 RUNS: list[str] = []
 

@@ -11,7 +11,7 @@ import pytest
 
 from retinue import Limits
 from tests.api.dying import Crowd, die
-from tests.api.house import Home, on_virtual_time
+from tests.api.scripted_agents import Home, on_virtual_time
 from tests.simulation.trials import most_deaths
 
 AT_ONCE = 4.5
@@ -19,7 +19,7 @@ AT_ONCE = 4.5
 held back."""
 
 
-class House(Crowd):
+class KilledProcesses(Crowd):
     """Such runs, and a store on which processes follow each other."""
 
     def __init__(self, kind: str, folder: Path, killer: int | None = None) -> None:
@@ -52,14 +52,14 @@ class House(Crowd):
 async def test_the_run_that_kills_is_found_in_log2_starts(
     kind: str, n: int, tmp_path: Path
 ) -> None:
-    house, deaths = House(kind, tmp_path, killer=n // 3), 0
-    alive, _ = await house.live(n)
+    processes, deaths = KilledProcesses(kind, tmp_path, killer=n // 3), 0
+    alive, _ = await processes.live(n)
     while not alive:
         deaths += 1
-        alive, at_work = await house.live(seconds=10)
+        alive, at_work = await processes.live(seconds=10)
     assert deaths <= most_deaths(n)
     assert at_work == n - 1
-    states = await house.states()
+    states = await processes.states()
     assert (states.count("interrupted"), states.count("thinking")) == (1, n - 1)
 
 
@@ -67,36 +67,36 @@ async def test_the_run_that_kills_is_found_in_log2_starts(
 @pytest.mark.parametrize("seconds", [0.2, 1.5, 2.5, 20.0])
 @on_virtual_time
 async def test_a_loop_of_kills_puts_nobody_aside(seconds: float, kind: str, tmp_path: Path) -> None:
-    house = House(kind, tmp_path)
-    await house.live(20)
+    processes = KilledProcesses(kind, tmp_path)
+    await processes.live(20)
     for _ in range(12):
-        await house.live(seconds=seconds)
-    assert await house.states() == ["thinking"] * 20
+        await processes.live(seconds=seconds)
+    assert await processes.states() == ["thinking"] * 20
 
 
 @on_virtual_time
 async def test_after_three_deaths_everybody_is_at_work_within_seconds(tmp_path: Path) -> None:
-    house = House("memory", tmp_path)
-    await house.live(500)
+    processes = KilledProcesses("memory", tmp_path)
+    await processes.live(500)
     for _ in range(2):
-        await house.live(seconds=0.1)
-    assert await house.live() == (True, 500)
+        await processes.live(seconds=0.1)
+    assert await processes.live() == (True, 500)
 
 
 @on_virtual_time
 async def test_whoever_makes_progress_ends_its_wave_early(tmp_path: Path) -> None:
-    house = House("memory", tmp_path)
-    await house.live(40)
-    await house.live(seconds=0.1)
-    house.seconds = 0.05
-    assert await house.live(seconds=0.5) == (True, 40)
+    processes = KilledProcesses("memory", tmp_path)
+    await processes.live(40)
+    await processes.live(seconds=0.1)
+    processes.seconds = 0.05
+    assert await processes.live(seconds=0.5) == (True, 40)
 
 
 @on_virtual_time
 async def test_an_acquittal_is_on_record(tmp_path: Path) -> None:
-    house = House("memory", tmp_path)
-    await house.live(2)
-    await house.live(seconds=0.1)
-    await house.live(seconds=AT_ONCE)
-    rows = (await house.home.store.survivor().load()).open
+    processes = KilledProcesses("memory", tmp_path)
+    await processes.live(2)
+    await processes.live(seconds=0.1)
+    await processes.live(seconds=AT_ONCE)
+    rows = (await processes.home.store.survivor().load()).open
     assert [(r.run.suspicion.deaths, r.run.suspicion.cleared) for r in rows] == [(0, 1), (0, 1)]

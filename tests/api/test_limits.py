@@ -29,7 +29,7 @@ from retinue import (
 from retinue.core.messages import AssistantMessage
 from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
-from tests.api.house import agent, ended, hiring, last, lead_of, on_virtual_time
+from tests.api.scripted_agents import agent, ended, hiring, last, lead_of, on_virtual_time
 
 WIDE = Limits(calls_per_turn=10_000)
 

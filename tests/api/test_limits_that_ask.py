@@ -25,7 +25,7 @@ from retinue import (
 )
 from retinue.core.state import Short
 from retinue.testing import Scripted, call
-from tests.api.house import STORES, Home, agent, ended, hiring, last, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, ended, hiring, last, on_virtual_time
 
 RULES = Limits(min_output=16, final_output=64, asking_output=64, wait_ms=3_600_000)
 

@@ -14,7 +14,7 @@ from retinue.core.trees import Trees
 from retinue.core.values import Delivery, Limits
 from retinue.runtime.timers import SPARE, Timers
 from retinue.testing import VirtualClock, call
-from tests.api.house import agent, hiring, lead_of, on_virtual_time
+from tests.api.scripted_agents import agent, hiring, lead_of, on_virtual_time
 
 OURS = (
     "retinue.core",

@@ -16,7 +16,7 @@ from retinue.core.values import Delivery, Helpers
 from retinue.errors import ModelRejected
 from retinue.models.base import ModelRequest
 from retinue.testing import call
-from tests.api.house import STORES, Home, agent, ended, hiring, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, ended, hiring, on_virtual_time
 
 LINE = "2 of 3 sub-agents never returned: b (failed: invalid_request), a (timed out)"
 

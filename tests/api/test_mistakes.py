@@ -28,7 +28,7 @@ from retinue.core.spec import RunRequest
 from retinue.core.values import ToolSchema
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
-from tests.api.house import STORES, Home, agent, ended, last, on_virtual_time, texts
+from tests.api.scripted_agents import STORES, Home, agent, ended, last, on_virtual_time, texts
 
 both = pytest.mark.parametrize("kind", STORES)
 

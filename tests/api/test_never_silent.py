@@ -31,7 +31,7 @@ from retinue.core.events import Answered
 from retinue.models.base import ModelRequest
 from retinue.runtime.bus import Step
 from retinue.testing import Scripted, VirtualClock, call
-from tests.api.house import agent, last, on_virtual_time
+from tests.api.scripted_agents import agent, last, on_virtual_time
 
 
 @tool(restart="pure")

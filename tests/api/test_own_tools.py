@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from retinue import Agent, Permissions, Retinue, ToolCall, ToolError, ToolResult, tool
 from retinue.testing import Scripted, call, run_virtual
-from tests.api.house import STORES, Home, agent, last, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, last, on_virtual_time
 from tests.api.test_permissions import asked
 
 

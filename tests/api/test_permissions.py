@@ -16,7 +16,7 @@ from retinue.open_questions import open_questions
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.base import Context, Returned
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
-from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, ended, lead_of, on_virtual_time
 
 
 class Note(ToolArguments):  # type: ignore[misc]

@@ -26,7 +26,16 @@ from retinue.core.events import ChildEnded, Woke
 from retinue.models.base import ModelRequest
 from retinue.runtime.bus import Step
 from retinue.testing import call
-from tests.api.house import STORES, Home, agent, all_taken_up, ended, last, lead_of, on_virtual_time
+from tests.api.scripted_agents import (
+    STORES,
+    Home,
+    agent,
+    all_taken_up,
+    ended,
+    last,
+    lead_of,
+    on_virtual_time,
+)
 
 both = pytest.mark.parametrize("kind", STORES)
 

@@ -24,7 +24,7 @@ from retinue import (
 )
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
-from tests.api.house import STORES, Home, agent, ended, last, lead_of, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, ended, last, lead_of, on_virtual_time
 
 
 class Verdict(msgspec.Struct):

@@ -14,7 +14,7 @@ from retinue.core.spec import SendMessage
 from retinue.core.state import ending_of
 from retinue.models.base import ModelRequest
 from retinue.testing import call
-from tests.api.house import STORES, Home, agent, ended, hiring, on_virtual_time, texts
+from tests.api.scripted_agents import STORES, Home, agent, ended, hiring, on_virtual_time, texts
 
 both = pytest.mark.parametrize("kind", STORES)
 

@@ -25,7 +25,7 @@ from retinue import (
 from retinue.core.messages import AssistantMessage
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
-from tests.api.house import (
+from tests.api.scripted_agents import (
     STORES,
     Home,
     agent,

@@ -8,7 +8,7 @@ import pytest
 
 from retinue import Agent, History, NotFound, Permissions, Retinue, Usage, tool
 from retinue.testing import Scripted, VirtualClock, call
-from tests.api.house import agent, last, on_virtual_time
+from tests.api.scripted_agents import agent, last, on_virtual_time
 
 
 @tool(restart="pure", quick=True)

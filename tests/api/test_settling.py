@@ -13,7 +13,7 @@ from retinue import Agent, Delivery, NotFound, Origin, Retinue, RetinueError, ru
 from retinue.core.state import RunRecord, ending_of
 from retinue.models.base import Model
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
-from tests.api.house import STORES, Home, agent, ended, hiring, lead_of, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, ended, hiring, lead_of, on_virtual_time
 
 both = pytest.mark.parametrize("kind", STORES)
 HOOK = Origin(channel="hook", user="ada")

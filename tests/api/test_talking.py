@@ -21,9 +21,19 @@ from retinue import (
 from retinue.core.events import Asked, Replied, Requested
 from retinue.core.messages import ToolMessage
 from retinue.models.base import ModelRequest
-from retinue.runtime.bus import Step, TextPiece
+from retinue.runtime.bus import Step
+from retinue.runtime.text_pieces import TextPiece
 from retinue.testing import MemoryStore, VirtualClock, call
-from tests.api.house import STORES, Home, agent, ended, last, lead_of, on_virtual_time, texts
+from tests.api.scripted_agents import (
+    STORES,
+    Home,
+    agent,
+    ended,
+    last,
+    lead_of,
+    on_virtual_time,
+    texts,
+)
 
 
 @tool(restart="pure")

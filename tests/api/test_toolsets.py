@@ -26,7 +26,7 @@ from retinue import (
 )
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, call, fake_context
-from tests.api.house import agent, last
+from tests.api.scripted_agents import agent, last
 
 FAKE = Path(__file__).resolve().parents[1] / "tools" / "mcp" / "fake_server.py"
 

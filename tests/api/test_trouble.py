@@ -20,9 +20,10 @@ from retinue import (
     tool,
 )
 from retinue.core.events import Replied
-from retinue.runtime.bus import Step, TextPiece
+from retinue.runtime.bus import Step
+from retinue.runtime.text_pieces import TextPiece
 from retinue.testing import MemoryStore, VirtualClock, call
-from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, ended, lead_of, on_virtual_time
 
 both = pytest.mark.parametrize("kind", STORES)
 ADA = Origin(channel="post", user="ada")

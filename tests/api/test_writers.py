@@ -92,7 +92,7 @@ def test_a_conflict_is_told_to_the_parent_and_stays_on_its_branch(
     outcome = run(agent, project, tmp_path / "r.db")
     (branch,) = branches(project)
     assert "writer 1: NOT merged, conflict in a.txt" in outcome.text and branch in outcome.text
-    assert "<<<<<<< your directory\nmine\n=======\nyours\n" in outcome.text
+    assert "    <<<<<<< your directory\n    mine\n    =======\n    yours\n" in outcome.text
     assert (project / "a.txt").read_text().splitlines()[1] == "mine"
     assert "yours" in git(project, "show", f"{branch}:a.txt")
 

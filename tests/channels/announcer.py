@@ -9,7 +9,7 @@ from pathlib import Path
 
 from retinue import Limits, Origin, Retinue
 from retinue.channels.webhook import Webhook
-from tests.api.house import agent, lead_of
+from tests.api.scripted_agents import agent, lead_of
 from tests.channels.receiver import SECRET
 
 child = agent("child", ["built"])

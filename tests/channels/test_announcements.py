@@ -18,7 +18,7 @@ from retinue import Delivery, Limits, Origin, Retinue
 from retinue.channels.console import Console
 from retinue.channels.file import JsonLines
 from retinue.channels.webhook import Webhook
-from tests.api.house import STORES, Home, agent, lead_of, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, lead_of, on_virtual_time
 from tests.channels.receiver import SECRET, Receiver, hang, status
 from tests.contracts.world import run_async
 from tests.waiting import SECONDS

@@ -12,7 +12,7 @@ import pytest
 
 from retinue import Actions, Context, Delivery, Limits, Origin, Refused, Retinue, tool
 from retinue.testing import VirtualClock, call
-from tests.api.house import STORES, Home, agent, last, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, last, on_virtual_time
 
 both = pytest.mark.parametrize("kind", STORES)
 ADA, BOB = (Origin(channel="hook", user=user) for user in ("ada", "bob"))

@@ -20,7 +20,7 @@ from retinue.host import follow as inside
 from retinue.host import tree_items
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call, run_virtual
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
-from tests.api.house import hiring
+from tests.api.scripted_agents import hiring
 
 FOLDER = Path(__file__).parent / "fixtures"
 PRICED = {"price_in": 3_000, "price_out": 15_000}

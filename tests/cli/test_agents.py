@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from retinue.testing import call
-from tests.cli.house import SECONDS, Gate, House, house
+from tests.cli.private_home import SECONDS, Gate, PrivateHome, private_home
 
 WRITE = call("write", path="made.txt", content="hello")
 
@@ -22,7 +22,7 @@ def put(path: Path, head: str, body: str = "Work.") -> None:
     path.write_text(f"---\n{head}\n---\n{body}\n")
 
 
-def mine(home: House, name: str, head: str = "", body: str = "Work.") -> None:
+def mine(home: PrivateHome, name: str, head: str = "", body: str = "Work.") -> None:
     """An agent of the user's own."""
     place = home.folder / "config" / "retinue" / "agents" / f"{name}.md"
     put(place, f"name: {name}\ndescription: Does {name} work.\n{head}".rstrip(), body)
@@ -58,14 +58,14 @@ def boss(heard: Any) -> Any:
 def test_what_a_file_forbids_binds_whatever_the_command_permits(
     tmp_path: Path, head: str, words: str
 ) -> None:
-    with house(tmp_path, writer) as home:
+    with private_home(tmp_path, writer) as home:
         mine(home, "scribe", head)
         said = home.ok("run", "--agent", "scribe", "--yolo", "write it")
         assert words in said and not (home.project / "made.txt").exists()
 
 
 def test_what_a_file_forbids_binds_when_another_agent_starts_it(tmp_path: Path) -> None:
-    with house(tmp_path, boss) as home:
+    with private_home(tmp_path, boss) as home:
         mine(home, "scribe", "permissionMode: plan", "You are the scribe.")
         assert "plan" in home.ok("run", "--yolo", "have it written")
         assert not (home.project / "made.txt").exists()
@@ -84,7 +84,7 @@ def test_agents_on_disk_and_on_the_command_line_are_staff_of_the_default_agent(
         ]
         return json.dumps(found[0] if found else None)
 
-    with house(tmp_path, lister) as home:
+    with private_home(tmp_path, lister) as home:
         mine(home, "scribe")
         mine(home, "ghost", "disabled: true")
         inline = '{"critic": {"description": "d", "prompt": "p", "tools": "Read, Grep"}}'
@@ -96,7 +96,7 @@ def test_agents_on_disk_and_on_the_command_line_are_staff_of_the_default_agent(
 
 
 def test_limits_of_a_file_end_its_run(tmp_path: Path) -> None:
-    with house(tmp_path, [call("artifact", id="0" * 64)]) as home:
+    with private_home(tmp_path, [call("artifact", id="0" * 64)]) as home:
         mine(home, "short", "maxTurns: 2")
         mine(home, "poor", "budget: {max_tokens: 3000}")
         assert home.run("run", "--agent", "short", "go").returncode == 5
@@ -108,7 +108,7 @@ def test_limits_of_a_file_end_its_run(tmp_path: Path) -> None:
 
 
 def test_a_model_of_a_file_that_cannot_be_used_here_is_told(tmp_path: Path) -> None:
-    with house(tmp_path, boss) as home:
+    with private_home(tmp_path, boss) as home:
         mine(home, "scribe", "model: opus", "You are the scribe.")
         done = home.run("run", "--yolo", "have it written")
         assert done.returncode == 0 and "Agent scribe: model opus is not available (" in done.stderr
@@ -118,7 +118,7 @@ def test_a_model_of_a_file_that_cannot_be_used_here_is_told(tmp_path: Path) -> N
 
 def test_agents_are_built_again_from_their_plan_after_a_crash(tmp_path: Path) -> None:
     gate = Gate(WRITE, "Never mind.", at=0)
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         mine(home, "scribe", "permissionMode: plan")
         id = home.ok("run", "--bg", "--agent", "scribe", "--yolo", "write it")
         assert gate.reached.wait(SECONDS)
@@ -149,7 +149,7 @@ def test_files_of_a_project_do_nothing_until_it_is_trusted(tmp_path: Path) -> No
             }
         )
 
-    with house(tmp_path, teller) as home:
+    with private_home(tmp_path, teller) as home:
         put(
             home.project / ".claude" / "agents" / "critic.md",
             "name: critic\ndescription: Criticises.",
@@ -193,7 +193,7 @@ def test_files_of_a_project_do_nothing_until_it_is_trusted(tmp_path: Path) -> No
 
 
 def test_a_file_called_main_is_not_the_default_agent(tmp_path: Path) -> None:
-    with house(tmp_path, lambda heard: heard.system) as home:
+    with private_home(tmp_path, lambda heard: heard.system) as home:
         mine(home, "main", body="I am an impostor.")
         assert "impostor" not in home.ok("run", "hello")
         assert "impostor" in home.ok("run", "--agent", "main", "hello")
@@ -213,7 +213,7 @@ def test_a_file_called_main_is_not_the_default_agent(tmp_path: Path) -> None:
 def test_a_wrong_agent_gets_one_line(
     tmp_path: Path, arguments: tuple[str, ...], words: str
 ) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     mine(home, "scribe")
     mine(home, "ghost", "disabled: true")
     mine(home, "broken", "budget: much")

@@ -14,7 +14,7 @@ from retinue.core.messages import AssistantMessage, ToolMessage
 from retinue.core.spec import RunRequest, RunSpec
 from retinue.host.tree_items import MessageAdded, RunAdded, TextArrived, TreeItem
 from retinue.testing import call
-from tests.cli.house import MODEL, House, Llm
+from tests.cli.private_home import MODEL, Llm, PrivateHome
 from tests.cli.terminal import terminal
 
 PAGE = """# Cause
@@ -58,7 +58,7 @@ def spec(id: str) -> RunAdded:
 
 def heard(stream: AnswerStream, *items: TreeItem) -> list[str]:
     for item in items:
-        stream.hear(item)
+        stream.add(item)
     return plain(stream.take(79))
 
 
@@ -103,11 +103,11 @@ def test_an_answer_is_rendered_on_a_terminal_and_told_once(
     tmp_path: Path, width: int, height: int
 ) -> None:
     with Llm([[call("list", path=".")], PAGE], chunks=40) as llm:
-        house = House(tmp_path)
+        home = PrivateHome(tmp_path)
         try:
             with terminal(tmp_path, width, height) as screen:
-                env = {**house.env, **llm.env}
-                screen.retinue("run", "--model", MODEL, "Why?", env=env, cwd=house.project)
+                env = {**home.env, **llm.env}
+                screen.retinue("run", "--model", MODEL, "Why?", env=env, cwd=home.project)
                 assert screen.code() == 0
                 shown = screen.text(history=True)
                 assert shown.count("    def now():  # aware") == 1 and "```" not in shown
@@ -115,17 +115,17 @@ def test_an_answer_is_rendered_on_a_terminal_and_told_once(
                 assert re.search(r"^· list ", shown, re.MULTILINE), shown
                 assert all(len(line) < width for line in shown.splitlines())
         finally:
-            house.close()
+            home.close()
 
 
 def test_a_pipe_gets_the_answer_as_it_was_written_and_nothing_else(tmp_path: Path) -> None:
     with Llm([PAGE]) as llm:
-        house = House(tmp_path)
+        home = PrivateHome(tmp_path)
         try:
-            assert house.real("run", "--model", MODEL, "Why?", env=llm.env).stdout == PAGE + "\n"
+            assert home.real("run", "--model", MODEL, "Why?", env=llm.env).stdout == PAGE + "\n"
             with terminal(tmp_path) as screen:
-                env = {**house.env, **llm.env}
-                screen.retinue("run", "--raw", "-m", MODEL, "Why?", env=env, cwd=house.project)
+                env = {**home.env, **llm.env}
+                screen.retinue("run", "--raw", "-m", MODEL, "Why?", env=env, cwd=home.project)
                 assert screen.code() == 0 and "# Cause" in screen.text(history=True)
         finally:
-            house.close()
+            home.close()

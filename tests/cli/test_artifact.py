@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.testing import call
-from tests.cli.house import House, house, whole
+from tests.cli.private_home import PrivateHome, private_home, whole
 from tests.cli.test_run import FANOUT
 
 REPORT = "0123456789é😀\x07 " * 600
@@ -26,7 +26,7 @@ def lead(heard: Any) -> Any:
 
 
 def test_what_was_cut_is_printed_whole_and_by_its_first_digits(tmp_path: Path) -> None:
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         answer = home.ok("run", *FANOUT, "Delegate it.")
         ids = set(re.findall(r"full text in artifact ([0-9a-f]{64})", answer))
         assert len(ids) == 1, "ten times the same text is kept once"
@@ -39,7 +39,7 @@ def test_what_was_cut_is_printed_whole_and_by_its_first_digits(tmp_path: Path) -
 
 
 def test_an_id_that_there_is_not_is_told_in_one_line(tmp_path: Path) -> None:
-    with house(tmp_path, lambda q: "Done.") as home:
+    with private_home(tmp_path, lambda q: "Done.") as home:
         home.ok("run", "Nothing.")
         for id, word in (
             ("0" * 64, "not found in this store"),
@@ -49,4 +49,6 @@ def test_an_id_that_there_is_not_is_told_in_one_line(tmp_path: Path) -> None:
             done = home.run("artifact", id)
             (line,) = done.stderr.splitlines()
             assert (done.returncode, done.stdout) == (2, "") and word in line
-    assert "there are no artifacts" in House(tmp_path / "empty").run("artifact", "0" * 64).stderr
+    assert (
+        "there are no artifacts" in PrivateHome(tmp_path / "empty").run("artifact", "0" * 64).stderr
+    )

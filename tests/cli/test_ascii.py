@@ -14,7 +14,7 @@ from retinue.view.cells import plain
 from retinue.view.grid import TreeRow, guides, tree_line
 from retinue.view.state_marks import MARKS
 from retinue.view.tree_header import header
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 from tests.cli.terminal import terminal
 from tests.cli.test_frames import LEAD, ROWS
 from tests.cli.test_live import Staff
@@ -91,7 +91,7 @@ def test_a_long_note_goes_on_below_its_text(text: str, wanted: list[str]) -> Non
 @needs("tmux")
 def test_the_live_view_and_lists_are_in_ascii_when_asked_to(tmp_path: Path) -> None:
     staff = Staff("agents", "models")
-    with house(tmp_path, staff) as home, terminal(tmp_path) as screen:
+    with private_home(tmp_path, staff) as home, terminal(tmp_path) as screen:
         screen.retinue(
             "run", "--ascii", "--family", "fanout", "Lead them", env=home.env, cwd=home.project
         )
@@ -110,7 +110,7 @@ def test_the_live_view_and_lists_are_in_ascii_when_asked_to(tmp_path: Path) -> N
 @needs("tmux")
 def test_nothing_that_is_said_of_a_run_is_broken_by_the_terminal(tmp_path: Path) -> None:
     script = [call("read", path="a"), "Done."]
-    with house(tmp_path, script) as home, terminal(tmp_path, 60, 24) as screen:
+    with private_home(tmp_path, script) as home, terminal(tmp_path, 60, 24) as screen:
         screen.retinue("run", "--family", "none", "Go.", env=home.env, cwd=home.project)
         assert screen.code() == 0
         first, second, *_ = screen.lines()

@@ -17,7 +17,7 @@ import pytest
 
 from retinue.core.messages import AssistantMessage, ToolCall
 from retinue.testing import call
-from tests.cli.house import SECONDS, Gate, House, house, whole
+from tests.cli.private_home import SECONDS, Gate, PrivateHome, private_home, whole
 from tests.needs import needs
 
 
@@ -31,7 +31,7 @@ def one_line(done: Any, code: int, *words: str) -> str:
 
 
 def confined(
-    home: House, *options: str, command: tuple[str, ...]
+    home: PrivateHome, *options: str, command: tuple[str, ...]
 ) -> subprocess.CompletedProcess[str]:
     """A command in a file system of its own, with nothing left of it afterwards."""
     bwrap = [
@@ -58,7 +58,7 @@ def confined(
 @needs("bwrap")
 @pytest.mark.parametrize("name", ["data", "state", "run"])
 def test_a_folder_that_can_only_be_read_is_named(tmp_path: Path, name: str) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     folder = str(tmp_path / name)
     done = confined(home, "--ro-bind", folder, folder, command=("run", "map"))
     assert "Read-only file system" in one_line(done, 1, folder)
@@ -67,7 +67,7 @@ def test_a_folder_that_can_only_be_read_is_named(tmp_path: Path, name: str) -> N
 @needs("bwrap")
 @pytest.mark.parametrize(("size", "words"), [("4096", "Free some"), ("40960", "Free some")])
 def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path, size: str, words: str) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     data = str(tmp_path / "data")
     done = confined(
         home, "--size", size, "--tmpfs", data, command=("run", "--timeout", "20s", "map")
@@ -76,7 +76,7 @@ def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path, size: str, words: 
 
 
 def test_without_a_home_the_home_of_the_user_is_meant(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"):
         home.env.pop(name)
     assert home.real("run", "map").returncode == 0
@@ -84,7 +84,7 @@ def test_without_a_home_the_home_of_the_user_is_meant(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     gone = tmp_path / "gone"
     for command in ("ps", "run x", ""):
         gone.mkdir()
@@ -104,7 +104,7 @@ def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
 
 
 def test_a_store_that_another_program_holds_is_told_with_its_process(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         home.ok("run", "hello")
         home.ok("host", "stop")
         code = (
@@ -127,7 +127,7 @@ def test_a_store_that_another_program_holds_is_told_with_its_process(tmp_path: P
 
 
 def test_a_host_that_is_killed_between_commands_is_replaced(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         home.ok("run", "hello", env={"RETINUE_IDLE_SECONDS": "60"})
         os.kill(home.host_pid(), signal.SIGKILL)
         assert home.ok("run", "again") == "Done."
@@ -137,7 +137,7 @@ def test_a_host_that_is_killed_between_commands_is_replaced(tmp_path: Path) -> N
 @pytest.mark.parametrize("text", ["", "{", '{"lead": 1}', "{}"])
 def test_a_damaged_plan_is_named_and_only_its_runs_wait(tmp_path: Path, text: str) -> None:
     gate = Gate(call("artifact", id="0" * 64), "Done.", at=1)
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         id = home.ok("run", "--bg", "a long task")
         assert gate.reached.wait(SECONDS)
         os.kill(home.host_pid(), signal.SIGKILL)
@@ -163,11 +163,11 @@ def test_a_damaged_plan_is_named_and_only_its_runs_wait(tmp_path: Path, text: st
 def test_arguments_that_are_no_text_are_told(
     tmp_path: Path, arguments: tuple[str, ...], words: str
 ) -> None:
-    assert words in one_line(House(tmp_path).real(*arguments), 2)
+    assert words in one_line(PrivateHome(tmp_path).real(*arguments), 2)
 
 
 def test_a_reader_that_wants_one_line_gets_it_and_nothing_is_said(tmp_path: Path) -> None:
-    with house(tmp_path, [whole("line\n" * 50_000)]) as home:
+    with private_home(tmp_path, [whole("line\n" * 50_000)]) as home:
         home.ok("run", "hello")
         for command in (
             "show",
@@ -193,7 +193,7 @@ def test_a_reader_that_wants_one_line_gets_it_and_nothing_is_said(tmp_path: Path
 
 
 def test_two_formats_of_input_and_output_go_together(tmp_path: Path) -> None:
-    with house(tmp_path, lambda heard: heard.messages[-1].text.upper()) as home:
+    with private_home(tmp_path, lambda heard: heard.messages[-1].text.upper()) as home:
         line = json.dumps(
             {
                 "type": "user",
@@ -212,7 +212,7 @@ def test_two_formats_of_input_and_output_go_together(tmp_path: Path) -> None:
 
 
 def test_a_run_that_waits_for_a_person_is_told_by_wait(tmp_path: Path) -> None:
-    with house(tmp_path, [call("write", path="x", content=""), "Done."]) as home:
+    with private_home(tmp_path, [call("write", path="x", content=""), "Done."]) as home:
         id = home.ok("run", "--bg", "write it")
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
         waited = home.run("wait", id, "--timeout", "50ms")
@@ -228,12 +228,12 @@ def test_a_run_that_waits_for_a_person_is_told_by_wait(tmp_path: Path) -> None:
 
 def test_a_tool_that_is_not_known_makes_no_rule(tmp_path: Path) -> None:
     assert "Unknown tool 'Bsh'" in one_line(
-        House(tmp_path).run("run", "--disallowed-tools", "Bsh", "x"), 2
+        PrivateHome(tmp_path).run("run", "--disallowed-tools", "Bsh", "x"), 2
     )
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         home.ok("run", "hello")
         home.ok("host", "stop")
         with contextlib.closing(apsw.Connection(str(home.store))) as db:
@@ -245,7 +245,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 def test_arguments_that_are_nested_without_end_break_no_command(tmp_path: Path, depth: int) -> None:
     deep = '{"command":' + "[" * depth + '"x"' + "]" * depth + "}"
     script = [AssistantMessage(calls=(ToolCall(id="c1", name="shell", args=deep),)), "Done."]
-    with house(tmp_path, lambda heard: script[min(heard.turn, 1)]) as home:
+    with private_home(tmp_path, lambda heard: script[min(heard.turn, 1)]) as home:
         for options in ((), ("--output-format", "stream-json")):
             done = home.run("run", *options, "Go.")
             assert done.returncode == 0 and "Done." in done.stdout, done.stderr[-2000:]

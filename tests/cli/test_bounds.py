@@ -28,9 +28,9 @@ from retinue.view.export_formats import FORMATS, ExportSource
 from retinue.view.rows import TreeView
 from retinue.view.top_frame import TopList, top_frame
 from retinue.view.updates import conclude
-from tests.api.house import hiring, last
+from tests.api.scripted_agents import hiring, last
 from tests.api.test_kill_loops import die
-from tests.cli.house import House
+from tests.cli.private_home import PrivateHome
 
 EACH = Usage(input=80, output=20, nanos=100_000_000)
 PRICED = ModelInfo(name="priced", price_in=1_000_000, price_out=1_000_000, max_output=50)
@@ -75,8 +75,8 @@ async def crash(store: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    home = House(tmp_path_factory.mktemp("bounds"))
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateHome]:
+    home = PrivateHome(tmp_path_factory.mktemp("bounds"))
     home.ok("ps")
     found = project_paths.find(home.env, cwd=str(home.project))
     Path(found.store).parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     home.close()
 
 
-def amounts(home: House) -> tuple[str, str]:
+def amounts(home: PrivateHome) -> tuple[str, str]:
     """Tokens and dollars of the tree, as they are with all bounds."""
     with RunListing(project_paths.find(home.env, cwd=str(home.project))) as shelf:
         (line,) = shelf.roots()
@@ -94,7 +94,7 @@ def amounts(home: House) -> tuple[str, str]:
     return tokens.removeprefix("at most "), usd.removeprefix("at most ")
 
 
-def test_commands_say_at_most(home: House) -> None:
+def test_commands_say_at_most(home: PrivateHome) -> None:
     tokens, usd = amounts(home)
     row = home.ok("ps", "--all").splitlines()[1]
     assert row.endswith(f" ≤{usd}")
@@ -107,7 +107,7 @@ def test_commands_say_at_most(home: House) -> None:
         )
 
 
-def test_json_says_that_the_cost_is_not_known(home: House) -> None:
+def test_json_says_that_the_cost_is_not_known(home: PrivateHome) -> None:
     lines = {line["label"]: line for line in home.lines("ps", "--all", "--tree", "--jsonl")}
     assert (
         not lines["child"]["cost_is_known"]
@@ -132,7 +132,7 @@ def test_json_says_that_the_cost_is_not_known(home: House) -> None:
     assert (result["type"], result["cost_is_known"]) == ("result", False)
 
 
-def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: House) -> None:
+def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: PrivateHome) -> None:
     tokens, usd = amounts(home)
     found = project_paths.find(home.env, cwd=str(home.project))
     view = TreeView()
@@ -159,7 +159,7 @@ def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: House) -> None:
     assert not spent.cost_is_known and all(word.startswith("at most ") for word in spent.words)
 
 
-def test_the_sum_of_today_has_only_facts_and_what_it_is_at_most(home: House) -> None:
+def test_the_sum_of_today_has_only_facts_and_what_it_is_at_most(home: PrivateHome) -> None:
     with RunListing(project_paths.find(home.env, cwd=str(home.project))) as shelf:
         (line,) = shelf.roots()
         assert line.usd is not None and line.ended_at is not None

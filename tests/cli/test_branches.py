@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from retinue.testing import call
-from tests.cli.house import MODEL, House, Llm
+from tests.cli.private_home import MODEL, Llm, PrivateHome
 from tests.cli.terminal import terminal
 from tests.needs import needs
 
@@ -26,8 +26,8 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def project(house: House) -> Path:
-    folder = house.project
+def project(home: PrivateHome) -> Path:
+    folder = home.project
     (folder / ".git").rmdir()
     git(folder, "init", "-q")
     (folder / "a.txt").write_text("one\n")
@@ -36,45 +36,45 @@ def project(house: House) -> Path:
     return folder
 
 
-def worked(house: House, llm: Llm) -> None:
+def worked(home: PrivateHome, llm: Llm) -> None:
     flags = ("--agent", "coder", "--agent-file", json.dumps(CODER), "--yolo", "--model", MODEL)
-    house.ok("run", *flags, "Change it.", env=llm.env)
+    home.ok("run", *flags, "Change it.", env=llm.env)
 
 
 def test_a_branch_is_listed_shown_and_merged_after_a_question(tmp_path: Path) -> None:
     with Llm([call("edit", path="a.txt", old="one", new="two"), "Changed."]) as llm:
-        house = House(tmp_path)
+        home = PrivateHome(tmp_path)
         try:
-            folder = project(house)
-            worked(house, llm)
-            (branch,) = json.loads(house.ok("diff", "--json"))
+            folder = project(home)
+            worked(home, llm)
+            (branch,) = json.loads(home.ok("diff", "--json"))
             assert branch["branch"].startswith("retinue/") and branch["state"] == "kept"
-            shown = house.run("diff")
+            shown = home.run("diff")
             assert "-one\n+two" in shown.stdout, (shown, branch)
-            refused = house.run("merge", "latest")
+            refused = home.run("merge", "latest")
             assert refused.returncode == 2 and "--yes" in refused.stderr
             assert (folder / "a.txt").read_text() == "one\n", "nobody was asked"
             with terminal(tmp_path) as screen:
-                screen.retinue("merge", "latest", env={**house.env, **llm.env}, cwd=folder)
+                screen.retinue("merge", "latest", env={**home.env, **llm.env}, cwd=folder)
                 screen.until("[y/N]")
                 screen.type("y\n")
                 assert screen.code() == 0 and "1 of 1 merged" in screen.text()
             assert (folder / "a.txt").read_text() == "two\n"
             assert git(folder, "branch", "--list", "retinue/*") == ""
-            again = house.run("merge", "latest", "--yes")
+            again = home.run("merge", "latest", "--yes")
             assert again.returncode == 0 and "Nothing of" in again.stderr
         finally:
-            house.close()
+            home.close()
 
 
 def test_a_conflict_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
     with Llm([call("edit", path="a.txt", old="one", new="two"), "Changed."]) as llm:
-        house = House(tmp_path)
+        home = PrivateHome(tmp_path)
         try:
-            folder = project(house)
-            worked(house, llm)
+            folder = project(home)
+            worked(home, llm)
             (folder / "a.txt").write_text("mine\n")
-            done = house.run("merge", "latest", "--yes")
+            done = home.run("merge", "latest", "--yes")
             assert done.returncode == 1 and "has 1 conflict in a.txt" in done.stderr
             assert (folder / "a.txt").read_text() == "mine\n"
             ((first, second),) = re.findall(r"Resolve: (.*)\n +(.*)", done.stderr)
@@ -95,4 +95,4 @@ def test_a_conflict_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
                 in (folder / "a.txt").read_text()
             ), "git has begun the merge that a person ends"
         finally:
-            house.close()
+            home.close()

@@ -11,7 +11,7 @@ import pytest
 
 from retinue.cli.terminal.prompt import MARK
 from retinue.testing import call
-from tests.cli.house import SECONDS, Gate, House, house
+from tests.cli.private_home import SECONDS, Gate, PrivateHome, private_home
 from tests.cli.terminal import terminal
 from tests.needs import needs
 
@@ -28,7 +28,7 @@ def is_asking(shown: str) -> bool:
 
 
 def test_each_line_of_a_pipe_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
-    with house(tmp_path, echo) as home:
+    with private_home(tmp_path, echo) as home:
         done = home.run("chat", input="hello\nand again\n")
         assert (done.returncode, done.stdout) == (0, "1: hello\n2: and again\n")
         assert "\x1b" not in done.stderr and "done in " in done.stderr
@@ -37,7 +37,7 @@ def test_each_line_of_a_pipe_goes_on_where_the_last_one_ended(tmp_path: Path) ->
 
 
 def test_commands_are_carried_out_between_messages(tmp_path: Path) -> None:
-    with house(tmp_path, echo) as home:
+    with private_home(tmp_path, echo) as home:
         said = (
             "/help\n/agents\n/cost\n\nhello\n/agents\n/cost\n/show\n/new\nhello\n/nonsense\n/c\n"
             "/send\n/quit\nnever\n"
@@ -64,14 +64,14 @@ def test_commands_are_carried_out_between_messages(tmp_path: Path) -> None:
 
 
 def test_a_message_that_only_begins_with_a_slash_is_a_message(tmp_path: Path) -> None:
-    with house(tmp_path, echo) as home:
+    with private_home(tmp_path, echo) as home:
         assert (
             home.run("chat", "-q", input="/usr/bin is what?\n").stdout == "1: /usr/bin is what?\n"
         )
 
 
 def test_what_goes_wrong_is_told_and_the_chat_goes_on(tmp_path: Path) -> None:
-    with house(
+    with private_home(
         tmp_path, lambda heard: "" if heard.messages[-1].text != "fine" else echo(heard)
     ) as home:
         done = home.run("chat", input="/cancel\n/show nowhere\nbreak\nfine\n")
@@ -86,7 +86,7 @@ def test_what_goes_wrong_is_told_and_the_chat_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_wrong_model_is_told_before_the_first_message(tmp_path: Path) -> None:
-    with house(tmp_path, echo) as home:
+    with private_home(tmp_path, echo) as home:
         done = home.run("chat", "-m", "nonsense", input="hello\n")
         assert done.returncode == 2 and "nonsense" in done.stderr
 
@@ -97,7 +97,7 @@ def test_what_ends_in_the_background_is_told_between_turns(tmp_path: Path) -> No
     async def talk(heard: Any) -> Any:
         return await gate(heard) if heard.messages[0].text == "a long task" else echo(heard)
 
-    with house(tmp_path, talk) as home:
+    with private_home(tmp_path, talk) as home:
         id = home.ok("run", "--bg", "a long task")
         assert gate.reached.wait(SECONDS)
         chat = Talk(home)
@@ -115,7 +115,7 @@ def test_what_ends_in_the_background_is_told_between_turns(tmp_path: Path) -> No
 class Talk:
     """A chat through a pipe, one line at a time."""
 
-    def __init__(self, home: House) -> None:
+    def __init__(self, home: PrivateHome) -> None:
         import subprocess
 
         self._process = home.start("chat", stdin=subprocess.PIPE)
@@ -138,7 +138,7 @@ def test_a_message_that_is_left_goes_on_and_is_told_above_the_prompt(tmp_path: P
     async def talk(heard: Any) -> Any:
         return await gate(heard) if heard.messages[-1].text == "wait" else echo(heard)
 
-    with house(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
+    with private_home(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
         screen.retinue("chat", env=home.env, cwd=home.project)
         screen.until(f"\n{MARK.rstrip()}")
         screen.type("wait")
@@ -174,7 +174,7 @@ def test_rows_of_background_agents_are_beside_the_prompt_and_esc_leads_to_them(
         task = {"task_id": "parser-review", "prompt": "Review the parser.", "tools": []}
         return call("delegate_tasks", mode="background", tasks=[task])
 
-    with house(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
+    with private_home(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
         screen.retinue("chat", "--family", "delegate", env=home.env, cwd=home.project)
         screen.until(f"\n{MARK.rstrip()}")
         screen.type("Review it in the background. What is a lane?")
@@ -203,7 +203,7 @@ def test_rows_of_background_agents_are_beside_the_prompt_and_esc_leads_to_them(
 @needs("tmux")
 @pytest.mark.parametrize("gap_ms", [0, 2, 8, 20])
 def test_ctrl_c_twice_leaves_however_fast_it_is_pressed(gap_ms: int, tmp_path: Path) -> None:
-    with house(tmp_path, echo) as home, terminal(tmp_path, 80, 24) as screen:
+    with private_home(tmp_path, echo) as home, terminal(tmp_path, 80, 24) as screen:
         screen.retinue("chat", env=home.env, cwd=home.project)
         screen.until(f"\n{MARK.rstrip()}")
         screen.type("something")
@@ -221,7 +221,7 @@ def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_pa
     async def talk(heard: Any) -> Any:
         return await gate(heard) if heard.messages[-1].text == "wait" else echo(heard)
 
-    with house(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
+    with private_home(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
         screen.retinue("chat", env=home.env, cwd=home.project)
         screen.until(f"\n{MARK.rstrip()}")
         screen.type("one")
@@ -254,7 +254,7 @@ def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_pa
 @needs("tmux")
 def test_the_history_of_a_chat_has_no_secret(tmp_path: Path) -> None:
     secret = "Zq8Rt5Yv2Bk7Jd4Hf1Gs9Ac6Lm3Np0Xw"
-    with house(tmp_path, echo) as home, terminal(tmp_path, 100, 24) as screen:
+    with private_home(tmp_path, echo) as home, terminal(tmp_path, 100, 24) as screen:
         screen.retinue("chat", env={**home.env, "SERVICE_TOKEN": secret}, cwd=home.project)
         screen.until(f"\n{MARK.rstrip()}")
         screen.type(f"use {secret} now")
@@ -283,7 +283,7 @@ def tools_of(heard: Any) -> str:
 def test_a_chat_has_subagents_once_they_are_asked_for_where_it_has_none_from_the_start(
     tmp_path: Path,
 ) -> None:
-    with house(tmp_path, tools_of) as home:
+    with private_home(tmp_path, tools_of) as home:
         config = tmp_path / "config" / "retinue" / "config.toml"
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(OFF)

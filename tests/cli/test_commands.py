@@ -13,13 +13,13 @@ import pytest
 from retinue import __version__
 from retinue.errors import NotFound
 from retinue.testing import call
-from tests.cli.house import SECONDS, Gate, House, house
+from tests.cli.private_home import SECONDS, Gate, PrivateHome, private_home
 from tests.cli.test_run import FANOUT, failing, lead
 
 
 def test_a_message_from_another_terminal_reaches_the_run(tmp_path: Path) -> None:
     gate = Gate(call("artifact", id="0" * 64), "Done.", at=0)
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         running = home.start("run", "-n", "work", "a long task")
         assert gate.reached.wait(SECONDS)
         sent = home.real("send", "work", "also", "count", "the", "files")
@@ -34,7 +34,7 @@ def test_a_message_from_another_terminal_reaches_the_run(tmp_path: Path) -> None
 
 def test_a_cancel_from_another_terminal_is_over_when_it_returns(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         running = home.start("run", "a long task")
         assert gate.reached.wait(SECONDS)
         ended = home.real("cancel", "latest", "--reason", "enough")
@@ -46,7 +46,7 @@ def test_a_cancel_from_another_terminal_is_over_when_it_returns(tmp_path: Path) 
 
 
 def test_a_sub_agent_is_addressed_through_its_run(tmp_path: Path) -> None:
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         home.ok("run", *FANOUT, "-n", "counting", "Delegate it.")
         root, one, two = home.runs()
         assert (one["parent"], one["depth"], one["state"]) == (root["id"], 1, "completed")
@@ -70,7 +70,7 @@ def test_a_sub_agent_is_addressed_through_its_run(tmp_path: Path) -> None:
 
 
 def test_what_was_said_can_be_read_and_exported(tmp_path: Path) -> None:
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         home.ok("run", *FANOUT, "Delegate <b>it</b>.")
         assert "  spawn_agents  starts 2 agents" in home.ok("logs")
         assert '"tasks"' in home.ok("logs", "--tools") and '"tasks"' not in home.ok("logs")
@@ -100,7 +100,7 @@ def test_what_was_said_can_be_read_and_exported(tmp_path: Path) -> None:
 
 def test_logs_follow_a_run_to_its_end(tmp_path: Path) -> None:
     gate = Gate("The end.")
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
         assert gate.reached.wait(SECONDS)
         following = home.start("logs", "-f")
@@ -110,7 +110,7 @@ def test_logs_follow_a_run_to_its_end(tmp_path: Path) -> None:
 
 
 def test_logs_since_a_time_shows_only_newer_messages(tmp_path: Path) -> None:
-    with house(tmp_path, Gate(call("think", thought="first"), "The end.", at=9)) as home:
+    with private_home(tmp_path, Gate(call("think", thought="first"), "The end.", at=9)) as home:
         home.ok("run", "-p", "a long task")
         everything = home.ok("logs")
         assert "a long task" in everything and "think" in everything
@@ -146,7 +146,7 @@ def move_into_the_past(store: Path, ms: int, until: str) -> None:
 
 
 def test_a_run_goes_on_forks_and_is_deleted(tmp_path: Path) -> None:
-    with house(tmp_path, lambda heard: f"{len(heard.messages)} messages") as home:
+    with private_home(tmp_path, lambda heard: f"{len(heard.messages)} messages") as home:
         home.ok("run", "-n", "first", "one")
         (first,) = home.runs()
         assert home.ok("resume", first["short"], "two") == "3 messages"
@@ -160,7 +160,7 @@ def test_a_run_goes_on_forks_and_is_deleted(tmp_path: Path) -> None:
 
 def test_an_open_run_is_not_deleted(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         id = home.ok("run", "--bg", "a long task")
         refused = home.run("rm", id)
         assert refused.returncode == 1 and "Cancel it first" in refused.stderr
@@ -175,7 +175,7 @@ def test_failed_sub_agents_can_be_tried_again(tmp_path: Path) -> None:
             return f"With that: {last}"
         return call("submit_result", result="one!") if "Try again" in last else failing(heard)
 
-    with house(tmp_path, script) as home:
+    with private_home(tmp_path, script) as home:
         home.ok("run", *FANOUT, "-n", "counting", "Delegate it.")
         done = home.run("resume", "counting", "--from-failed")
         assert done.returncode == 0 and done.stderr.count("Retrying") == 1
@@ -186,7 +186,7 @@ def test_failed_sub_agents_can_be_tried_again(tmp_path: Path) -> None:
 
 def test_the_store_can_be_copied_while_it_is_in_use(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
         home.ok("backup", str(tmp_path / "copy.db"))
         assert (
@@ -198,7 +198,7 @@ def test_the_store_can_be_copied_while_it_is_in_use(tmp_path: Path) -> None:
 
 
 def test_a_store_is_compacted_with_a_host_and_without(tmp_path: Path) -> None:
-    with house(tmp_path, lambda heard: "x" * 30_000) as home:
+    with private_home(tmp_path, lambda heard: "x" * 30_000) as home:
         for n in range(12):
             home.ok("run", f"task {n}")
         home.ok("run", "the one that stays")
@@ -221,7 +221,7 @@ def test_a_store_is_compacted_with_a_host_and_without(tmp_path: Path) -> None:
 
 
 def test_catalogues_can_be_listed(tmp_path: Path) -> None:
-    home = House(tmp_path, OPENAI_API_KEY="k")
+    home = PrivateHome(tmp_path, OPENAI_API_KEY="k")
     assert "openai        OPENAI_API_KEY is set" in home.ok("models", "list")
     assert {f["family"] for f in json.loads(home.ok("families", "--json"))} == {
         "agent",
@@ -249,7 +249,7 @@ def test_catalogues_can_be_listed(tmp_path: Path) -> None:
 
 
 def test_an_agent_of_a_file_can_be_run(tmp_path: Path) -> None:
-    with house(tmp_path, lambda heard: heard.system) as home:
+    with private_home(tmp_path, lambda heard: heard.system) as home:
         (home.project / ".claude" / "agents").mkdir(parents=True)
         text = "---\nname: critic\ndescription: Criticises.\ntools: Read\n---\nBe harsh.\n"
         (home.project / ".claude" / "agents" / "critic.md").write_text(text)
@@ -261,11 +261,11 @@ def test_an_agent_of_a_file_can_be_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
 def test_each_shell_has_a_completion_script(tmp_path: Path, shell: str) -> None:
-    assert "retinue" in House(tmp_path).ok("completion", shell)
+    assert "retinue" in PrivateHome(tmp_path).ok("completion", shell)
 
 
 def test_runs_are_completed_with_their_task(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         home.ok("run", "count the files")
         (run,) = home.runs()
         env = {
@@ -283,7 +283,7 @@ def test_an_address_that_means_several_runs_lists_them(tmp_path: Path) -> None:
     from retinue.host import project_paths
     from retinue.host.listing import RunListing
 
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         for n in range(3):
             home.ok("run", f"task {n}")
         with RunListing(project_paths.find(home.env, cwd=str(home.project))) as shelf:

@@ -14,20 +14,20 @@ import pytest
 
 from retinue.cli.context import CommandContext
 from retinue.host import project_config
-from tests.cli.house import SECONDS, House
+from tests.cli.private_home import SECONDS, PrivateHome
 from tests.needs import needs
 
 SECRET = "sk-very-secret-value"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
+def home(tmp_path: Path) -> Iterator[PrivateHome]:
+    made = PrivateHome(tmp_path)
     yield made
     made.close()
 
 
-def user_file(home: House, text: str = "") -> Path:
+def user_file(home: PrivateHome, text: str = "") -> Path:
     file = home.folder / "config" / "retinue" / "config.toml"
     file.parent.mkdir(exist_ok=True)
     if text:
@@ -35,14 +35,14 @@ def user_file(home: House, text: str = "") -> Path:
     return file
 
 
-def project_file(home: House, text: str) -> Path:
+def project_file(home: PrivateHome, text: str) -> Path:
     file = home.project / ".retinue" / "config.toml"
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
     return file
 
 
-def test_what_is_printed_is_toml_and_says_where_each_value_came_from(home: House) -> None:
+def test_what_is_printed_is_toml_and_says_where_each_value_came_from(home: PrivateHome) -> None:
     file = user_file(
         home, '[models]\n\ndefault = "openai:a"\n[models.aliases]\n"gpt-5.2" = "openai:gpt-5.2"\n'
     )
@@ -59,7 +59,7 @@ def test_what_is_printed_is_toml_and_says_where_each_value_came_from(home: House
     assert 'mode = "manual"  # default' in text
 
 
-def test_the_nearest_file_of_a_trusted_project_wins(home: House) -> None:
+def test_the_nearest_file_of_a_trusted_project_wins(home: PrivateHome) -> None:
     project_file(home, "[limits]\ndepth = 3\nchildren = 5\n")
     inner = home.project / "a" / "b"
     inner.mkdir(parents=True)
@@ -70,7 +70,7 @@ def test_the_nearest_file_of_a_trusted_project_wins(home: House) -> None:
     assert home.ok("config", "get", "limits.total", cwd=inner) == "9"
 
 
-def test_a_project_that_is_not_trusted_changes_nothing_and_that_is_told(home: House) -> None:
+def test_a_project_that_is_not_trusted_changes_nothing_and_that_is_told(home: PrivateHome) -> None:
     project_file(home, '[permissions]\nmode = "bypassPermissions"\n')
     done = home.run("config")
     assert done.returncode == 0
@@ -78,7 +78,7 @@ def test_a_project_that_is_not_trusted_changes_nothing_and_that_is_told(home: Ho
     assert ".retinue/config.toml" in done.stderr and "Run `retinue trust`" in done.stderr
 
 
-def test_no_secret_is_printed_only_whether_it_is_set(home: House) -> None:
+def test_no_secret_is_printed_only_whether_it_is_set(home: PrivateHome) -> None:
     user_file(
         home,
         '[models.keys]\nopenai = "WORK_KEY"\nmistral = "OTHER_KEY"\n'
@@ -100,7 +100,7 @@ def test_no_secret_is_printed_only_whether_it_is_set(home: House) -> None:
     assert "ANTHROPIC_API_KEY is set" in text
 
 
-def test_no_secret_in_arguments_or_in_the_path_of_an_address_is_printed(home: House) -> None:
+def test_no_secret_in_arguments_or_in_the_path_of_an_address_is_printed(home: PrivateHome) -> None:
     key, word = "Kd8Vm3Xc5Rq1Yz7Ns2Jb4", "Hx7Qv2Lp9Zr4Tn6Wb"
     user_file(
         home,
@@ -122,7 +122,7 @@ def test_no_secret_in_arguments_or_in_the_path_of_an_address_is_printed(home: Ho
     assert "gw.example.com" in home.run("config").stdout
 
 
-def test_a_value_is_set_read_and_set_again_with_the_comments_kept(home: House) -> None:
+def test_a_value_is_set_read_and_set_again_with_the_comments_kept(home: PrivateHome) -> None:
     file = user_file(home, '# mine\n[models]\ndefault = "openai:a" # good\n')
     home.ok("config", "set", "models.default", "anthropic:claude-sonnet-4-5")
     home.ok("config", "set", "permissions.deny", "edit(.env),shell(rm *)")
@@ -137,7 +137,7 @@ def test_a_value_is_set_read_and_set_again_with_the_comments_kept(home: House) -
     assert home.ok("config", "path").splitlines() == [f"{file}  user  used"]
 
 
-def test_a_value_for_the_project_counts_once_it_is_trusted(home: House) -> None:
+def test_a_value_for_the_project_counts_once_it_is_trusted(home: PrivateHome) -> None:
     done = home.run("config", "set", "limits.depth", "2", "--project")
     assert done.returncode == 0 and "This value has no effect yet" in done.stderr
     assert home.ok("config", "get", "limits.depth") == "8"
@@ -176,7 +176,7 @@ WRONG = [
     ("arguments", "says"), WRONG, ids=lambda x: " ".join(x)[:40] if isinstance(x, tuple) else ""
 )
 def test_wrong_use_is_one_clear_line_and_exit_code_2(
-    home: House, arguments: tuple[str, ...], says: str
+    home: PrivateHome, arguments: tuple[str, ...], says: str
 ) -> None:
     done = home.run("config", *arguments)
     assert done.returncode == 2, done.stderr
@@ -186,7 +186,9 @@ def test_wrong_use_is_one_clear_line_and_exit_code_2(
     assert not user_file(home).exists()
 
 
-def test_every_mistake_of_a_file_has_its_own_line_and_the_rest_is_still_shown(home: House) -> None:
+def test_every_mistake_of_a_file_has_its_own_line_and_the_rest_is_still_shown(
+    home: PrivateHome,
+) -> None:
     file = user_file(home, "[limits]\ndepth = 'x'\nmax_turns = -1\ntotal = 4\n[modles]\n")
     done = home.run("config")
     assert done.returncode == 2
@@ -201,7 +203,7 @@ def test_every_mistake_of_a_file_has_its_own_line_and_the_rest_is_still_shown(ho
 
 
 @needs("bwrap")
-def test_on_a_full_disk_the_old_file_stays_and_the_error_says_what_to_do(home: House) -> None:
+def test_on_a_full_disk_the_old_file_stays_and_the_error_says_what_to_do(home: PrivateHome) -> None:
     small = home.folder / "config"
     command = [
         "bwrap",
@@ -239,7 +241,7 @@ ls -A {small}/retinue
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_projects_file_that_leads_elsewhere_is_not_written(home: House) -> None:
+def test_a_projects_file_that_leads_elsewhere_is_not_written(home: PrivateHome) -> None:
     mine = user_file(home, "[limits]\ndepth = 1\n")
     (home.project / ".retinue").mkdir()
     (home.project / ".retinue" / "config.toml").symlink_to(mine)
@@ -248,7 +250,7 @@ def test_a_projects_file_that_leads_elsewhere_is_not_written(home: House) -> Non
     assert mine.read_text() == "[limits]\ndepth = 1\n"
 
 
-def test_what_only_the_environment_is_asked_for_is_put_there(home: House) -> None:
+def test_what_only_the_environment_is_asked_for_is_put_there(home: PrivateHome) -> None:
     text = '[models]\nprobe = false\n[models.keys]\nopenai = "WORK"\n'
     user_file(home, text + '[host]\nidle_seconds = 90\n[store]\npath = "/x/y.db"\n')
     env = {

@@ -11,12 +11,12 @@ from typing import Any
 from unittest import mock
 
 from retinue.testing import call
-from tests.cli.house import House, house
+from tests.cli.private_home import PrivateHome, private_home
 from tests.needs import needs
 from tests.tools.mcp.client_support import FAKE
 
 
-def say(home: House, text: str) -> None:
+def say(home: PrivateHome, text: str) -> None:
     folder = home.folder / "config" / "retinue"
     folder.mkdir(exist_ok=True)
     (folder / "config.toml").write_text(text)
@@ -28,7 +28,7 @@ def writer(heard: Any) -> Any:
 
 
 def test_modes_and_rules_are_configured_and_a_flag_comes_first(tmp_path: Path) -> None:
-    with house(tmp_path, writer) as home:
+    with private_home(tmp_path, writer) as home:
         say(home, '[permissions]\nmode = "acceptEdits"\n')
         home.ok("run", "write it")
         assert (home.project / "made.txt").read_text() == "hello"
@@ -43,7 +43,7 @@ def test_limits_models_families_and_servers_are_configured(tmp_path: Path) -> No
     def teller(heard: Any) -> Any:
         return " ".join(sorted(t.name for t in heard.tools))
 
-    with house(tmp_path, teller) as home:
+    with private_home(tmp_path, teller) as home:
         home.env.pop("RETINUE_MODEL")
         server = (
             f"[mcp_servers.fake]\ncommand = {json.dumps(sys.executable)}\nargs = "
@@ -61,7 +61,7 @@ def test_limits_models_families_and_servers_are_configured(tmp_path: Path) -> No
 
 
 def test_a_mistake_in_the_configuration_gets_one_line_with_its_place(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     say(home, '[permissions]\nmode = "wild"\n')
     done = home.run("run", "x")
     assert (done.returncode, done.stdout) == (2, "")
@@ -81,7 +81,7 @@ def test_tools_are_switched_on_and_off_by_name_and_pattern_also_those_that_start
     def teller(heard: Any) -> Any:
         return " ".join(sorted(t.name for t in heard.tools))
 
-    with house(tmp_path, teller) as home:
+    with private_home(tmp_path, teller) as home:
         everything = home.ok("run", "hello").split()
         assert {"shell", "read", "delegate_tasks"} <= set(everything)
         say(home, '[tools]\ndisabled = ["Bash", "shell_*", "delegate_tasks"]\n')
@@ -103,7 +103,7 @@ def test_commands_get_the_variables_and_the_network_that_are_configured(tmp_path
     def looker(heard: Any) -> Any:
         return last(heard) or call("shell", command="echo $MINE:$OTHER; readlink /proc/self/ns/net")
 
-    with house(tmp_path, looker) as home:
+    with private_home(tmp_path, looker) as home:
         home.env |= {"MINE": "one", "OTHER": "two"}
         allowed = '[permissions]\nallow = ["shell"]\n'
         ours = os.readlink("/proc/self/ns/net")
@@ -119,7 +119,7 @@ def test_without_a_sandbox_commands_run_only_if_the_users_own_file_says_so(tmp_p
     def looker(heard: Any) -> Any:
         return last(heard) or call("shell", command="echo it $((40 + 2)) ran")
 
-    with house(tmp_path, looker) as home:
+    with private_home(tmp_path, looker) as home:
         bin = tmp_path / "bin"
         bin.mkdir()
         for program in ("sh", "bash"):
@@ -143,7 +143,7 @@ def test_how_deep_and_how_wide_a_tree_grows_is_configured(tmp_path: Path) -> Non
             return "a part"
         return last(heard) or call("delegate_tasks", mode="parallel", tasks=tasks)
 
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         assert "a part" in home.ok("run", "go")
         say(home, "[limits]\ndepth = 0\n")
         assert "cannot start sub-agents at this depth" in home.ok("run", "go")
@@ -161,7 +161,7 @@ def test_calls_of_one_turn_are_limited_by_configuration(tmp_path: Path) -> None:
         results = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
         return "\n".join(results) if results else [call("think", thought=str(n)) for n in range(3)]
 
-    with house(tmp_path, many) as home:
+    with private_home(tmp_path, many) as home:
         say(home, "[limits]\ncalls_per_turn = 2\n")
         assert home.ok("run", "think").count("at most 2 calls run in one reply") == 1
 
@@ -169,7 +169,7 @@ def test_calls_of_one_turn_are_limited_by_configuration(tmp_path: Path) -> None:
 def test_folders_of_agents_are_configured_and_a_broken_file_in_one_stops_nobody(
     tmp_path: Path,
 ) -> None:
-    with house(tmp_path, lambda heard: str(heard.system)) as home:
+    with private_home(tmp_path, lambda heard: str(heard.system)) as home:
         folder = tmp_path / "config" / "retinue" / "team"
         folder.mkdir(parents=True)
         (folder / "pilot.md").write_text("---\nname: pilot\ndescription: flies\n---\nFly high.")
@@ -184,7 +184,7 @@ def test_folders_of_agents_are_configured_and_a_broken_file_in_one_stops_nobody(
 
 
 def test_the_store_is_where_the_users_file_says_and_a_flag_comes_first(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         say(home, '[store]\npath = "kept/runs.db"\n')
         home.ok("run", "hello")
         assert (tmp_path / "config" / "retinue" / "kept" / "runs.db").exists()
@@ -195,7 +195,7 @@ def test_the_store_is_where_the_users_file_says_and_a_flag_comes_first(tmp_path:
 
 
 def test_how_long_a_host_stays_is_configured(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         home.env.pop("RETINUE_IDLE_SECONDS")
         say(home, "[host]\nidle_seconds = 0.1\n")
         assert home.ok("run", "hello") == "Done."
@@ -203,14 +203,14 @@ def test_how_long_a_host_stays_is_configured(tmp_path: Path) -> None:
 
 
 def test_how_long_the_start_of_a_host_is_waited_for_is_configured(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         say(home, "[host]\nstart_seconds = 1e-9\n")
         done = home.run("run", "hello")
         assert done.returncode != 0 and "The host did not respond" in done.stderr
 
 
 def test_a_host_that_another_command_starts_gets_what_is_configured_too(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         home.env["WORK"] = home.env.pop("OPENAI_API_KEY")
         assert home.run("run", "hello").returncode != 0
         say(home, '[models.keys]\nopenai-chat = "WORK"\n')
@@ -228,7 +228,7 @@ def test_models_that_no_agent_has_are_offered(tmp_path: Path) -> None:
             results[0] if results else call("sessions_spawn", task="x", model="openai-chat:other")
         )
 
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         assert "unknown model" in home.ok("run", "--family", "sessions", "go")
         say(home, '[models]\noffered = ["openai-chat:other", "mistral:none"]\n')
         done = home.run("run", "--family", "sessions", "go")
@@ -237,7 +237,7 @@ def test_models_that_no_agent_has_are_offered(tmp_path: Path) -> None:
 
 
 def test_local_servers_are_not_looked_for_when_that_is_switched_off(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     home.env.pop("RETINUE_PROBE")
     say(home, "[models]\nprobe = false\n")
     with mock.patch("socket.create_connection", side_effect=AssertionError("somebody looked")):
@@ -254,7 +254,7 @@ def test_directories_beside_the_project_are_configured(tmp_path: Path) -> None:
     def reader(heard: Any) -> Any:
         return last(heard) or call("read", path=str(beside / "note.txt"))
 
-    with house(tmp_path, reader) as home:
+    with private_home(tmp_path, reader) as home:
         assert "from beside" not in home.ok("run", "read it")
         say(home, '[permissions]\ndirectories = ["../beside"]\n')
         assert "from beside" in home.ok("run", "read it")
@@ -262,7 +262,7 @@ def test_directories_beside_the_project_are_configured(tmp_path: Path) -> None:
 
 
 def test_a_chat_is_configured_as_a_run_is(tmp_path: Path) -> None:
-    with house(tmp_path, writer) as home:
+    with private_home(tmp_path, writer) as home:
         say(home, '[permissions]\nmode = "acceptEdits"\ndirectories = ["/"]\n')
         assert home.ok("chat", "-q", input="write it\n")
         assert (home.project / "made.txt").read_text() == "hello"

@@ -14,7 +14,7 @@ import pytest
 from retinue.host.keys import KeyedCatalog
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import ParsedRequest
-from tests.cli.house import MODEL, SECONDS, Gate, House, Llm
+from tests.cli.private_home import MODEL, SECONDS, Gate, Llm, PrivateHome
 
 SPEAKS = {
     "anthropic": ("anthropic:m", "ANTHROPIC", ""),
@@ -41,10 +41,10 @@ def test_a_run_whose_key_is_refused_waits_and_goes_on_with_another(
 ) -> None:
     with Llm(["Here I am."]) as llm:
         llm.llm.refused_keys[OLD] = fault
-        house = House(tmp_path)
+        home = PrivateHome(tmp_path)
         try:
             env = env_of(llm, dialect, OLD)
-            told = house.run("run", "--model", SPEAKS[dialect][0], "Go.", env=env)
+            told = home.run("run", "--model", SPEAKS[dialect][0], "Go.", env=env)
             assert told.returncode == 6, told.stderr
             assert (
                 "retinue resume" in told.stderr and SPEAKS[dialect][1] + "_API_KEY" in told.stderr
@@ -52,11 +52,11 @@ def test_a_run_whose_key_is_refused_waits_and_goes_on_with_another(
             assert len(llm.llm.injected) <= 2, (
                 "one call may be refused for what is in it: another finds out"
             )
-            listed = house.run("ps").stdout
-            (row,) = [json.loads(line) for line in house.run("ps", "--jsonl").stdout.splitlines()]
+            listed = home.run("ps").stdout
+            (row,) = [json.loads(line) for line in home.run("ps", "--jsonl").stdout.splitlines()]
             assert row["state"] in ("waiting", "paused") and row["waits_for"]
             assert "waits: " in listed and f"retinue resume {row['short']}" in listed
-            shown = house.run("show").stdout
+            shown = home.run("show").stdout
             provider = SPEAKS[dialect][0].partition(":")[0]
             what = (
                 f"account of {provider} has no credit"
@@ -65,41 +65,39 @@ def test_a_run_whose_key_is_refused_waits_and_goes_on_with_another(
             )
             assert what in shown and what in listed
             assert OLD not in listed + shown + told.stderr + told.stdout
-            checks = json.loads(house.run("doctor", "--json", "--offline", env=env).stdout)[
-                "checks"
-            ]
+            checks = json.loads(home.run("doctor", "--json", "--offline", env=env).stdout)["checks"]
             (waits,) = [check for check in checks if check["name"] == "runs"]
             assert (
                 what in waits["text"]
                 and waits["state"] == "degraded"
                 and "retinue resume" in waits["fix"]
             )
-            told = house.run("resume", env=env_of(llm, dialect, NEW))
+            told = home.run("resume", env=env_of(llm, dialect, NEW))
             assert (told.returncode, told.stdout.strip()) == (0, "Here I am."), told.stderr
-            assert '"runs"' not in house.run("doctor", "--json", "--offline", env=env).stdout
+            assert '"runs"' not in home.run("doctor", "--json", "--offline", env=env).stdout
         finally:
-            house.close()
+            home.close()
 
 
 def test_a_command_that_brings_another_key_lets_waiting_runs_go_on(tmp_path: Path) -> None:
     with Llm(["Done."]) as llm:
         llm.llm.refused_keys[OLD] = "F10"
-        house = House(tmp_path, RETINUE_IDLE_SECONDS="30")
+        home = PrivateHome(tmp_path, RETINUE_IDLE_SECONDS="30")
         try:
             env = env_of(llm, "openai_chat", OLD)
             ids = [
-                house.run("run", "--bg", "--model", MODEL, f"Go {n}.", env=env).stdout.strip()
+                home.run("run", "--bg", "--model", MODEL, f"Go {n}.", env=env).stdout.strip()
                 for n in range(3)
             ]
-            house.until(
-                lambda: sum(bool(row["waits_for"]) for row in house.lines("ps", "--jsonl")) == 3
+            home.until(
+                lambda: sum(bool(row["waits_for"]) for row in home.lines("ps", "--jsonl")) == 3
             )
             assert len(llm.llm.injected) <= 3
             # Any command that talks to the host brings its keys along.
-            told = house.run("wait", *ids, "--timeout", "15s", env=env_of(llm, "openai_chat", NEW))
+            told = home.run("wait", *ids, "--timeout", "15s", env=env_of(llm, "openai_chat", NEW))
             assert told.returncode == 0, told.stderr
         finally:
-            house.close()
+            home.close()
 
 
 def test_a_run_that_waits_for_a_key_survives_its_host_and_goes_on_with_the_next(
@@ -107,19 +105,19 @@ def test_a_run_that_waits_for_a_key_survives_its_host_and_goes_on_with_the_next(
 ) -> None:
     with Llm(["Back."]) as llm:
         llm.llm.refused_keys[OLD] = "F10"
-        house = House(tmp_path)
+        home = PrivateHome(tmp_path)
         try:
             env = env_of(llm, "openai_chat", OLD)
-            assert house.run("run", "--model", MODEL, "Go.", env=env).returncode == 6
-            house.ok("host", "stop", env=env)
-            (row,) = [json.loads(line) for line in house.run("ps", "--jsonl").stdout.splitlines()]
+            assert home.run("run", "--model", MODEL, "Go.", env=env).returncode == 6
+            home.ok("host", "stop", env=env)
+            (row,) = [json.loads(line) for line in home.run("ps", "--jsonl").stdout.splitlines()]
             assert row["state"] == "paused" and row["waits_for"].startswith(
                 "auth: API key of openai-chat rejected"
             )
-            told = house.run("resume", env=env_of(llm, "openai_chat", NEW))
+            told = home.run("resume", env=env_of(llm, "openai_chat", NEW))
             assert (told.returncode, told.stdout.strip()) == (0, "Back."), told.stderr
         finally:
-            house.close()
+            home.close()
 
 
 def test_the_sub_agents_of_a_run_wait_too_and_nobody_is_lost(tmp_path: Path) -> None:
@@ -133,18 +131,18 @@ def test_the_sub_agents_of_a_run_wait_too_and_nobody_is_lost(tmp_path: Path) -> 
         return call("delegate", tasks=[{"goal": "part one"}, {"goal": "part one too"}])
 
     with Llm(script) as llm:
-        house = House(tmp_path)
+        home = PrivateHome(tmp_path)
         try:
             env = env_of(llm, "openai_chat", OLD)
-            told = house.run(
+            told = home.run(
                 "run", "--model", MODEL, "--permission-mode", "bypassPermissions", "Go.", env=env
             )
             assert told.returncode == 6, told.stderr
-            assert "API key of openai-chat rejected" in house.run("ps").stdout
-            told = house.run("resume", env=env_of(llm, "openai_chat", NEW))
+            assert "API key of openai-chat rejected" in home.run("ps").stdout
+            told = home.run("resume", env=env_of(llm, "openai_chat", NEW))
             assert (told.returncode, told.stdout.strip()) == (0, "All parts are here."), told.stderr
         finally:
-            house.close()
+            home.close()
 
 
 @pytest.mark.parametrize("key", ["", "   ", "two words"])
@@ -153,21 +151,21 @@ def test_a_command_without_a_key_of_use_takes_none_from_those_at_work(
 ) -> None:
     gate = Gate("Still here.")
     with Llm(gate) as llm:
-        house = House(tmp_path, RETINUE_IDLE_SECONDS="30")
+        home = PrivateHome(tmp_path, RETINUE_IDLE_SECONDS="30")
         try:
             env = env_of(llm, "openai_chat", NEW)
-            run = house.run("run", "--bg", "--model", MODEL, "Go.", env=env).stdout.strip()
-            house.until(lambda: llm.llm.n_requests == 1)
-            told = house.run(
+            run = home.run("run", "--bg", "--model", MODEL, "Go.", env=env).stdout.strip()
+            home.until(lambda: llm.llm.n_requests == 1)
+            told = home.run(
                 "send", run, "And more.", env={"OPENAI_API_KEY": key, "OPENAI_BASE_URL": ""}
             )
             assert told.returncode == 0, told.stderr
             gate.opened.set()
-            told = house.run("wait", run, "--timeout", "30s", env={"OPENAI_API_KEY": key})
+            told = home.run("wait", run, "--timeout", "30s", env={"OPENAI_API_KEY": key})
             assert told.returncode == 0, told.stderr
             assert llm.llm.n_requests == 2
         finally:
-            house.close()
+            home.close()
 
 
 def test_a_key_is_sent_to_no_address_that_another_command_has_brought(tmp_path: Path) -> None:
@@ -189,27 +187,27 @@ def test_a_key_is_sent_to_no_address_that_another_command_has_brought(tmp_path: 
 def test_runs_that_lack_a_key_do_not_keep_others_from_starting(tmp_path: Path) -> None:
     gate = Gate("Here I am.", at=0)
     with Llm(gate) as llm:
-        house = House(tmp_path, RETINUE_IDLE_SECONDS="30")
-        (house.project / "a.py").write_text("def f():\n    pass\n")
+        home = PrivateHome(tmp_path, RETINUE_IDLE_SECONDS="30")
+        (home.project / "a.py").write_text("def f():\n    pass\n")
         key = {"ANTHROPIC_BASE_URL": llm.llm.url, "ANTHROPIC_API_KEY": "sk-ant-very-secret"}
         try:
             model = "anthropic:claude-sonnet-5-5"
-            id = house.ok("run", "--bg", "--model", model, "Go.", env=key)
+            id = home.ok("run", "--bg", "--model", model, "Go.", env=key)
             assert gate.reached.wait(SECONDS)
-            os.kill(house.host_pid(), signal.SIGKILL)
-            house.until(lambda: house.runs()[0]["state"] == "paused")
-            told = house.run("run", "--model", "offline/explorer", "map this repository")
+            os.kill(home.host_pid(), signal.SIGKILL)
+            home.until(lambda: home.runs()[0]["state"] == "paused")
+            told = home.run("run", "--model", "offline/explorer", "map this repository")
             assert told.returncode == 0 and "a.py" in told.stdout, told.stderr
-            short = house.runs()[-1]["short"]
-            listed = house.ok("ps").splitlines()
+            short = home.runs()[-1]["short"]
+            listed = home.ok("ps").splitlines()
             assert any(line.startswith(f"{short}  ‖ paused ") for line in listed), listed
             wanted = f"Set ANTHROPIC_API_KEY, then run `retinue resume {short}`."
             assert listed[-1] == f"{short} waits: No API key for anthropic. {wanted}"
             words = "paused       needs ANTHROPIC_API_KEY"
-            assert words in house.ok("ps", "--tree") and words in house.ok("show", id)
-            lacking = house.run("attach", id)
+            assert words in home.ok("ps", "--tree") and words in home.ok("show", id)
+            lacking = home.run("attach", id)
             assert lacking.returncode == 6 and "No API key for anthropic" in lacking.stderr
             gate.opened.set()
-            assert house.ok("attach", id, env=key) == "Here I am.", "the key was brought"
+            assert home.ok("attach", id, env=key) == "Here I am.", "the key was brought"
         finally:
-            house.close()
+            home.close()

@@ -15,7 +15,7 @@ from retinue.testing import call
 from retinue.view.cells import Cells
 from retinue.view.diff_lines import diff_lines
 from retinue.view.request_panel import PanelChoice, RequestPanel
-from tests.cli.house import House, house
+from tests.cli.private_home import PrivateHome, private_home
 from tests.cli.terminal import terminal
 from tests.cli.test_live import confirm
 from tests.cli.tty import tty
@@ -233,13 +233,13 @@ class Writer:
         return "Written." if done else call("write", path="note.txt", content=SCRIPT)
 
 
-def is_asking(home: House) -> bool:
+def is_asking(home: PrivateHome) -> bool:
     return any(run["state"] == "needs_input" for run in home.runs())
 
 
 @needs("tmux")
 def test_stray_keys_in_top_permit_nothing_and_the_filter_is_seen(tmp_path: Path) -> None:
-    with house(tmp_path, Writer()) as home, terminal(tmp_path, 100, 40) as screen:
+    with private_home(tmp_path, Writer()) as home, terminal(tmp_path, 100, 40) as screen:
         id = home.ok("run", "--bg", "--family", "none", "--permission-prompts", "wait", "write it")
         home.until(lambda: is_asking(home))
         screen.retinue("top", env=home.env, cwd=home.project)
@@ -280,7 +280,7 @@ def test_stray_keys_in_top_permit_nothing_and_the_filter_is_seen(tmp_path: Path)
 
 @needs("tmux")
 def test_stray_keys_in_the_live_view_permit_and_cancel_nothing(tmp_path: Path) -> None:
-    with house(tmp_path, Writer()) as home, terminal(tmp_path, 100, 40) as screen:
+    with private_home(tmp_path, Writer()) as home, terminal(tmp_path, 100, 40) as screen:
         screen.retinue("run", "--family", "none", "write it", env=home.env, cwd=home.project)
         screen.until("needs you")
         screen.type("xy\r")  # opens the question whether to cancel, and no more
@@ -295,7 +295,7 @@ def test_stray_keys_in_the_live_view_permit_and_cancel_nothing(tmp_path: Path) -
 
 
 def test_what_was_typed_before_trust_asks_does_not_count(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     (home.project / "AGENTS.md").write_text("Be good.\n")
     with tty(home.env, home.project, "trust") as screen:
         screen.type("y\ny\ny\n")
@@ -313,7 +313,7 @@ def test_what_was_typed_before_trust_asks_does_not_count(tmp_path: Path) -> None
 
 def test_on_a_dumb_terminal_only_a_line_after_the_question_counts(tmp_path: Path) -> None:
     with (
-        house(tmp_path, Writer()) as home,
+        private_home(tmp_path, Writer()) as home,
         tty(
             {**home.env, "TERM": "dumb"}, home.project, "run", "--family", "none", "write it"
         ) as screen,
@@ -339,7 +339,7 @@ def test_on_a_dumb_terminal_only_a_line_after_the_question_counts(tmp_path: Path
 def test_on_a_low_terminal_nothing_is_permitted_unseen(
     tmp_path: Path, command: str, rows: int
 ) -> None:
-    with house(tmp_path, Writer()) as home:
+    with private_home(tmp_path, Writer()) as home:
         words = ["run", "--family", "none", "write it"]
         if command == "top":
             home.ok("run", "--bg", "--permission-prompts", "wait", *words[1:])

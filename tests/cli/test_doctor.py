@@ -18,21 +18,21 @@ from typing import Any
 import apsw
 import pytest
 
-from tests.cli.house import SECONDS, House
+from tests.cli.private_home import SECONDS, PrivateHome
 
 SECRET = "sk-very-secret-value"
 STATES = ("ok", "degraded", "broken")
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
+def home(tmp_path: Path) -> Iterator[PrivateHome]:
+    made = PrivateHome(tmp_path)
     yield made
     made.close()
 
 
 def findings(
-    home: House, *arguments: str, env: dict[str, str] | None = None
+    home: PrivateHome, *arguments: str, env: dict[str, str] | None = None
 ) -> tuple[int, dict[str, list[Any]]]:
     done = home.run("doctor", "--json", *arguments, env=env)
     told = json.loads(done.stdout)
@@ -44,14 +44,14 @@ def findings(
     return done.returncode, by_name
 
 
-def make_store(home: House) -> Path:
+def make_store(home: PrivateHome) -> Path:
     (home.project / "README.md").write_text("# A project\n")
     home.ok("run", "--model", "offline/explorer", "map this repository")
     home.run("host", "stop")
     return home.store
 
 
-def test_a_fresh_machine_is_well_and_hears_what_a_key_would_give(home: House) -> None:
+def test_a_fresh_machine_is_well_and_hears_what_a_key_would_give(home: PrivateHome) -> None:
     code, found = findings(home, "--offline")
     assert code == 0
     (model,) = found["model"]
@@ -80,7 +80,7 @@ def test_a_fresh_machine_is_well_and_hears_what_a_key_would_give(home: House) ->
 
 
 def test_a_line_says_its_state_by_glyph_and_word_and_only_where_wanted_by_colour(
-    home: House,
+    home: PrivateHome,
 ) -> None:
     text = home.ok("doctor", "--offline")
     assert "✓ ok        python" in text and "! degraded  model" in text and "\x1b[" not in text
@@ -96,7 +96,7 @@ def test_a_line_says_its_state_by_glyph_and_word_and_only_where_wanted_by_colour
 
 
 def test_providers_are_asked_without_their_keys_and_the_names_of_keys_are_all_that_is_shown(
-    home: House,
+    home: PrivateHome,
 ) -> None:
     heard: list[Any] = []
 
@@ -137,7 +137,7 @@ def test_providers_are_asked_without_their_keys_and_the_names_of_keys_are_all_th
     assert heard and SECRET not in json.dumps([found, heard])
 
 
-def test_a_key_that_cannot_be_one_is_broken_and_hides_no_other(home: House) -> None:
+def test_a_key_that_cannot_be_one_is_broken_and_hides_no_other(home: PrivateHome) -> None:
     env = {"OPENAI_API_KEY": "two words", "GROQ_API_KEY": SECRET}
     code, found = findings(home, "--offline", env=env)
     texts = [f"{check['state']} {check['text']}" for check in found["providers"]]
@@ -148,7 +148,7 @@ def test_a_key_that_cannot_be_one_is_broken_and_hides_no_other(home: House) -> N
     assert "two words" not in json.dumps(found)
 
 
-def test_a_provider_that_says_nothing_is_not_waited_for(home: House) -> None:
+def test_a_provider_that_says_nothing_is_not_waited_for(home: PrivateHome) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         env = {
             "OPENAI_API_KEY": SECRET,
@@ -171,7 +171,7 @@ def test_a_provider_that_says_nothing_is_not_waited_for(home: House) -> None:
     ],
 )
 def test_a_model_that_cannot_be_asked_is_broken(
-    home: House, model: str, says: str, fix: str
+    home: PrivateHome, model: str, says: str, fix: str
 ) -> None:
     code, found = findings(home, "--offline", env={"RETINUE_MODEL": model})
     assert code == 1
@@ -180,7 +180,7 @@ def test_a_model_that_cannot_be_asked_is_broken(
     assert "RETINUE_MODEL" in check["text"]
 
 
-def test_a_model_that_is_not_allowed_is_broken(home: House) -> None:
+def test_a_model_that_is_not_allowed_is_broken(home: PrivateHome) -> None:
     file = home.folder / "config" / "retinue" / "config.toml"
     file.parent.mkdir()
     file.write_text(
@@ -191,7 +191,7 @@ def test_a_model_that_is_not_allowed_is_broken(home: House) -> None:
     assert code == 1 and "openai:a is not in models.allow" in found["model"][0]["text"]
 
 
-def test_mistakes_in_files_and_variables_are_found(home: House) -> None:
+def test_mistakes_in_files_and_variables_are_found(home: PrivateHome) -> None:
     file = home.folder / "config" / "retinue" / "config.toml"
     file.parent.mkdir()
     file.write_text("[limits]\ndepth = 'x'\nturns = 3\n")
@@ -208,7 +208,7 @@ def test_mistakes_in_files_and_variables_are_found(home: House) -> None:
     assert found["agents"][0]["state"] == "degraded" and "1 broken" in found["agents"][0]["text"]
 
 
-def test_the_store_is_checked_without_being_touched(home: House) -> None:
+def test_the_store_is_checked_without_being_touched(home: PrivateHome) -> None:
     store = make_store(home)
     before = {p.name: p.read_bytes() for p in store.parent.iterdir() if p.is_file()}
     code, found = findings(home, "--offline")
@@ -217,7 +217,7 @@ def test_the_store_is_checked_without_being_touched(home: House) -> None:
     assert {p.name: p.read_bytes() for p in store.parent.iterdir() if p.is_file()} == before
 
 
-def test_a_changed_event_breaks_the_chain_and_is_named(home: House) -> None:
+def test_a_changed_event_breaks_the_chain_and_is_named(home: PrivateHome) -> None:
     store = make_store(home)
     db = apsw.Connection(str(store))
     db.execute("update bodies set body = x'7b7d' where seq = 2")
@@ -251,7 +251,7 @@ def test_a_changed_event_breaks_the_chain_and_is_named(home: House) -> None:
     ],
 )
 def test_a_store_that_cannot_be_used_is_broken_and_left_as_it_is(
-    home: House, spoil: Any, says: str
+    home: PrivateHome, spoil: Any, says: str
 ) -> None:
     store = make_store(home)
     spoil(store)
@@ -262,7 +262,7 @@ def test_a_store_that_cannot_be_used_is_broken_and_left_as_it_is(
     assert {p.name: p.read_bytes() for p in store.parent.iterdir() if p.is_file()} == before
 
 
-def test_a_copy_without_its_log_stays_recognisable_as_one(home: House) -> None:
+def test_a_copy_without_its_log_stays_recognisable_as_one(home: PrivateHome) -> None:
     make_store(home)
     copy = home.folder / "copy.db"
     shutil.copy(home.store, copy)
@@ -270,7 +270,7 @@ def test_a_copy_without_its_log_stays_recognisable_as_one(home: House) -> None:
     assert not Path(f"{copy}-wal").exists() and not Path(f"{copy}-shm").exists()
 
 
-def test_who_holds_the_store_is_told_and_a_host_is_asked(home: House) -> None:
+def test_who_holds_the_store_is_told_and_a_host_is_asked(home: PrivateHome) -> None:
     (home.project / "README.md").write_text("# A project\n")
     home.ok(
         "run",
@@ -287,7 +287,7 @@ def test_who_holds_the_store_is_told_and_a_host_is_asked(home: House) -> None:
     assert "no host is running" in found["host"][0]["text"]
 
 
-def test_another_program_that_holds_the_store_is_named(home: House) -> None:
+def test_another_program_that_holds_the_store_is_named(home: PrivateHome) -> None:
     store = make_store(home)
     Path(f"{store}.lock").write_text(f"{os.getpid()}\n")
     _, found = findings(home, "--offline")
@@ -297,7 +297,7 @@ def test_another_program_that_holds_the_store_is_named(home: House) -> None:
     Path(f"{store}.lock").write_text("\n")
 
 
-def test_rights_that_others_have_are_found_and_taken_away(home: House) -> None:
+def test_rights_that_others_have_are_found_and_taken_away(home: PrivateHome) -> None:
     store = make_store(home)
     store.chmod(0o644)
     store.parent.chmod(0o755)
@@ -318,7 +318,7 @@ def test_rights_that_others_have_are_found_and_taken_away(home: House) -> None:
 
 
 def test_a_machine_without_sandbox_and_programs_is_degraded_and_told_what_to_install(
-    home: House,
+    home: PrivateHome,
 ) -> None:
     empty = home.folder / "empty"
     empty.mkdir()
@@ -328,7 +328,7 @@ def test_a_machine_without_sandbox_and_programs_is_degraded_and_told_what_to_ins
         assert found[name][0]["state"] == "degraded" and package in found[name][0]["fix"], name
 
 
-def test_recovery_says_that_it_is_not_there_and_changes_nothing(home: House) -> None:
+def test_recovery_says_that_it_is_not_there_and_changes_nothing(home: PrivateHome) -> None:
     done = home.run("doctor", "--recover", "out.db")
     assert done.returncode == 2
     assert "out.db was not created" in done.stderr and "Use a backup" in done.stderr

@@ -11,7 +11,7 @@ import pytest
 
 from retinue.cli.doctor import machine_checks
 from retinue.cli.doctor.machine_checks import EXTRAS, required
-from tests.cli.house import House
+from tests.cli.private_home import PrivateHome
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 
@@ -34,8 +34,8 @@ def test_the_libraries_are_what_the_package_declares() -> None:
 
 
 def test_an_installation_with_all_extras_lacks_nothing(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    (row,) = [r for r in house.run("doctor").stdout.splitlines() if "extras" in r]
+    home = PrivateHome(tmp_path)
+    (row,) = [r for r in home.run("doctor").stdout.splitlines() if "extras" in r]
     assert "not installed" not in row, row
 
 
@@ -50,7 +50,7 @@ def test_a_library_that_is_missing_is_named(
         return there(name)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    done = House(tmp_path).run("doctor", "--offline")
+    done = PrivateHome(tmp_path).run("doctor", "--offline")
     (row,) = [r for r in done.stdout.splitlines() if "libraries" in r]
     assert "broken" in row and row.endswith("missing: aiohttp") and done.returncode == 1
 
@@ -60,6 +60,6 @@ def test_a_git_that_cannot_merge_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, state: str
 ) -> None:
     monkeypatch.setattr(machine_checks, "_version", lambda program: f"git version {version}")
-    done = House(tmp_path).run("doctor", "--offline")
+    done = PrivateHome(tmp_path).run("doctor", "--offline")
     (row,) = [r for r in done.stdout.splitlines() if r.split()[2:3] == ["git"]]
     assert state in row and ("take turns" in row) is (state == "degraded")

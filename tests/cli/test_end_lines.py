@@ -16,7 +16,7 @@ from retinue.steps import TreeRecord
 from retinue.testing import call
 from retinue.view.format import with_exit
 from retinue.view.summary import denial_lines, end_lines
-from tests.cli.house import MODEL, House, Llm
+from tests.cli.private_home import MODEL, Llm, PrivateHome
 
 DONE = Ending(state="completed", stop="done", text="Yes.", at=24_000)
 WORK = BranchWork(branch="b", base="0", commit="1", files=3, added=9, removed=2, diff="d")
@@ -100,13 +100,13 @@ def test_a_denial_is_told_when_it_happens_and_at_the_end_and_strict_exits_with_4
     tmp_path: Path,
 ) -> None:
     with Llm([call("write", path="new.txt", content="x"), "Could not."]) as llm:
-        house = House(tmp_path)
+        home = PrivateHome(tmp_path)
         try:
-            done = house.run("run", "--strict", "--model", MODEL, "Go.", env=llm.env)
+            done = home.run("run", "--strict", "--model", MODEL, "Go.", env=llm.env)
             assert done.returncode == 4 and done.stdout == "Could not.\n"
             lines = done.stderr.splitlines()
             assert any(re.match(r"\d\d:\d\d ! main: denied: write new.txt", x) for x in lines)
             assert '  To allow it: --allowed-tools "write(new.txt)"' in lines
             assert any("✓ done in" in x and x.endswith("exit 4") for x in lines)
         finally:
-            house.close()
+            home.close()

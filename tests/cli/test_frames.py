@@ -200,9 +200,17 @@ def test_no_line_is_wider_than_its_terminal_and_the_last_column_stays_empty(widt
         assert cell_len(plain(line)) < width
 
 
+def test_the_name_of_a_folder_gives_way_at_its_front() -> None:
+    area = row("src/retinue/agent_files/", "working", "reads", 1_000)
+    line = plain(tree_line(TreeRow(area, guides([area], 0)[0]), 80))
+    assert "…/agent_files/" in line and "src/" not in line
+
+
 def test_a_path_gives_way_at_its_front_and_keeps_its_signs() -> None:
     assert fit_path("src/harbor/http/client.py", 16) == "…/http/client.py"
     assert fit_path("client.py", 16) == "client.py"
+    assert fit_path("src/retinue/agent_files/", 16) == "…/agent_files/"
+    assert fit_path("src/a_very_long_name_of_a_folder/", 16) == "a_very_long_nam…"
     assert fit_words(CHANGE, 29) == "change http/client.py +38 -11"
     assert fit_words(CHANGE, 25) == "change client.py +38 -11 "
     assert fit_words(CHANGE, 17) == "change client.py "

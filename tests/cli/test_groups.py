@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.testing import call
-from tests.cli.house import SECONDS, house
+from tests.cli.private_home import SECONDS, private_home
 
 
 class Background:
@@ -33,7 +33,7 @@ class Background:
 
 def test_the_id_of_a_group_is_in_ps_and_ends_it(tmp_path: Path) -> None:
     script = Background()
-    with house(tmp_path, script) as home:
+    with private_home(tmp_path, script) as home:
         try:
             (group,) = re.findall(r"bg-[0-9a-f]{6}", home.ok("run", "Go."))
             lines = home.until(lambda: [r for r in home.runs() if r["parent"]])
@@ -49,7 +49,7 @@ def test_the_id_of_a_group_is_in_ps_and_ends_it(tmp_path: Path) -> None:
 
 def test_what_ended_in_the_background_is_heard_of_when_the_run_goes_on(tmp_path: Path) -> None:
     script = Background()
-    with house(tmp_path, script) as home:
+    with private_home(tmp_path, script) as home:
         home.ok("run", "Go.")
         script.let.set()
         home.until(lambda: [r["state"] for r in home.runs() if r["parent"]] == ["completed"] * 2)

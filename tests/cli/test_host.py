@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from retinue.testing import call
-from tests.cli.house import SECONDS, Gate, House, house, is_alive
+from tests.cli.private_home import SECONDS, Gate, PrivateHome, is_alive, private_home
 
 OLD_HOST = """
 import os, pathlib, socket, sys
@@ -56,7 +56,7 @@ def mode(path: Path) -> int:
 
 
 def test_a_run_is_carried_out_by_a_host_that_leaves_when_nothing_is_left(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         assert home.ok("run", "hello") == "Done."
         pid = home.host_pid()
         home.until(lambda: not is_alive(pid))
@@ -66,7 +66,7 @@ def test_a_run_is_carried_out_by_a_host_that_leaves_when_nothing_is_left(tmp_pat
 
 def test_everything_is_for_its_owner_alone(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         home.ok("run", "--bg", "hello")
         gate.reached.wait(SECONDS)
         store, plans = home.store, Path(f"{home.store}.plans")
@@ -80,7 +80,7 @@ def test_everything_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 def test_a_key_is_in_no_file_and_in_no_list_of_processes(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         home.quick = False
         home.ok("run", "--bg", "hello")
         assert gate.reached.wait(SECONDS)
@@ -96,7 +96,7 @@ def test_a_key_is_in_no_file_and_in_no_list_of_processes(tmp_path: Path) -> None
 
 def test_runs_of_a_killed_host_are_taken_up_by_the_next_command(tmp_path: Path) -> None:
     gate = Gate(call("artifact", id="0" * 64), "All of it.", at=1)
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         id = home.ok("run", "--bg", "a long task")
         assert gate.reached.wait(SECONDS)
         os.kill(home.host_pid(), signal.SIGKILL)
@@ -114,7 +114,7 @@ def test_runs_of_a_killed_host_are_taken_up_by_the_next_command(tmp_path: Path) 
 
 def test_a_run_that_is_watched_while_its_host_dies_says_so_and_is_kept(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         watching = home.start("run", "a long task")
         assert gate.reached.wait(SECONDS)
         os.kill(home.host_pid(), signal.SIGKILL)
@@ -128,7 +128,7 @@ def test_a_run_that_is_watched_while_its_host_dies_says_so_and_is_kept(tmp_path:
 
 
 def test_two_commands_that_need_a_host_at_once_get_the_same_one(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         both = [home.start("run", f"task {n}") for n in range(3)]
         assert [p.communicate(timeout=SECONDS)[0].strip() for p in both] == ["Done."] * 3
         assert [p.returncode for p in both] == [0] * 3
@@ -137,7 +137,7 @@ def test_two_commands_that_need_a_host_at_once_get_the_same_one(tmp_path: Path) 
 
 def test_a_host_that_is_asked_to_end_leaves_its_runs_open(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         id = home.ok("run", "--bg", "a long task")
         assert gate.reached.wait(SECONDS)
         pid = home.host_pid()
@@ -150,7 +150,7 @@ def test_a_host_that_is_asked_to_end_leaves_its_runs_open(tmp_path: Path) -> Non
 
 def test_sigterm_closes_a_host_in_good_order(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         id = home.ok("run", "--bg", "a long task")
         assert gate.reached.wait(SECONDS)
         pid = home.host_pid()
@@ -168,7 +168,7 @@ def test_sigterm_closes_a_host_in_good_order(tmp_path: Path) -> None:
 
 def test_stop_all_ends_the_hosts_of_every_project(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         other = tmp_path / "other"
         (other / ".retinue").mkdir(parents=True)
         home.ok("run", "--bg", "one")
@@ -180,7 +180,7 @@ def test_stop_all_ends_the_hosts_of_every_project(tmp_path: Path) -> None:
 
 def test_a_command_of_another_version_is_refused_in_words(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
         key = Path(f"{home.socket}.key").read_text()
         status, told = post(home.socket, "/api/v1/host/hello", {"version": 99}, key)
@@ -191,7 +191,7 @@ def test_a_command_of_another_version_is_refused_in_words(tmp_path: Path) -> Non
 
 def test_a_request_that_is_not_understood_is_answered_and_the_host_goes_on(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
         key = Path(f"{home.socket}.key").read_text()
         assert post(home.socket, "/api/v1/dance", {}, key)[0] == 404
@@ -207,7 +207,7 @@ def test_a_request_that_is_not_understood_is_answered_and_the_host_goes_on(tmp_p
 def test_a_host_of_an_older_version_is_named_and_can_be_stopped(tmp_path: Path) -> None:
     """It answers the first bytes of a request with a line of JSON, as hosts did before HTTP."""
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
         address = home.socket
         home.ok("host", "stop")
@@ -229,7 +229,7 @@ def test_a_host_of_an_older_version_is_named_and_can_be_stopped(tmp_path: Path) 
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_replaced(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         deep = tmp_path / ("d" * 60) / ("e" * 60)
         deep.mkdir(parents=True)
         home.env["XDG_RUNTIME_DIR"] = ""
@@ -244,7 +244,7 @@ def test_a_path_that_is_too_long_for_a_socket_is_replaced(tmp_path: Path) -> Non
 
 def test_without_a_runtime_folder_the_socket_stands_beside_the_store(tmp_path: Path) -> None:
     gate = Gate()
-    with tempfile.TemporaryDirectory() as short, house(tmp_path, gate) as home:
+    with tempfile.TemporaryDirectory() as short, private_home(tmp_path, gate) as home:
         home.env |= {"XDG_RUNTIME_DIR": "", "XDG_DATA_HOME": short}
         try:
             home.ok("run", "--bg", "hello")
@@ -257,7 +257,7 @@ def test_without_a_runtime_folder_the_socket_stands_beside_the_store(tmp_path: P
 
 
 def test_new_keys_hold_from_the_next_command_on(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         wrong = home.run(
             "run", "--max-turns", "1", "hello", env={"OPENAI_BASE_URL": f"{home.llm.url}/nowhere"}
         )
@@ -268,7 +268,7 @@ def test_new_keys_hold_from_the_next_command_on(tmp_path: Path) -> None:
 def test_a_store_that_another_program_holds_is_named(tmp_path: Path) -> None:
     from retinue.store.sqlite.store_lock import Lock
 
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         store = tmp_path / "held.db"
         lock = Lock(str(store))
         lock.acquire()
@@ -286,7 +286,7 @@ def test_a_store_that_another_program_holds_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [("ps",), ("deliveries",), ("ps", "--json")])
 def test_looking_starts_no_host_and_makes_no_file(tmp_path: Path, command: tuple[str, ...]) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     home.ok(*command)
     assert list((tmp_path / "data").iterdir()) == []
     assert list((tmp_path / "run").iterdir()) == []
@@ -297,7 +297,7 @@ def test_who_does_not_show_the_key_gets_a_reason_and_nothing_else(
     tmp_path: Path, key: str | None
 ) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
         file = Path(f"{home.socket}.key")
         assert stat.S_IMODE(file.stat().st_mode) == 0o600 and len(file.read_text()) == 64
@@ -309,7 +309,7 @@ def test_who_does_not_show_the_key_gets_a_reason_and_nothing_else(
 
 
 def test_a_key_is_new_with_every_host_and_goes_with_it(tmp_path: Path) -> None:
-    with house(tmp_path, Gate()) as home:
+    with private_home(tmp_path, Gate()) as home:
         keys = set()
         for _ in range(2):
             home.ok("run", "--bg", "a long task")

@@ -14,7 +14,7 @@ import pytest
 from retinue.core.messages import AssistantMessage
 from retinue.errors import ModelRejected
 from retinue.testing import call
-from tests.cli.house import House, house
+from tests.cli.private_home import PrivateHome, private_home
 from tests.cli.tty import tty
 from tests.formats.test_safe_text import EVERY
 
@@ -42,8 +42,8 @@ def evil_model(heard: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with house(tmp_path_factory.mktemp("hostile"), evil_model) as made:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateHome]:
+    with private_home(tmp_path_factory.mktemp("hostile"), evil_model) as made:
         agents = made.project / ".retinue" / "agents"
         agents.mkdir(parents=True)
         described = json.dumps(EVIL)
@@ -99,7 +99,7 @@ LINES = [
     "arguments", LINES, ids=lambda a: " ".join(a)[:30].encode("ascii", "ignore").decode()
 )
 def test_what_a_command_writes_to_a_terminal_can_be_seen(
-    home: House, arguments: tuple[str, ...]
+    home: PrivateHome, arguments: tuple[str, ...]
 ) -> None:
     with tty({**home.env, "NO_COLOR": "1"}, home.project, *arguments) as screen:
         screen.ended()
@@ -114,7 +114,9 @@ def test_what_a_command_writes_to_a_terminal_can_be_seen(
 
 
 @pytest.mark.parametrize("form", ["md", "html"])
-def test_what_is_exported_to_be_read_is_harmless_in_a_file_too(home: House, form: str) -> None:
+def test_what_is_exported_to_be_read_is_harmless_in_a_file_too(
+    home: PrivateHome, form: str
+) -> None:
     text = home.ok("export", "--format", form)
     check(text)
     assert "begin" in text and "middle" in text, "the text itself is there"
@@ -124,7 +126,7 @@ def test_what_is_exported_to_be_read_is_harmless_in_a_file_too(home: House, form
     "arguments", [("logs", "--jsonl"), ("export", "--format", "jsonl"), ("show", "--json")]
 )
 def test_json_has_the_same_values_and_hides_nothing(
-    home: House, arguments: tuple[str, ...]
+    home: PrivateHome, arguments: tuple[str, ...]
 ) -> None:
     text = home.ok(*arguments)
     check(text)
@@ -142,7 +144,7 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(each)
 
 
-def test_an_answer_is_raw_in_a_pipe_and_tame_on_a_terminal(home: House) -> None:
+def test_an_answer_is_raw_in_a_pipe_and_tame_on_a_terminal(home: PrivateHome) -> None:
     assert "\x1b]0;owned\x07" in home.ok("run", "-q", "--family", "none", "Do it")
     with tty(home.env, home.project, "run", "-q", "--family", "none", "Do it") as screen:
         assert screen.ended() == 0
@@ -152,7 +154,7 @@ def test_an_answer_is_raw_in_a_pipe_and_tame_on_a_terminal(home: House) -> None:
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
 def test_the_view_of_a_run_is_tame_and_a_question_shows_what_hides_in_it(
-    home: House, term: str
+    home: PrivateHome, term: str
 ) -> None:
     env = {**home.env, "TERM": term}
     with tty(
@@ -178,7 +180,7 @@ def test_the_view_of_a_run_is_tame_and_a_question_shows_what_hides_in_it(
         check(screen.text, is_line=False)
 
 
-def test_a_chat_is_tame(home: House) -> None:
+def test_a_chat_is_tame(home: PrivateHome) -> None:
     prompt = "\x1b[?2004h"  # from here on what is typed is for the prompt
     env = {**home.env, "PROMPT_TOOLKIT_NO_CPR": "1"}
     with tty(env, home.project, "chat", "--family", "none") as screen:
@@ -196,7 +198,7 @@ def test_a_chat_is_tame(home: House) -> None:
         check(screen.text, is_line=False)
 
 
-def test_top_is_tame(home: House) -> None:
+def test_top_is_tame(home: PrivateHome) -> None:
     with tty(home.env, home.project, "top", size=(140, 30)) as screen:
         screen.until("begin")
         screen.type("\r")
@@ -208,7 +210,7 @@ def test_top_is_tame(home: House) -> None:
         check(screen.text, is_line=False)
 
 
-def test_the_list_of_what_is_asked_shows_the_call_whole(home: House) -> None:
+def test_the_list_of_what_is_asked_shows_the_call_whole(home: PrivateHome) -> None:
     id = home.ok(
         "run", "--bg", "--family", "none", "-n", TYPED, "--permission-prompts", "wait", "Ask it"
     )
@@ -226,7 +228,7 @@ def test_an_error_of_a_server_is_tame(tmp_path: Path) -> None:
         return ModelRejected(EVIL, kind="invalid_request")
 
     with (
-        house(tmp_path, refuse) as made,
+        private_home(tmp_path, refuse) as made,
         tty(made.env, made.project, "run", "--family", "none", "x") as screen,
     ):
         assert screen.ended() == 1
@@ -257,7 +259,7 @@ FORGED = [
 
 
 @pytest.fixture(scope="module")
-def forger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def forger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateHome]:
     def script(heard: Any) -> Any:
         turn = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
         return (
@@ -268,7 +270,7 @@ def forger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             )
         )
 
-    with house(tmp_path_factory.mktemp("forger"), script) as made:
+    with private_home(tmp_path_factory.mktemp("forger"), script) as made:
         servers = {FORGER: {"command": f"/no/such/{FORGER}"}, "y": {"command": 5, FORGER: 1}}
         (made.project / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
         made.ok("run", "-q", "--family", "none", "-n", FORGER, f"Do {FORGER}")
@@ -278,7 +280,9 @@ def forger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 @pytest.mark.parametrize(
     "arguments", FORGED, ids=lambda a: " ".join(a)[:24].encode("ascii", "ignore").decode()
 )
-def test_nothing_foreign_begins_a_line_of_ours(forger: House, arguments: tuple[str, ...]) -> None:
+def test_nothing_foreign_begins_a_line_of_ours(
+    forger: PrivateHome, arguments: tuple[str, ...]
+) -> None:
     """A name of two lines would say on the second whatever it likes, in our words."""
     with tty({**forger.env, "NO_COLOR": "1"}, forger.project, *arguments) as screen:
         screen.ended()
@@ -299,7 +303,7 @@ def test_names_of_tools_are_tame_in_pages_that_are_exported(tmp_path: Path) -> N
             else call(name)
         )
 
-    with house(tmp_path, script) as made:
+    with private_home(tmp_path, script) as made:
         made.ok("run", "-q", "--family", "none", "Do it")
         for form in ("html", "md"):
             text = made.ok("export", "--format", form)

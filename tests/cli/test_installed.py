@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.cli.house import Llm
+from tests.cli.private_home import Llm
 from tests.waiting import SECONDS
 
 ROOT = Path(__file__).parents[2]

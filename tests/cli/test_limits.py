@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from retinue.testing import call
-from tests.cli.house import House, house, is_alive
+from tests.cli.private_home import PrivateHome, is_alive, private_home
 
 SMALL = ("--max-tokens", "1000", "--on-limit", "ask")
 """Less than one turn of any agent that has tools."""
 
 
-def park(home: House, *flags: str) -> dict[str, Any]:
+def park(home: PrivateHome, *flags: str) -> dict[str, Any]:
     """A run that nobody is there to answer for, at its limit; returns its line of `ps`."""
     told = home.run("run", "-p", *SMALL, *flags, "Go.")
     assert told.returncode == 4, told.stderr
@@ -32,7 +32,7 @@ def park(home: House, *flags: str) -> dict[str, Any]:
 
 
 def test_a_run_parks_at_its_limit_and_goes_on_when_it_is_raised(tmp_path: Path) -> None:
-    with house(tmp_path, ["Here I am."]) as home:
+    with private_home(tmp_path, ["Here I am."]) as home:
         row = park(home)
         assert (row["state"], row["limit_of"], row["waits_kind"]) == (
             "needs_input",
@@ -62,7 +62,7 @@ def test_a_run_parks_at_its_limit_and_goes_on_when_it_is_raised(tmp_path: Path) 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_it_survives_its_host_and_a_raise_starts_the_next(end: str, tmp_path: Path) -> None:
-    with house(tmp_path, ["Back."]) as home:
+    with private_home(tmp_path, ["Back."]) as home:
         row = park(home)
         pid = home.host_pid()
         if end == "kill":
@@ -80,7 +80,7 @@ def test_it_survives_its_host_and_a_raise_starts_the_next(end: str, tmp_path: Pa
 
 
 def test_a_raise_outlives_a_host_that_is_killed_right_after_it(tmp_path: Path) -> None:
-    with house(tmp_path, ["Never mind."]) as home:
+    with private_home(tmp_path, ["Never mind."]) as home:
         row = park(home)
         told = home.run("budget", row["short"], "--add-tokens", "7")
         assert "is still waiting" in told.stderr
@@ -91,7 +91,7 @@ def test_a_raise_outlives_a_host_that_is_killed_right_after_it(tmp_path: Path) -
 
 
 def test_it_can_be_let_land_and_can_be_ended(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         first = park(home)
         assert "one last turn" in home.run("budget", "--land").stderr
         assert "failed" in home.run("wait", first["short"]).stderr
@@ -102,7 +102,7 @@ def test_it_can_be_let_land_and_can_be_ended(tmp_path: Path) -> None:
 
 
 def test_approve_lists_it_and_a_yes_adds_what_is_suggested(tmp_path: Path) -> None:
-    with house(tmp_path, ["Here I am."]) as home:
+    with private_home(tmp_path, ["Here I am."]) as home:
         row = park(home)
         listed = home.ok("approve")
         (asked,) = json.loads(home.ok("approve", "--json"))
@@ -125,7 +125,7 @@ def test_approve_lists_it_and_a_yes_adds_what_is_suggested(tmp_path: Path) -> No
 
 
 def test_no_lets_it_land(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         row = park(home)
         assert "allowed to finish:" in home.run("approve", row["short"], "no").stderr
         assert "failed" in home.run("wait", row["short"]).stderr
@@ -144,7 +144,7 @@ def test_no_lets_it_land(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_told_in_one_line(
     arguments: tuple[str, ...], why: str, code: int, tmp_path: Path
 ) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         park(home)
         told = home.run("budget", *arguments)
         assert told.returncode == code and why in told.stderr and len(told.stderr.splitlines()) == 1
@@ -161,7 +161,7 @@ def test_the_sub_agents_of_a_run_wait_and_are_one_question(tmp_path: Path) -> No
             "spawn_agents", tasks=[{"task": f"part {n}", "max_turns": 10} for n in range(4)]
         )
 
-    with house(tmp_path, script) as home:
+    with private_home(tmp_path, script) as home:
         told = home.run(
             "run",
             "-p",
@@ -189,7 +189,7 @@ def test_the_sub_agents_of_a_run_wait_and_are_one_question(tmp_path: Path) -> No
 
 
 def test_stream_json_tells_what_is_asked(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         told = home.run("run", *SMALL, "--output-format", "stream-json", "Go.")
         assert told.returncode == 4
         lines = [json.loads(line) for line in told.stdout.splitlines()]
@@ -200,7 +200,7 @@ def test_stream_json_tells_what_is_asked(tmp_path: Path) -> None:
 
 
 def test_what_happens_at_a_limit_can_be_configured(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         folder = home.folder / "config" / "retinue"
         folder.mkdir(parents=True)
         (folder / "config.toml").write_text('[limits]\nmax_tokens = 1000\non_limit = "ask"\n')

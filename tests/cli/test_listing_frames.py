@@ -20,7 +20,7 @@ from retinue.host.listing import ListedRun
 from retinue.host.provider_waits import LIMITED, ProviderWait
 from retinue.steps import TreeRecord
 from retinue.view.cells import plain
-from retinue.view.log_lines import LogLines, said_last
+from retinue.view.log_lines import LogLines, index_of_last
 from retinue.view.run_row import as_paused
 from retinue.view.run_table import loudest_of, run_table
 from retinue.view.show_page import ShownRun, show_page
@@ -218,11 +218,11 @@ def log(
     ]
     entries = [entry(n, event, n * 1_000) for n, event in enumerate(events)]
     entries += [entry(9, event, 1_008 + n) for n, event in enumerate(returns)]
-    teller.hear(entries, model)
+    teller.add(entries, model)
     messages = list(MESSAGES)
     if returned:
         messages.append(ToolMessage(call_id="s", name="shell", text="no\nway", error=True))
-    lines = [line for n, m in enumerate(messages, 1) for line in teller.tell(n, m)]
+    lines = [line for n, m in enumerate(messages, 1) for line in teller.lines(n, m)]
     doing = row("async-client", "working", "pytest tests/http -q", 0, idle_ms=32_000)
     return [plain(line) for line in [*lines, *teller.unanswered(), teller.now(doing)]]
 
@@ -257,4 +257,4 @@ def test_arguments_and_output_are_there_when_they_are_asked_for() -> None:
 
 def test_the_last_messages_are_counted_without_results_of_tools() -> None:
     messages = list(MESSAGES)
-    assert [said_last(messages, n) for n in (1, 2, 3, 9)] == [2, 1, 0, 0]
+    assert [index_of_last(messages, n) for n in (1, 2, 3, 9)] == [2, 1, 0, 0]

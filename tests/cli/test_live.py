@@ -16,7 +16,7 @@ from typing import Any
 
 from retinue.cli.terminal.typed_answer import QUIET_SECONDS
 from retinue.testing import call
-from tests.cli.house import house, is_alive
+from tests.cli.private_home import is_alive, private_home
 from tests.cli.terminal import Terminal, terminal
 from tests.needs import needs
 
@@ -77,7 +77,7 @@ def running(
     folder: Path, staff: Staff, *flags: str, size: tuple[int, int] = (80, 24), **env: str
 ) -> Iterator[Any]:
     """A run in a terminal, as soon as its sub-agents are there. They may ask people in words."""
-    with house(folder, staff) as home, terminal(folder, *size) as screen:
+    with private_home(folder, staff) as home, terminal(folder, *size) as screen:
         try:
             settings = home.folder / "config" / "retinue" / "config.toml"
             settings.parent.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def confirm(screen: Terminal, key: str, does: str) -> None:
 
 
 def test_a_permission_takes_a_choice_and_enter(tmp_path: Path) -> None:
-    with house(tmp_path, Permitting()) as home, terminal(tmp_path, 100, 30) as screen:
+    with private_home(tmp_path, Permitting()) as home, terminal(tmp_path, 100, 30) as screen:
         screen.retinue("run", "--family", "none", "write it", env=home.env, cwd=home.project)
         screen.until("needs you", "a answer 1")
         screen.keys("x")
@@ -209,7 +209,7 @@ def test_a_permission_takes_a_choice_and_enter(tmp_path: Path) -> None:
 
 
 def test_on_a_dumb_terminal_a_question_is_answered_with_a_line(tmp_path: Path) -> None:
-    with house(tmp_path, Permitting()) as home, terminal(tmp_path, 100, 30) as screen:
+    with private_home(tmp_path, Permitting()) as home, terminal(tmp_path, 100, 30) as screen:
         screen.retinue(
             "run",
             "--family",
@@ -238,7 +238,7 @@ def test_a_file_that_changes_meanwhile_shows_its_new_diff_and_clears_the_mark(
         done = any(type(m).__name__ == "ToolMessage" for m in heard.messages)
         return "Done." if done else call("edit", path="a.txt", old="one", new="two")
 
-    with house(tmp_path, edits) as home, terminal(tmp_path, 80, 24) as screen:
+    with private_home(tmp_path, edits) as home, terminal(tmp_path, 80, 24) as screen:
         (home.project / "a.txt").write_text("one\n")
         screen.retinue("run", "--family", "none", "change it", env=home.env, cwd=home.project)
         screen.until("change a.txt +1 -1")
@@ -257,7 +257,7 @@ ASKING = ("run", "--family", "none", "--max-tokens", "1000", "--on-limit", "ask"
 
 
 def test_a_limit_is_raised_from_the_live_view(tmp_path: Path) -> None:
-    with house(tmp_path, ["Here I am."]) as home, terminal(tmp_path, 100, 30) as screen:
+    with private_home(tmp_path, ["Here I am."]) as home, terminal(tmp_path, 100, 30) as screen:
         screen.retinue(*ASKING, env=home.env, cwd=home.project)
         screen.until("needs you")
         screen.keys("a")
@@ -281,7 +281,7 @@ def test_a_limit_is_raised_from_the_live_view(tmp_path: Path) -> None:
 
 
 def test_on_a_dumb_terminal_a_limit_is_raised_with_a_line(tmp_path: Path) -> None:
-    with house(tmp_path, ["Here I am."]) as home, terminal(tmp_path, 100, 30) as screen:
+    with private_home(tmp_path, ["Here I am."]) as home, terminal(tmp_path, 100, 30) as screen:
         screen.retinue(*ASKING, env={**home.env, "TERM": "dumb"}, cwd=home.project)
         screen.until("or `end` to cancel:")
         screen.type("please")
@@ -345,7 +345,7 @@ def test_it_goes_on_when_somebody_leaves_and_is_found_again(tmp_path: Path) -> N
 
 def test_it_sleeps_and_wakes_with_the_shell(tmp_path: Path) -> None:
     staff = Staff("agents")
-    with house(tmp_path, staff) as home, terminal(tmp_path, 80, 24) as screen:
+    with private_home(tmp_path, staff) as home, terminal(tmp_path, 80, 24) as screen:
         screen.start(["bash", "--norc", "-i"], home.env, home.project)
         screen.until("bash-")
         python = subprocess.list2cmdline([sys.executable, "-m", "retinue", "run", *FANOUT, "Lead"])
@@ -413,7 +413,7 @@ def test_without_colour_nothing_is_coloured_and_without_movement_lines_stay(tmp_
 def test_piped_it_is_one_line_for_each_change_without_a_sequence(tmp_path: Path) -> None:
     staff = Staff("agents", "models")
     staff.release()
-    with house(tmp_path, staff) as home:
+    with private_home(tmp_path, staff) as home:
         done = home.real("run", *FANOUT, "Lead them")
         assert (done.returncode, done.stdout) == (0, "The report.\n")
         assert "\x1b" not in done.stderr and "\r" not in done.stderr

@@ -184,8 +184,8 @@ def test_a_label_that_would_take_over_the_terminal_is_only_text() -> None:
     evil = "\x1b[2J\x1b[H\x1b]0;owned\x07\u202eevil\nnext"
     view = tree(THINKS, labels=[evil], task=evil)
     said = Transcripts(lambda call: call.name)
-    said.hear("c0", UserMessage(text=evil))
-    said.hear("c0", AssistantMessage(text=evil, calls=(ToolCall(id="1", name="x"),)))
+    said.add("c0", UserMessage(text=evil))
+    said.add("c0", AssistantMessage(text=evil, calls=(ToolCall(id="1", name="x"),)))
     said.preview("c0", 1, evil)
     focus = Focus(opened="c0")
     text = "".join(line.plain for line in Screen(view).frame(focus, AT, 80, 24, said.of("c0")))
@@ -227,10 +227,10 @@ def test_branches_are_drawn_for_the_rows_that_are_there() -> None:
 
 def test_an_opened_agent_shows_what_is_said_and_written() -> None:
     view, said = tree(THINKS), Transcripts(lambda call: f"read {call.name}")
-    said.hear("c0", UserMessage(text="look at it"))
-    said.hear("c0", AssistantMessage(text="I look.", calls=(ToolCall(id="1", name="docker.py"),)))
-    said.hear("c0", ToolMessage(call_id="1", text="12 lines", name="read"))
-    said.hear("c0", ToolMessage(call_id="2", text="not permitted", denied=True))
+    said.add("c0", UserMessage(text="look at it"))
+    said.add("c0", AssistantMessage(text="I look.", calls=(ToolCall(id="1", name="docker.py"),)))
+    said.add("c0", ToolMessage(call_id="1", text="12 lines", name="read"))
+    said.add("c0", ToolMessage(call_id="2", text="not permitted", denied=True))
     said.preview("c0", 2, "It has ")
     said.preview("c0", 2, "twelve")
     lines = frame(view, focus=Focus(selected="c0", opened="c0"), transcript=said.of("c0"))
@@ -245,7 +245,7 @@ def test_an_opened_agent_shows_what_is_said_and_written() -> None:
     ]
     said.preview("c0", 3, "Again")
     assert said.of("c0")[-1][1] == "Again ▌"
-    said.hear("c0", AssistantMessage(text="Again."))
+    said.add("c0", AssistantMessage(text="Again."))
     assert said.of("c0")[-1] == ("said", "Again.")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.testing import call
-from tests.cli.house import House, house, is_alive
+from tests.cli.private_home import PrivateHome, is_alive, private_home
 from tests.tools.mcp.client_support import FAKE
 
 
@@ -30,7 +30,7 @@ def names(heard: Any) -> str:
     return " ".join(sorted(t.name for t in heard.tools if t.name.startswith("mcp__"))) or "none"
 
 
-def pids(home: House) -> list[int]:
+def pids(home: PrivateHome) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -45,7 +45,7 @@ def pids(home: House) -> list[int]:
 
 
 def test_tools_of_servers_are_used_and_their_servers_end_with_the_host(tmp_path: Path) -> None:
-    with house(tmp_path, echo) as home:
+    with private_home(tmp_path, echo) as home:
         text = given(fake=config(f"heard={tmp_path}/heard"))
         assert home.ok("run", "--mcp-config", text, "--yolo", "use it") == "It said hello"
         denied = home.lines("run", "--mcp-config", text, "-p", "--output-format", "json", "use it")[
@@ -60,7 +60,7 @@ def test_tools_of_servers_are_used_and_their_servers_end_with_the_host(tmp_path:
 
 
 def test_the_first_line_says_how_each_server_is_and_stderr_what_is_wrong(tmp_path: Path) -> None:
-    with house(tmp_path, names) as home:
+    with private_home(tmp_path, names) as home:
         servers = {
             "fake": config(),
             "gone": {"command": "/no/such/program"},
@@ -88,7 +88,7 @@ def test_the_first_line_says_how_each_server_is_and_stderr_what_is_wrong(tmp_pat
 
 
 def test_servers_of_a_project_are_started_only_when_it_is_trusted(tmp_path: Path) -> None:
-    with house(tmp_path, names) as home:
+    with private_home(tmp_path, names) as home:
         (home.project / ".mcp.json").write_text(given(fake=config()))
         done = home.run("run", "--json", "hello")
         first = json.loads(done.stdout.splitlines()[0])
@@ -107,7 +107,7 @@ def test_servers_of_a_project_are_started_only_when_it_is_trusted(tmp_path: Path
 def test_a_definition_that_has_changed_is_withheld_until_it_is_approved(tmp_path: Path) -> None:
     about = tmp_path / "about"
     about.write_text("echo\tSays it again.\nlook\tLooks.\n")
-    with house(tmp_path, names) as home:
+    with private_home(tmp_path, names) as home:
         (tmp_path / "config" / "retinue").mkdir()
         (tmp_path / "config" / "retinue" / "mcp.json").write_text(
             given(fake=config(f"about={about}"))
@@ -131,7 +131,7 @@ def test_a_definition_that_has_changed_is_withheld_until_it_is_approved(tmp_path
 
 
 def test_the_value_of_a_variable_reaches_its_server_and_no_file(tmp_path: Path) -> None:
-    with house(tmp_path, names) as home:
+    with private_home(tmp_path, names) as home:
         (tmp_path / "home" / "tools.json").write_text(
             given(fake=config(env={"TOKEN": "${MY_TOKEN}"}))
         )
@@ -162,7 +162,7 @@ def _read(path: Path) -> bytes:
 
 
 def test_an_agent_gets_the_tools_that_it_names(tmp_path: Path) -> None:
-    with house(tmp_path, names) as home:
+    with private_home(tmp_path, names) as home:
         agents = json.dumps(
             {"one": {"description": "d", "prompt": "p", "tools": ["Read", "mcp__fake__echo"]}}
         )
@@ -174,7 +174,7 @@ def test_an_agent_gets_the_tools_that_it_names(tmp_path: Path) -> None:
 
 
 def test_wrong_configuration_and_wrong_names_get_one_line(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     for arguments, words in (
         (("run", "--mcp-config", "{bad", "x"), "invalid JSON"),
         (("run", "--mcp-config", "{}", "x"), "mcpServers"),

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from retinue.host import client
-from tests.cli.house import Gate, house, is_alive
+from tests.cli.private_home import Gate, is_alive, private_home
 from tests.waiting import SECONDS
 
 SERVER = """
@@ -49,7 +49,7 @@ def names(heard: Any) -> str:
 def test_a_tool_with_a_too_large_schema_is_left_out_with_a_warning(
     tmp_path: Path, format: str
 ) -> None:
-    with house(tmp_path, names) as home:
+    with private_home(tmp_path, names) as home:
         (tmp_path / "server.py").write_text(SERVER)
         server = {"command": sys.executable, "args": ["-I", "-S", str(tmp_path / "server.py")]}
         given = json.dumps({"mcpServers": {"s": server}})
@@ -84,7 +84,7 @@ absurd += [{"name": 5}, {"name": ["a"]}, None, "tool", {"name": "small", "inputS
 def test_absurd_definitions_cost_neither_the_run_nor_the_next_one(tmp_path: Path) -> None:
     """A required argument without a name ended every run with a TypeError; a deep one spoiled the
     approvals."""
-    with house(tmp_path, names) as home:
+    with private_home(tmp_path, names) as home:
         server = SERVER.replace("def tool", f"{ABSURD}\ndef tool", 1).replace(
             'tool("huge", 10_000)', "*absurd"
         )
@@ -112,7 +112,7 @@ def test_absurd_definitions_cost_neither_the_run_nor_the_next_one(tmp_path: Path
 
 def test_more_tools_than_a_model_takes_are_left_out_and_told(tmp_path: Path) -> None:
     """OpenAI refuses a request with more than 128."""
-    with house(tmp_path, lambda heard: f"{len(heard.tools)} tools. {heard.system}") as home:
+    with private_home(tmp_path, lambda heard: f"{len(heard.tools)} tools. {heard.system}") as home:
         many = SERVER.replace('tool("huge", 10_000)', '*(tool(f"t{n}", 1) for n in range(150))')
         (tmp_path / "server.py").write_text(many)
         server = {"command": sys.executable, "args": ["-I", "-S", str(tmp_path / "server.py")]}
@@ -128,7 +128,7 @@ def test_more_tools_than_a_model_takes_are_left_out_and_told(tmp_path: Path) -> 
 
 def test_a_command_that_fails_in_the_middle_of_a_run_says_which_run_goes_on(tmp_path: Path) -> None:
     gate = Gate("Done.")
-    with house(tmp_path, gate) as home, open("/dev/full", "w", encoding="utf-8") as full:
+    with private_home(tmp_path, gate) as home, open("/dev/full", "w", encoding="utf-8") as full:
         command = [sys.executable, "-m", "retinue", "run", "--json", "hello"]
         piped: Any = {"stdout": full, "stderr": subprocess.PIPE, "text": True}
         done = subprocess.run(
@@ -149,7 +149,7 @@ def test_a_host_that_does_not_answer_is_told_of_and_can_be_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "GREETING_SECONDS", 1.0)
-    with house(tmp_path, Gate("Done.")) as home:
+    with private_home(tmp_path, Gate("Done.")) as home:
         home.ok("run", "--bg", "hello")
         pid = home.host_pid()
         os.kill(pid, signal.SIGSTOP)

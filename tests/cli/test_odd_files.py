@@ -18,7 +18,7 @@ from retinue.errors import StoreError
 from retinue.sandbox import regular_file as regular
 from retinue.store.sqlite.database_file import connect
 from retinue.testing import call
-from tests.cli.house import House, house
+from tests.cli.private_home import PrivateHome, private_home
 from tests.needs import needs
 from tests.security.holes import git
 
@@ -166,7 +166,7 @@ def explore(heard: Any) -> Any:
 @needs("bwrap", "git", "rg")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_program_waits_for_no_odd_file_of_a_project(tmp_path: Path, kind: Any) -> None:
-    with house(tmp_path, explore) as home:
+    with private_home(tmp_path, explore) as home:
         repository(home.project)
         plant(home.project, kind, NAMES)
         for command in (
@@ -189,7 +189,7 @@ def test_the_program_waits_for_no_odd_file_of_a_project(tmp_path: Path, kind: An
 @needs("bwrap", "git", "rg")
 @pytest.mark.parametrize("kind", [fifo, endless, linked_fifo, circular])
 def test_a_project_whose_git_directory_is_odd_is_worked_in(tmp_path: Path, kind: Any) -> None:
-    with house(tmp_path, explore) as home:
+    with private_home(tmp_path, explore) as home:
         repository(home.project)
         plant(home.project, kind, (".git", "src/.git"))
         assert home.ok("run", "--yolo", "go") == "Done."
@@ -204,7 +204,7 @@ def test_a_run_among_odd_files_can_be_cancelled_and_its_host_stopped(
     def model(heard: Any) -> Any:
         return [call("git", args=["status"]), call("shell", command="sleep 600")]
 
-    with house(tmp_path, model) as home:
+    with private_home(tmp_path, model) as home:
         repository(home.project)
         plant(home.project, kind, tuple(n for n in NAMES if not n.startswith(".git/")))
         run = home.ok("run", "--yolo", "--bg", "go")
@@ -235,7 +235,7 @@ def test_an_isolated_agent_in_an_odd_repository_is_told_so_at_once(
         results = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
         return f"It said: {results[-1]}" if results else call("write", path="new.txt", content="x")
 
-    with house(tmp_path, model) as home:
+    with private_home(tmp_path, model) as home:
         repository(home.project)
         plant(home.project, kind, (name,))
         done = home.run("run", "--yolo", "--agents", json.dumps(agents), "--agent", "one", "go")
@@ -287,7 +287,7 @@ def _left(folder: Path) -> list[bytes]:
     return found
 
 
-def _sleeps(home: House) -> bool:
+def _sleeps(home: PrivateHome) -> bool:
     """Whether the command of the run has been started."""
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from retinue.cli.terminal.decision import Decision
-from retinue.cli.terminal.request_answer import answer, told
+from retinue.cli.terminal.request_answer import answer, answer_report
 from retinue.core.events import Decided, LogEntry, TextReturned
 from retinue.core.messages import ToolCall
 from retinue.host import requests
@@ -173,8 +173,8 @@ def test_a_choice_becomes_a_request_and_a_line() -> None:
     assert isinstance(allow, requests.AnswerRequest) and allow.allow and not allow.always
     assert isinstance(always, requests.AnswerRequest) and always.always
     assert isinstance(deny, requests.AnswerRequest) and (deny.allow, deny.text) == (False, "not so")
-    assert told(EDIT, "y", "", 1) == "Allowed once. 1 more needs you: a"
-    assert told(EDIT, "n", "not so") == "Denied. sync-client was told: not so"
+    assert answer_report(EDIT, "y", "", 1) == "Allowed once. 1 more needs you: a"
+    assert answer_report(EDIT, "n", "not so") == "Denied. sync-client was told: not so"
     assert question_wants(question(args={"path": "a.py", "old": "x", "new": "y\nz"})) == (
         "change a.py +2 -1"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.testing import call
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 from tests.cli.tty import tty
 
 WRITE = call("write", path="made.txt", content="hello")
@@ -24,7 +24,7 @@ def two_writes(request: Any) -> Any:
 
 
 def test_without_anybody_to_ask_a_write_is_denied_and_reported(tmp_path: Path) -> None:
-    with house(tmp_path, writer) as home:
+    with private_home(tmp_path, writer) as home:
         (told,) = home.lines("run", "-p", "--output-format", "json", "write it")
         (denial,) = told["permission_denials"]
         assert (denial["tool_name"], denial["tool_input"]["path"]) == ("write", "made.txt")
@@ -33,7 +33,7 @@ def test_without_anybody_to_ask_a_write_is_denied_and_reported(tmp_path: Path) -
 
 
 def test_a_mode_or_a_rule_permits_it(tmp_path: Path) -> None:
-    with house(tmp_path, writer) as home:
+    with private_home(tmp_path, writer) as home:
         home.ok("run", "--permission-mode", "acceptEdits", "write it")
         assert (home.project / "made.txt").read_text() == "hello"
         (home.project / "made.txt").unlink()
@@ -45,7 +45,7 @@ def test_a_mode_or_a_rule_permits_it(tmp_path: Path) -> None:
 
 
 def test_another_terminal_can_permit_what_a_run_asks(tmp_path: Path) -> None:
-    with house(tmp_path, writer) as home:
+    with private_home(tmp_path, writer) as home:
         id = home.ok("run", "--bg", "write it")
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
         assert "needs    main: write made.txt, 1 line" in home.ok("show", id).splitlines()
@@ -67,7 +67,7 @@ def test_another_terminal_can_permit_what_a_run_asks(tmp_path: Path) -> None:
 
 
 def test_a_yes_permits_the_call_that_was_read_and_no_other(tmp_path: Path) -> None:
-    with house(tmp_path, two_writes) as home:
+    with private_home(tmp_path, two_writes) as home:
         id = home.ok("run", "--bg", "write them")
         home.until(lambda: len(json.loads(home.ok("approve", "--json"))) == 2)
         read = json.loads(home.ok("approve", "--json"))[0]
@@ -87,7 +87,7 @@ def test_a_yes_permits_the_call_that_was_read_and_no_other(tmp_path: Path) -> No
 
 
 def test_an_answer_goes_to_the_question_that_it_names(tmp_path: Path) -> None:
-    with house(tmp_path, two_writes) as home:
+    with private_home(tmp_path, two_writes) as home:
         id = home.ok("run", "--bg", "write them")
         home.until(lambda: len(json.loads(home.ok("approve", "--json"))) == 2)
         one, two = json.loads(home.ok("approve", "--json"))
@@ -105,7 +105,7 @@ def test_an_answer_goes_to_the_question_that_it_names(tmp_path: Path) -> None:
 
 
 def test_a_question_named_in_a_terminal_is_shown_before_it_is_answered(tmp_path: Path) -> None:
-    with house(tmp_path, writer) as home:
+    with private_home(tmp_path, writer) as home:
         id = home.ok("run", "--bg", "write it")
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
         (question,) = json.loads(home.ok("approve", "--json"))
@@ -120,7 +120,7 @@ def test_a_question_named_in_a_terminal_is_shown_before_it_is_answered(tmp_path:
 
 
 def test_another_terminal_can_refuse_it_with_a_reason(tmp_path: Path) -> None:
-    with house(tmp_path, writer) as home:
+    with private_home(tmp_path, writer) as home:
         id = home.ok("run", "--bg", "write it")
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
         home.ok("approve", id, "--deny", "not", "there")
@@ -133,7 +133,7 @@ def test_a_question_is_answered_in_words(tmp_path: Path) -> None:
         results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
         return f"So: {results[-1].text}" if results else call("ask", question="Which colour?")
 
-    with house(tmp_path, asker) as home:
+    with private_home(tmp_path, asker) as home:
         id = home.ok("run", "--bg", "paint it")
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
         (question,) = json.loads(home.ok("approve", "--json"))
@@ -147,7 +147,7 @@ def test_a_question_is_answered_in_words(tmp_path: Path) -> None:
 
 
 def test_ps_lists_what_is_open_first_and_says_who_needs_you(tmp_path: Path) -> None:
-    with house(tmp_path, writer) as home:
+    with private_home(tmp_path, writer) as home:
         home.ok("run", "-p", "write it")
         home.ok("run", "--bg", "write it")
         home.until(lambda: any(run["state"] == "needs_input" for run in home.runs()))

@@ -15,7 +15,7 @@ from retinue.host.listing import cache_json
 from retinue.testing import call
 from retinue.view import format as view_format
 from retinue.view.fan_out_costs import OLD_MS, SETTLED_MS, FanOuts
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 
 PRICED = ("--model", "openai-chat:gpt-5")
 FANOUT = ("--family", "fanout")
@@ -39,7 +39,7 @@ def lead(heard: Any) -> Any:
 
 
 def test_a_fan_out_is_told_with_its_price_when_it_starts(tmp_path: Path) -> None:
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         done = home.real("run", *PRICED, *FANOUT, "Delegate it.")
         (line,) = [line for line in done.stderr.splitlines() if "sub-agents of about" in line]
         assert (
@@ -52,7 +52,7 @@ def test_a_fan_out_is_told_with_its_price_when_it_starts(tmp_path: Path) -> None
 def test_what_was_expected_and_what_came_is_shown_for_each_run_and_for_the_tree(
     tmp_path: Path,
 ) -> None:
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         told = home.lines("run", *PRICED, *FANOUT, "--json", "Delegate it.")
         tags = [line["price_tag"] for line in told if line.get("subtype") == "task_started"]
         assert [tag["cached_tokens"] > 0 for tag in tags] == [False, True, True, True]
@@ -81,7 +81,7 @@ def test_what_was_expected_and_what_came_is_shown_for_each_run_and_for_the_tree(
 
 
 def test_a_model_without_a_price_has_tokens_and_no_dollars(tmp_path: Path) -> None:
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         done = home.real("run", *FANOUT, "Delegate it.")
         (line,) = [line for line in done.stderr.splitlines() if "sub-agents of about" in line]
         assert line.endswith(" tokens") and "$" not in line
@@ -95,7 +95,7 @@ def test_a_model_without_a_price_has_tokens_and_no_dollars(tmp_path: Path) -> No
 
 
 def test_who_is_asked_to_permit_a_fan_out_sees_what_it_would_cost(tmp_path: Path) -> None:
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         (tmp_path / "config" / "retinue").mkdir(parents=True, exist_ok=True)
         (tmp_path / "config" / "retinue" / "config.toml").write_text(
             '[permissions]\nask = ["spawn_agents"]\n'

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from retinue.host.host_rules import retention_of
 from retinue.option_types import Retention
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 
 
 def test_the_settings_of_a_user_reach_the_host(tmp_path: Path) -> None:
-    with house(tmp_path, lambda heard: "done") as home:
+    with private_home(tmp_path, lambda heard: "done") as home:
         for n in range(5):
             home.ok("run", f"task {n}")
         home.ok("host", "stop")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from retinue.testing import call
-from tests.cli.house import SECONDS, Gate, House, house, whole
+from tests.cli.private_home import SECONDS, Gate, PrivateHome, private_home, whole
 
 TWO = [{"task": "count to one"}, {"task": "count to two"}]
 FANOUT = ("--family", "fanout")
@@ -35,7 +35,7 @@ def failing(heard: Any) -> Any:
 
 
 def test_the_answer_is_all_that_is_written_to_stdout(tmp_path: Path) -> None:
-    with house(tmp_path, ["The answer."]) as home:
+    with private_home(tmp_path, ["The answer."]) as home:
         done = home.real("run", "what", "is", "it")
         assert (done.returncode, done.stdout) == (0, "The answer.\n")
         first, *_, last = done.stderr.splitlines()
@@ -46,12 +46,12 @@ def test_the_answer_is_all_that_is_written_to_stdout(tmp_path: Path) -> None:
 
 
 def test_nothing_is_said_when_quiet_is_asked_for(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         assert home.run("run", "-q", "hello").stderr == ""
 
 
 def test_a_prompt_can_come_from_stdin_or_from_both(tmp_path: Path) -> None:
-    with house(tmp_path, lambda heard: heard.messages[-1].text.upper()) as home:
+    with private_home(tmp_path, lambda heard: heard.messages[-1].text.upper()) as home:
         assert home.ok("run", "-", input="from a pipe\n") == "FROM A PIPE"
         assert home.ok("run", input="from a pipe") == "FROM A PIPE"
         assert home.ok("run", "sum up:", "-", input="a text") == "SUM UP:\n\nA TEXT"
@@ -61,7 +61,7 @@ def test_a_prompt_can_come_from_stdin_or_from_both(tmp_path: Path) -> None:
 
 
 def test_json_is_one_object_in_the_shape_of_a_result(tmp_path: Path) -> None:
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         (told,) = home.lines("run", "--output-format", "json", *FANOUT, "Delegate it.")
         assert told["type"] == "result" and told["subtype"] == "success" and not told["is_error"]
         assert told["result"] == "Both have counted." and told["num_turns"] == 2
@@ -75,7 +75,7 @@ def test_json_is_one_object_in_the_shape_of_a_result(tmp_path: Path) -> None:
 
 def test_who_never_returned_is_told_beside_the_answer(tmp_path: Path) -> None:
     line = '1 of 2 sub-agents never returned: "count to one" (failed: sub_agent_error)'
-    with house(tmp_path, failing) as home:
+    with private_home(tmp_path, failing) as home:
         done = home.run("run", *FANOUT, "Delegate it.")
         assert (done.returncode, done.stdout) == (0, "Both have counted.\n")
         assert f"! {line}" in done.stderr.splitlines()
@@ -89,7 +89,7 @@ def test_who_never_returned_is_told_beside_the_answer(tmp_path: Path) -> None:
 
 
 def test_stream_json_tells_of_everybody_and_ends_with_the_result(tmp_path: Path) -> None:
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         told = home.lines("run", "--json", *FANOUT, "Delegate it.")
         kinds = [(line["type"], line.get("subtype")) for line in told]
         assert kinds[0] == ("system", "init") and kinds[-1] == ("result", "success")
@@ -140,7 +140,9 @@ def _said(lines: list[Any]) -> list[str]:
 
 
 def test_text_as_it_comes_is_told_when_asked_for(tmp_path: Path) -> None:
-    with house(tmp_path, ["A long answer in several pieces."], chunks=4, seconds=0.5) as home:
+    with private_home(
+        tmp_path, ["A long answer in several pieces."], chunks=4, seconds=0.5
+    ) as home:
         told = home.lines("run", "--json", "--include-partial-messages", "hello")
         text = "".join(x["event"]["delta"]["text"] for x in told if x["type"] == "stream_event")
         assert text == "A long answer in several pieces."
@@ -148,7 +150,7 @@ def test_text_as_it_comes_is_told_when_asked_for(tmp_path: Path) -> None:
 
 def test_a_slow_reader_gets_every_byte_and_no_colour(tmp_path: Path) -> None:
     long = "x\x1b[31m" * 60_000
-    with house(tmp_path, [whole(long)]) as home:
+    with private_home(tmp_path, [whole(long)]) as home:
         process = home.start("run", "--json", "hello")
         assert process.stdout is not None and process.stderr is not None
         home.until(lambda: [r for r in home.runs() if r["state"] == "completed"])
@@ -163,7 +165,7 @@ def test_a_slow_reader_gets_every_byte_and_no_colour(tmp_path: Path) -> None:
 
 def test_a_reader_that_goes_away_ends_the_run(tmp_path: Path) -> None:
     gate = Gate(call("artifact", id="0" * 64), "Done.", at=1)
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         process = home.start("run", "--json", "hello")
         assert process.stdout is not None and process.stderr is not None
         process.stdout.readline()
@@ -175,7 +177,7 @@ def test_a_reader_that_goes_away_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_the_answer_is_also_written_to_files(tmp_path: Path) -> None:
-    with house(tmp_path, ["# Report"]) as home:
+    with private_home(tmp_path, ["# Report"]) as home:
         home.ok("run", "-o", "last.md", "--write", "docs/ARCHITECTURE.md", "map it")
         assert (home.project / "last.md").read_text() == "# Report\n"
         assert (home.project / "docs" / "ARCHITECTURE.md").read_text() == "# Report\n"
@@ -183,7 +185,7 @@ def test_the_answer_is_also_written_to_files(tmp_path: Path) -> None:
 
 def test_a_result_can_be_asked_for_in_a_schema(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    with house(tmp_path, [call("submit_result", result={"n": 7}), "?"]) as home:
+    with private_home(tmp_path, [call("submit_result", result={"n": 7}), "?"]) as home:
         (home.project / "schema.json").write_text(json.dumps(schema))
         (told,) = home.lines(
             "run", "--output-format", "json", "--output-schema", "schema.json", "how many?"
@@ -193,7 +195,7 @@ def test_a_result_can_be_asked_for_in_a_schema(tmp_path: Path) -> None:
 
 
 def test_a_conversation_can_come_line_by_line(tmp_path: Path) -> None:
-    with house(
+    with private_home(
         tmp_path,
         lambda heard: f"heard {sum(m.__class__.__name__ == 'UserMessage' for m in heard.messages)}",
     ) as home:
@@ -207,7 +209,7 @@ def test_a_conversation_can_come_line_by_line(tmp_path: Path) -> None:
 
 
 def test_a_run_can_be_continued_forked_and_named(tmp_path: Path) -> None:
-    with house(tmp_path, lambda heard: f"{len(heard.messages)} messages") as home:
+    with private_home(tmp_path, lambda heard: f"{len(heard.messages)} messages") as home:
         assert home.ok("run", "-n", "first", "hello") == "1 messages"
         (first,) = home.runs()
         assert home.ok("run", "-c", "and now?") == "3 messages"
@@ -217,7 +219,7 @@ def test_a_run_can_be_continued_forked_and_named(tmp_path: Path) -> None:
 
 
 def test_nothing_is_kept_of_a_run_in_memory(tmp_path: Path) -> None:
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         assert (
             home.ok("run", "--no-session-persistence", *FANOUT, "Delegate it.")
             == "Both have counted."
@@ -227,7 +229,7 @@ def test_nothing_is_kept_of_a_run_in_memory(tmp_path: Path) -> None:
 
 def test_ctrl_c_cancels_the_run_and_keeps_what_there_is(tmp_path: Path) -> None:
     gate = Gate(call("artifact", id="0" * 64), "Done.", at=1)
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         process = home.start("run", "a long task")
         assert gate.reached.wait(SECONDS)
         until_watched(process)
@@ -248,7 +250,7 @@ def until_watched(process: subprocess.Popen[str]) -> None:
 
 def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         process = home.start("run", "a long task")
         assert gate.reached.wait(SECONDS)
         until_watched(process)
@@ -267,7 +269,7 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
 
 def test_sigterm_cancels_and_exits_with_143(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         process = home.start("run", "a long task")
         assert gate.reached.wait(SECONDS)
         until_watched(process)
@@ -288,20 +290,20 @@ def test_sigterm_cancels_and_exits_with_143(tmp_path: Path) -> None:
 def test_a_run_exits_with_the_code_of_its_end(
     tmp_path: Path, script: Any, flags: tuple[str, ...], code: int
 ) -> None:
-    with house(tmp_path, script) as home:
+    with private_home(tmp_path, script) as home:
         assert home.run("run", *flags, "go").returncode == code
 
 
 def test_a_time_limit_exits_with_5(tmp_path: Path) -> None:
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         done = home.run("run", "--timeout", "300ms", "go")
         assert done.returncode == 5 and "◐ stopped at limit: time after " in done.stderr
         assert re.search(r"stopped at limit.* exit 5$", done.stderr, re.MULTILINE)
 
 
 def test_a_failed_sub_agent_exits_with_3_when_strict(tmp_path: Path) -> None:
-    with house(tmp_path, failing) as home:
+    with private_home(tmp_path, failing) as home:
         strict = home.run("run", *FANOUT, "--strict", "Delegate it.")
         assert (strict.returncode, "3 agents: 2 done, 1 failed" in strict.stderr) == (3, True), (
             strict
@@ -310,21 +312,21 @@ def test_a_failed_sub_agent_exits_with_3_when_strict(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_text_do_not_stop_a_run(tmp_path: Path) -> None:
-    with house(tmp_path, lambda heard: heard.messages[-1].text) as home:
+    with private_home(tmp_path, lambda heard: heard.messages[-1].text) as home:
         assert home.ok("run", "bad \udcff byte") == "bad \N{REPLACEMENT CHARACTER} byte"
         named = home.run("run", "-n", "\udcff", "x")
         assert named.returncode == 2 and "not valid UTF-8" in named.stderr
 
 
 def test_without_a_command_the_commands_are_listed(tmp_path: Path) -> None:
-    assert "Start and continue:" in House(tmp_path).ok()
+    assert "Start and continue:" in PrivateHome(tmp_path).ok()
 
 
 @pytest.mark.parametrize(("said", "words"), [(b"\n", "# project"), (b"n\n", "Start and continue:")])
 def test_without_a_command_a_terminal_in_a_source_tree_is_offered_the_map(
     tmp_path: Path, said: bytes, words: str
 ) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     (home.project / "app.py").write_text("def main(): ...\n")
     ours, theirs = os.openpty()
     process = subprocess.Popen(
@@ -383,14 +385,14 @@ WRONG = [
 def test_wrong_use_gets_one_line_and_a_code(
     tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
-    done = House(tmp_path).run(*arguments)
+    done = PrivateHome(tmp_path).run(*arguments)
     assert (done.returncode, done.stdout) == (code, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("retinue: ") and words in line
 
 
 def test_a_folder_that_cannot_be_written_gets_one_line(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         home.env["XDG_DATA_HOME"] = "/proc/nowhere"
         done = home.run("run", "x")
         assert done.returncode == 1
@@ -399,7 +401,7 @@ def test_a_folder_that_cannot_be_written_gets_one_line(tmp_path: Path) -> None:
 
 
 def test_a_damaged_store_gets_one_line(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         store = tmp_path / "bad.db"
         store.write_bytes(b"this is no database" * 500)
         for command in (("run", "x"), ("ps",), ("show", "x")):
@@ -410,13 +412,13 @@ def test_a_damaged_store_gets_one_line(tmp_path: Path) -> None:
 
 
 def test_a_provider_that_refuses_the_key_exits_with_6(tmp_path: Path) -> None:
-    with house(tmp_path, ["fine"], faults=lambda heard, n: "F10") as home:
+    with private_home(tmp_path, ["fine"], faults=lambda heard, n: "F10") as home:
         done = home.run("run", "x")
         assert done.returncode == 6, done.stderr
         assert "Traceback" not in done.stderr
 
 
 def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
-    done = House(tmp_path).real("show", "abcdef", env={"RETINUE_DEBUG": "1"})
+    done = PrivateHome(tmp_path).real("show", "abcdef", env={"RETINUE_DEBUG": "1"})
     assert isinstance(done, subprocess.CompletedProcess)
     assert "Traceback" in done.stderr and done.returncode == 2

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from retinue.testing import call
-from tests.cli.house import House, house, is_alive
+from tests.cli.private_home import PrivateHome, is_alive, private_home
 
 SERVER = Path(__file__).parents[1] / "tools" / "mcp" / "content_server.py"
 
@@ -44,7 +44,7 @@ def reader(heard: Any) -> Any:
 
 
 def test_resources_are_listed_and_read_without_secrets_and_with_permission(tmp_path: Path) -> None:
-    with house(tmp_path, reader) as home:
+    with private_home(tmp_path, reader) as home:
         config = notes(env={"TOKEN": "tok-1234567890abcdef"})
         answer = home.ok("run", "--mcp-config", config, "--yolo", "read")
         listed, day, other, gone = answer.split("\n---\n")
@@ -69,12 +69,12 @@ def test_resources_are_listed_and_read_without_secrets_and_with_permission(tmp_p
 
 
 def test_a_server_without_resources_brings_no_tool_for_them(tmp_path: Path) -> None:
-    with house(tmp_path, lambda heard: " ".join(sorted(offered(heard)))) as home:
+    with private_home(tmp_path, lambda heard: " ".join(sorted(offered(heard)))) as home:
         assert home.ok("run", "--mcp-config", notes("bare"), "x") == "mcp__notes__note"
 
 
 def test_a_prompt_of_a_server_is_a_task(tmp_path: Path) -> None:
-    with house(tmp_path, lambda heard: f"[{heard.messages[-1].text}]") as home:
+    with private_home(tmp_path, lambda heard: f"[{heard.messages[-1].text}]") as home:
         run = ("run", "--mcp-config", notes(), "--mcp-prompt")
         assert home.ok(*run, "notes/summarize", "topic=May", "style=short", "and", "more") == (
             "[Summarize May: short\n\nand more]"
@@ -91,7 +91,7 @@ def test_a_prompt_of_a_server_is_a_task(tmp_path: Path) -> None:
 
 
 def test_a_chat_sends_prompts_of_servers_and_other_slashes_as_they_are(tmp_path: Path) -> None:
-    with house(tmp_path, lambda heard: f"[{heard.messages[-1].text}]") as home:
+    with private_home(tmp_path, lambda heard: f"[{heard.messages[-1].text}]") as home:
         (home.folder / "config" / "retinue").mkdir()
         (home.folder / "config" / "retinue" / "mcp.json").write_text(notes())
         lines = "/notes:summarize topic=May\n/Makefile:3 is wrong\n/notes:none\n"
@@ -111,7 +111,7 @@ Keep notes.
 """
 
 
-def keeper(home: House, *options: str) -> Path:
+def keeper(home: PrivateHome, *options: str) -> Path:
     """A project whose file defines an agent with a server of its own; returns the file of pids."""
     pids = home.folder / "pids"
     folder = home.project / ".retinue" / "agents"
@@ -141,7 +141,7 @@ KEEP = call("agent", name="keeper", task="keep it")
 def test_a_server_of_an_agent_file_serves_that_agent_and_ends_with_its_runs(
     tmp_path: Path,
 ) -> None:
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         home.env["RETINUE_IDLE_SECONDS"] = "60"
         pids = keeper(home)
         home.ok("trust", "--yes")
@@ -163,7 +163,7 @@ def test_a_server_of_an_agent_file_serves_that_agent_and_ends_with_its_runs(
 def test_a_server_of_an_agent_file_is_not_started_where_it_may_not_be(
     tmp_path: Path, how: str
 ) -> None:
-    with house(tmp_path, lead) as home:
+    with private_home(tmp_path, lead) as home:
         pids = keeper(home)
         options = ["--strict-mcp-config"] if how == "strict" else []
         if how != "untrusted":

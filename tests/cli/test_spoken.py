@@ -10,7 +10,7 @@ import pytest
 from retinue.testing import call
 from retinue.view.request_panel import RequestPanel
 from retinue.view.spoken import CHOOSE, spoken_end, spoken_request, spoken_time
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 from tests.cli.terminal import terminal
 from tests.needs import needs
 
@@ -51,7 +51,7 @@ def test_a_request_is_shown_left_for_later_or_denied_in_words(tmp_path: Path) ->
             return "Done without it."
         return call("edit", path="a.txt", old="one", new="two\nthree")
 
-    with house(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
+    with private_home(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
         (home.project / "a.txt").write_text("one\n")
         flags = ("run", "--screen-reader", "--family", "none", "Change it.")
         screen.retinue(*flags, env=home.env, cwd=home.project)

@@ -13,7 +13,7 @@ import pytest
 
 from retinue.cli.command_list import COMMANDS, GROUPS
 from retinue.cli.commands.run import command as run_command
-from tests.cli.house import House, house
+from tests.cli.private_home import PrivateHome, private_home
 
 HEAVY = (
     "asyncio",
@@ -35,7 +35,7 @@ sys.stderr.write(json.dumps(list(sys.modules)))
 """
 
 
-def loaded(home: House, *arguments: str) -> set[str]:
+def loaded(home: PrivateHome, *arguments: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", LOOK, *arguments],
         env=home.env,
@@ -50,14 +50,14 @@ def loaded(home: House, *arguments: str) -> set[str]:
     "arguments", [("--version",), ("ps",), ("ps", "--tree", "--json"), ("--help",)]
 )
 def test_nothing_heavy_is_loaded(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         if arguments[0] == "ps":
             home.ok("run", "hello")
         assert loaded(home, *arguments) & set(HEAVY) == set()
 
 
 def test_the_version_needs_no_parser(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     assert "click" not in loaded(home, "--version")
     assert home.real("--version").stdout.startswith("retinue ")
     assert home.real("run", "--version").returncode == 2
@@ -65,18 +65,18 @@ def test_the_version_needs_no_parser(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [n for n in COMMANDS if n != "fake-llm"])
 def test_every_command_explains_itself(tmp_path: Path, name: str) -> None:
-    done = House(tmp_path).run(name, "--help")
+    done = PrivateHome(tmp_path).run(name, "--help")
     assert done.returncode == 0 and "Usage: retinue" in done.stdout and not done.stderr
     assert COMMANDS[name]
 
 
 def test_help_lists_every_command_that_there_is(tmp_path: Path) -> None:
-    text = House(tmp_path).ok("--help")
+    text = PrivateHome(tmp_path).ok("--help")
     assert all(f"  {name} " in text for name in COMMANDS)
 
 
 def test_help_has_groups_and_examples(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     text = home.ok("--help")
     assert [text.index(f"\n{title}:") for title in GROUPS] == sorted(
         text.index(f"\n{title}:") for title in GROUPS
@@ -116,13 +116,13 @@ def test_a_renamed_flag_keeps_its_variable() -> None:
 
 
 def test_stop_says_what_stops_a_run_and_what_stops_the_host(tmp_path: Path) -> None:
-    done = House(tmp_path).run("stop")
+    done = PrivateHome(tmp_path).run("stop")
     assert done.returncode == 2
     assert "retinue cancel RUN" in done.stderr and "retinue host stop" in done.stderr
 
 
 def test_the_host_says_whether_it_is_running(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         assert home.run("host", "status").returncode == 1
         home.ok("run", "hello")
         assert json.loads(home.ok("host", "status", "--json"))["running"] is True

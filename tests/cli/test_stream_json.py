@@ -241,11 +241,11 @@ def test_ends_have_the_subtypes_that_programs_know() -> None:
 def test_what_a_step_asks_is_a_line_and_a_step_that_asks_nothing_is_none() -> None:
     writer = StreamJsonWriter(StreamHeader())
     spec = RunSpec(id="r", root="r", request=RunRequest(agent="a", task="t"))
-    assert [line["subtype"] for line in writer.tell(RunAdded(spec=spec))] == ["init"]
+    assert [line["subtype"] for line in writer.lines(RunAdded(spec=spec))] == ["init"]
 
     def told(seq: int, **fields: str) -> list[dict[str, object]]:
         step = StepTaken(turn=1, index=0, call_id="c1", name="choose", step=f"s{seq}", **fields)  # type: ignore[arg-type]
-        return list(writer.tell(Stepped(seq=seq, entry=LogEntry(run="r", at=1, event=step))))
+        return list(writer.lines(Stepped(seq=seq, entry=LogEntry(run="r", at=1, event=step))))
 
     (line,) = told(1, question="Which colour?")
     assert (line["subtype"], line["question"]) == ("needs_input", "Which colour?")

@@ -23,7 +23,7 @@ from retinue.host import project_paths
 from retinue.testing import call
 from retinue.view.row_filter import matches
 from retinue.view.rows import TreeView
-from tests.cli.house import SECONDS, House, house
+from tests.cli.private_home import SECONDS, PrivateHome, private_home
 from tests.cli.terminal import terminal
 from tests.cli.test_live import FANOUT, Staff
 from tests.needs import needs
@@ -31,7 +31,7 @@ from tests.needs import needs
 ENDED = "ended in the last hour"
 
 
-def top(home: House, only: str = "") -> TopApp:
+def top(home: PrivateHome, only: str = "") -> TopApp:
     found = project_paths.find(home.env, cwd=str(home.project))
     return TopApp(ProjectRuns(found, home.env, (only,) if only else ()), seconds=0.3)
 
@@ -98,7 +98,7 @@ def drive(
 
 def test_runs_are_listed_opened_messaged_and_cancelled(tmp_path: Path) -> None:
     staff = Staff("agents", "models")
-    with house(tmp_path, staff) as home:
+    with private_home(tmp_path, staff) as home:
         home.ok("run", "--bg", *FANOUT, "-n", "mapping", "Lead them")
         app = top(home)
 
@@ -144,14 +144,14 @@ def test_runs_are_listed_opened_messaged_and_cancelled(tmp_path: Path) -> None:
 
 
 def test_a_look_while_it_is_being_closed_finds_nothing_and_fails_nothing(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         home.ok("run", "-p", "Work.")
         app = top(home)
 
         async def script(pilot: Pilot[None]) -> None:
             await until(pilot, lambda: len(table(app)) == 1)
             await app.screen_stack[0].query("#frame").remove()
-            app._look()
+            app._refresh()
             assert frame(app) == []
 
         drive(app, script)
@@ -160,7 +160,7 @@ def test_a_look_while_it_is_being_closed_finds_nothing_and_fails_nothing(tmp_pat
 def test_the_table_is_filtered_sorted_and_folded(tmp_path: Path) -> None:
     staff = Staff("agents", "models")
     staff.release("models")
-    with house(tmp_path, staff) as home:
+    with private_home(tmp_path, staff) as home:
         home.ok("run", "--bg", *FANOUT, "Lead them")
         app = top(home)
 
@@ -193,7 +193,7 @@ def test_a_question_is_answered_from_the_table(tmp_path: Path) -> None:
         done = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
         return f"told: {done[-1]}" if done else call("ask", question="Which [bold]one[/bold]?")
 
-    with house(tmp_path, ask) as home:
+    with private_home(tmp_path, ask) as home:
         home.ok("run", "--bg", "--family", "none", "ask me")
         app = top(home)
 
@@ -214,7 +214,7 @@ def test_a_run_that_came_to_no_end_is_retried_with_a_message(tmp_path: Path) -> 
         is_told = "Look at b instead." in str(heard.messages)
         return "b has 3 files" if is_told else call("list", path=".")
 
-    with house(tmp_path, look) as home:
+    with private_home(tmp_path, look) as home:
         home.run("run", "-q", "--family", "none", "--max-turns", "1", "Look at a")
         app = top(home)
 
@@ -239,7 +239,7 @@ def test_a_run_that_came_to_no_end_is_retried_with_a_message(tmp_path: Path) -> 
 @needs("tmux")
 def test_the_log_opens_in_the_pager_and_the_window_is_named(tmp_path: Path) -> None:
     asks = [call("ask", question="Which one?"), "Done."]
-    with house(tmp_path, asks) as home, terminal(tmp_path, 100, 24) as screen:
+    with private_home(tmp_path, asks) as home, terminal(tmp_path, 100, 24) as screen:
         home.ok("run", "--bg", "--family", "none", "Ask me")
         pager = tmp_path / "pager"
         pager.write_text("#!/bin/sh\ncat\necho end of the log\nread line </dev/tty\n")
@@ -257,7 +257,7 @@ def test_the_log_opens_in_the_pager_and_the_window_is_named(tmp_path: Path) -> N
 
 
 def test_a_limit_is_raised_from_the_table(tmp_path: Path) -> None:
-    with house(tmp_path, ["Here I am."]) as home:
+    with private_home(tmp_path, ["Here I am."]) as home:
         home.ok(
             "run", "--bg", "--family", "none", "--max-tokens", "1000", "--on-limit", "ask", "Go."
         )
@@ -282,7 +282,7 @@ def test_runs_of_a_host_that_is_gone_are_paused_and_those_of_the_file_are_there(
     tmp_path: Path,
 ) -> None:
     staff = Staff("agents")
-    with house(tmp_path, staff) as home:
+    with private_home(tmp_path, staff) as home:
         home.ok("run", "--bg", *FANOUT, "Lead them")
         home.until(lambda: len(home.runs()) == 2)
         home.ok("host", "stop")
@@ -333,7 +333,7 @@ def test_without_the_extra_there_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "textual" / "__init__.py").write_text(
         "raise ModuleNotFoundError('no', name='textual')"
     )
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     done = home.real("top", env={"PYTHONPATH": f"{tmp_path}:{home.env['PYTHONPATH']}"})
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "retinue[tui]" in done.stderr and "retinue ps --watch" in done.stderr
@@ -342,7 +342,7 @@ def test_without_the_extra_there_is_one_clear_line(tmp_path: Path) -> None:
 @needs("tmux")
 def test_it_runs_in_a_real_terminal_and_leaves_it_clean(tmp_path: Path) -> None:
     staff = Staff("agents")
-    with house(tmp_path, staff) as home, terminal(tmp_path, 110, 24) as screen:
+    with private_home(tmp_path, staff) as home, terminal(tmp_path, 110, 24) as screen:
         id = home.ok("run", "--bg", *FANOUT, "Lead them")
         screen.retinue("top", id, env=home.env, cwd=home.project)
         screen.until("starts 1 agent")

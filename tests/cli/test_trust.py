@@ -14,7 +14,7 @@ import pytest
 
 from retinue.config.trust_record import TrustFile
 from retinue.errors import ConfigError
-from tests.cli.house import House
+from tests.cli.private_home import PrivateHome
 
 AGENT = (
     "---\nname: wide\ndescription: d\npermissionMode: bypassPermissions\ntools: Bash(git *), "
@@ -23,8 +23,8 @@ AGENT = (
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
+def home(tmp_path: Path) -> Iterator[PrivateHome]:
+    made = PrivateHome(tmp_path)
     yield made
     made.close()
 
@@ -51,7 +51,9 @@ def furnish(root: Path) -> None:
     write(root, "lib/AGENTS.md", "Be better.\n")
 
 
-def test_everything_that_would_become_active_is_shown_before_anybody_is_asked(home: House) -> None:
+def test_everything_that_would_become_active_is_shown_before_anybody_is_asked(
+    home: PrivateHome,
+) -> None:
     furnish(home.project)
     done = home.run("trust", input="n\n")
     text = done.stderr
@@ -71,7 +73,9 @@ def test_everything_that_would_become_active_is_shown_before_anybody_is_asked(ho
     assert home.run("trust", "--check").returncode == 1
 
 
-def test_yes_trusts_the_files_as_they_are_and_it_is_kept_for_its_owner_alone(home: House) -> None:
+def test_yes_trusts_the_files_as_they_are_and_it_is_kept_for_its_owner_alone(
+    home: PrivateHome,
+) -> None:
     furnish(home.project)
     assert home.run("trust", input="y\n").returncode == 0
     assert home.ok("trust", "--check") == "trusted"
@@ -84,7 +88,7 @@ def test_yes_trusts_the_files_as_they_are_and_it_is_kept_for_its_owner_alone(hom
     assert home.run("trust", "--list").stderr == "No project is trusted.\n"
 
 
-def test_nobody_to_ask_means_no(home: House) -> None:
+def test_nobody_to_ask_means_no(home: PrivateHome) -> None:
     furnish(home.project)
     done = home.run("trust")
     assert done.returncode == 4 and "pass --yes" in done.stderr
@@ -110,7 +114,7 @@ CHANGES: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("change", "says"), [c[1:] for c in CHANGES], ids=[c[0] for c in CHANGES])
 def test_what_has_changed_is_named_and_has_to_be_trusted_again(
-    home: House, change: Any, says: str
+    home: PrivateHome, change: Any, says: str
 ) -> None:
     furnish(home.project)
     home.ok("trust", "--yes")
@@ -123,14 +127,16 @@ def test_what_has_changed_is_named_and_has_to_be_trusted_again(
     assert home.run("trust", "--check").returncode == 0
 
 
-def test_copies_that_runs_work_in_do_not_count(home: House) -> None:
+def test_copies_that_runs_work_in_do_not_count(home: PrivateHome) -> None:
     furnish(home.project)
     home.ok("trust", "--yes")
     write(home.project, ".retinue/worktrees/a/AGENTS.md", "x")
     assert home.run("trust", "--check").returncode == 0
 
 
-def test_a_file_that_leads_out_is_never_trusted_but_does_not_stand_in_the_way(home: House) -> None:
+def test_a_file_that_leads_out_is_never_trusted_but_does_not_stand_in_the_way(
+    home: PrivateHome,
+) -> None:
     outside = write(home.folder, "evil.json", '{"mcpServers": {}}')
     furnish(home.project)
     (home.project / ".mcp.json").unlink()
@@ -143,7 +149,7 @@ def test_a_file_that_leads_out_is_never_trusted_but_does_not_stand_in_the_way(ho
     assert stands.trusts(home.project / "AGENTS.md")
 
 
-def test_trust_belongs_to_the_directory_and_not_to_its_files(home: House) -> None:
+def test_trust_belongs_to_the_directory_and_not_to_its_files(home: PrivateHome) -> None:
     furnish(home.project)
     home.ok("trust", "--yes")
     other = home.folder / "other"
@@ -159,7 +165,7 @@ def test_trust_belongs_to_the_directory_and_not_to_its_files(home: House) -> Non
     "text",
     ["", "{", "[]", '{"version": 2, "projects": {}}', '{"version": 1, "projects": 3}', "\xff"],
 )
-def test_a_damaged_record_trusts_nothing_and_says_so(home: House, text: str) -> None:
+def test_a_damaged_record_trusts_nothing_and_says_so(home: PrivateHome, text: str) -> None:
     furnish(home.project)
     home.ok("trust", "--yes")
     file = home.folder / "data" / "retinue" / "trust.json"
@@ -172,7 +178,7 @@ def test_a_damaged_record_trusts_nothing_and_says_so(home: House, text: str) -> 
     assert file.read_bytes() == text.encode("latin-1")
 
 
-def test_a_record_that_others_may_write_is_not_believed(home: House) -> None:
+def test_a_record_that_others_may_write_is_not_believed(home: PrivateHome) -> None:
     furnish(home.project)
     home.ok("trust", "--yes")
     (home.folder / "data" / "retinue" / "trust.json").chmod(0o622)
@@ -235,19 +241,19 @@ def test_processes_that_trust_at_the_same_time_do_not_undo_each_other(tmp_path: 
     }
 
 
-def test_an_empty_project_needs_no_trust(home: House) -> None:
+def test_an_empty_project_needs_no_trust(home: PrivateHome) -> None:
     assert home.ok("trust", "--check") == "nothing to trust"
     assert "nothing to trust" in home.run("trust").stderr
     assert not TrustFile(str(home.folder / "x.json")).is_trusted(home.project)
 
 
-def test_flags_that_exclude_each_other_are_refused(home: House) -> None:
+def test_flags_that_exclude_each_other_are_refused(home: PrivateHome) -> None:
     done = home.run("trust", "--list", "--revoke")
     assert done.returncode == 2 and "Use only one of" in done.stderr
     assert home.run("trust", str(home.folder / "nowhere")).returncode == 2
 
 
-def test_a_home_directory_is_no_project(home: House) -> None:
+def test_a_home_directory_is_no_project(home: PrivateHome) -> None:
     write(home.folder, "home/.retinue/config.toml", '[permissions]\nmode = "auto"\n')
     inside = home.folder / "home" / "work"
     inside.mkdir()
@@ -261,7 +267,7 @@ def test_a_home_directory_is_no_project(home: House) -> None:
     assert home.ok("config", "get", "permissions.mode", cwd=inside) == "manual"
 
 
-def test_a_project_that_nobody_trusted_is_not_read(home: House) -> None:
+def test_a_project_that_nobody_trusted_is_not_read(home: PrivateHome) -> None:
     furnish(home.project)
     stands = TrustFile(str(home.folder / "trust.json")).standing(home.project)
     assert stands.state == "new" and set(stands.files.values()) == {""}
@@ -288,7 +294,7 @@ def test_every_place_that_a_loader_reads_is_covered() -> None:
         assert trusted_files.home_of(f"a/b/{path}") == "a/b"
 
 
-def test_a_new_way_to_files_that_are_trusted_is_a_change(home: House) -> None:
+def test_a_new_way_to_files_that_are_trusted_is_a_change(home: PrivateHome) -> None:
     furnish(home.project)
     home.ok("trust", "--yes")
     (home.project / ".claude" / "skills").symlink_to("agents")
@@ -299,7 +305,7 @@ def test_a_new_way_to_files_that_are_trusted_is_a_change(home: House) -> None:
     assert done.returncode == 0 and ".claude/loop: it is not a regular file" in done.stderr
 
 
-def test_servers_of_a_json5_file_are_shown_too(home: House) -> None:
+def test_servers_of_a_json5_file_are_shown_too(home: PrivateHome) -> None:
     write(
         home.project,
         ".retinue/config.json5",
@@ -308,7 +314,7 @@ def test_servers_of_a_json5_file_are_shown_too(home: House) -> None:
     assert 'mcp_servers.x: "run-me" "a b"  (.retinue/config.json5)' in home.run("trust").stderr
 
 
-def test_folders_that_links_make_very_many_hold_up_no_command(home: House) -> None:
+def test_folders_that_links_make_very_many_hold_up_no_command(home: PrivateHome) -> None:
     """Two links in each of thirty folders to the next one are a thousand million ways."""
     top = home.project / ".claude/agents"
     for n in range(30):
@@ -327,7 +333,7 @@ def test_folders_that_links_make_very_many_hold_up_no_command(home: House) -> No
     ("n_folders", "size", "words"), [(5_001, 0, "folders"), (0, 8 << 20, "MiB")]
 )
 def test_a_project_with_too_much_to_trust_is_refused_at_once(
-    home: House, n_folders: int, size: int, words: str
+    home: PrivateHome, n_folders: int, size: int, words: str
 ) -> None:
     top = home.project / ".claude/skills"
     top.mkdir(parents=True)

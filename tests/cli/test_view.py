@@ -265,11 +265,11 @@ def test_silence_is_measured_while_it_works_and_what_is_written_ends_it() -> Non
     thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
     seen.take(Run(id="a", state=thinking, started_at=START))
     assert seen.row("a", START + 240_000).silent_ms == 240_000
-    seen.hear("a", 1, "Now I ", START + 239_000)
-    seen.hear("a", 1, "see", START + 240_000)
+    seen.add_text("a", 1, "Now I ", START + 239_000)
+    seen.add_text("a", 1, "see", START + 240_000)
     row = seen.row("a", START + 241_000)
     assert (row.silent_ms, row.now, row.elapsed_ms) == (1_000, "writes: Now I see", 241_000)
-    seen.hear("a", 2, "again", START + 242_000)
+    seen.add_text("a", 2, "again", START + 242_000)
     assert seen.row("a", START + 242_000).now == "writes: again"
 
 
@@ -329,7 +329,7 @@ def test_nothing_in_a_text_is_obeyed(hostile: str, tame: str) -> None:
     seen.take(RunSpec(id="a", request=RunRequest(agent="a", task=hostile, label=hostile), root="a"))
     thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
     seen.take(Run(id="a", state=thinking, model_used=hostile))
-    seen.hear("a", 1, hostile, 1)
+    seen.add_text("a", 1, hostile, 1)
     row = seen.row("a", 1)
     assert row.model == tame
     assert row.task == tame and row.label in (tame, "a")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.testing import call
-from tests.cli.house import SECONDS, House, house
+from tests.cli.private_home import SECONDS, PrivateHome, private_home
 from tests.cli.terminal import terminal
 from tests.needs import needs
 
@@ -66,8 +66,8 @@ def git(where: Path, *args: str) -> str:
 
 
 @contextmanager
-def project(folder: Path, script: Writers, *, is_git: bool = True) -> Iterator[House]:
-    with house(folder, script) as home:
+def project(folder: Path, script: Writers, *, is_git: bool = True) -> Iterator[PrivateHome]:
+    with private_home(folder, script) as home:
         (home.project / ".git").rmdir()
         (home.project / "a.txt").write_text(LINES)
         if is_git:
@@ -80,16 +80,16 @@ def project(folder: Path, script: Writers, *, is_git: bool = True) -> Iterator[H
             script.let.set()
 
 
-def lines(home: House) -> list[str]:
+def lines(home: PrivateHome) -> list[str]:
     return (home.project / "a.txt").read_text().splitlines()
 
 
-def branches(home: House) -> list[str]:
+def branches(home: PrivateHome) -> list[str]:
     form = ("--format", "%(refname:short)")
     return git(home.project, "branch", "--list", "retinue/*", *form).split()
 
 
-def shown(home: House, branch: str) -> str:
+def shown(home: PrivateHome, branch: str) -> str:
     return git(home.project, "show", f"{branch}:a.txt")
 
 
@@ -128,7 +128,8 @@ def test_a_conflict_is_shown_to_the_parent_and_kept_on_a_branch(tmp_path: Path) 
         assert "conflict in a.txt, not merged" in tree[2], "in the live view too"
         assert branch.startswith("retinue/part-1-")
         assert "- Part 1: NOT merged, conflict in a.txt" in text and branch in text
-        assert "<<<<<<< your directory\nmine\n=======\nyours\n>>>>>>> Part 1" in text
+        lines_shown = ("<<<<<<< your directory", "mine", "=======", "yours", ">>>>>>> Part 1")
+        assert "\n".join(f"    {line}" for line in lines_shown) in text
         assert (lines(home)[1], lines(home)[17]) == ("mine", "two")
         assert "yours" in git(home.project, "show", f"{branch}:a.txt")
 

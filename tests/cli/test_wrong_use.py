@@ -10,13 +10,13 @@ from retinue.errors import ConfigError
 from retinue.host.listing import RunListing
 from retinue.host.model_choice import checked
 from retinue.host.project_paths import find
-from tests.cli.house import House, house
+from tests.cli.private_home import PrivateHome, private_home
 
 KEYS = {"ANTHROPIC_API_KEY": "sk-ant-1", "OPENAI_API_KEY": "sk-1"}
 
 
 def test_a_fork_behind_the_last_message_is_an_error(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         home.ok("run", "hello")
         told = home.run("fork", "latest", "--at", "99", "again")
         assert told.returncode == 2 and "--at 99: run" in told.stderr
@@ -24,7 +24,7 @@ def test_a_fork_behind_the_last_message_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_run_is_found_by_either_end_of_its_id(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         home.ok("run", "hello")
         (row,) = home.lines("ps", "--jsonl")
         for part in (row["id"], row["id"][:8], row["short"], row["id"][-6:]):
@@ -35,7 +35,7 @@ def test_a_run_is_found_by_either_end_of_its_id(tmp_path: Path) -> None:
 def test_an_unknown_agent_is_not_shown_and_folders_are_not_made_for_an_export(
     tmp_path: Path,
 ) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         told = home.run("agents", "show", "zzz")
         assert told.returncode == 2 and "Unknown agent 'zzz'" in told.stderr and not told.stdout
         home.ok("run", "hello")
@@ -45,7 +45,7 @@ def test_an_unknown_agent_is_not_shown_and_folders_are_not_made_for_an_export(
 
 
 def test_several_mistakes_of_a_file_are_one_line_each(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     file = Path(home.env["XDG_CONFIG_HOME"]) / "retinue" / "config.toml"
     file.parent.mkdir(mode=0o700)
     file.write_text('modle = "x"\nlimit = 3\n[limits]\ndepth = "a"\n')

@@ -13,7 +13,7 @@ from retinue.config.layer_reader import read_layer
 from retinue.config.layers import EffectiveSettings
 from retinue.config.model_config import catalog_of, declarations, declared
 from retinue.models.catalog import Catalog
-from tests.cli.house import House, Llm
+from tests.cli.private_home import Llm, PrivateHome
 
 HOUSE = """
 [models]
@@ -92,7 +92,7 @@ def test_a_project_cannot_say_what_models_cost_or_where_keys_go(tmp_path: Path) 
 
 def test_the_command_line_uses_a_provider_of_ones_own(tmp_path: Path) -> None:
     with Llm(["It is small."]) as fake:
-        home = House(tmp_path, None, HOUSE_KEY="sk-of-the-house-123")
+        home = PrivateHome(tmp_path, None, HOUSE_KEY="sk-of-the-house-123")
         (tmp_path / "config" / "retinue").mkdir()
         file = tmp_path / "config" / "retinue" / "config.toml"
         file.write_text(HOUSE.format(url=fake.llm.url))

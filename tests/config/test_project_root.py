@@ -9,7 +9,7 @@ import pytest
 
 from retinue.config.project_root import folders_between, project_root
 from retinue.config.trust_record import TrustFile
-from retinue.config.user_folders import note_store, noted_stores
+from retinue.config.user_folders import note_file, noted_files
 from tests.waiting import SECONDS
 
 
@@ -92,6 +92,6 @@ def test_a_pipe_among_the_notes_of_stores_is_not_waited_for(tmp_path: Path) -> N
     environ = {"HOME": str(tmp_path)}
     store = tmp_path / "retinue.db"
     store.touch()
-    note_store(environ, str(store))
+    note_file(environ, str(store))
     os.mkfifo(tmp_path / ".local/state/retinue/stores/0000")
-    assert list(noted_stores(environ)) == [str(store)]
+    assert list(noted_files(environ)) == [str(store)]

@@ -152,10 +152,10 @@ def test_a_reserve_is_for_its_owner_only() -> None:
     assert ledger.accounts["r"].reserve == (40, 0, 0, 0)
     assert ledger.lacks("c", (61, 0, 0, 0)) == "tokens"
     assert ledger.lacks("r", (61, 0, 0, 0)) == "tokens"
-    assert ledger.look("c", HoldRequest((61, 0, 0, 0), is_last=True)) == Verdict(
+    assert ledger.check("c", HoldRequest((61, 0, 0, 0), is_last=True)) == Verdict(
         "short", "r", "tokens"
     )
-    assert ledger.look("r", HoldRequest((100, 0, 0, 0), is_last=True)).word == "go"
+    assert ledger.check("r", HoldRequest((100, 0, 0, 0), is_last=True)).word == "go"
 
 
 def test_a_funded_account_stops_a_hold_and_its_spending_shrinks_the_grant_above() -> None:

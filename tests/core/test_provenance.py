@@ -11,7 +11,7 @@ import pytest
 from retinue.core import provenance
 from retinue.core.effects import FormatResults
 from retinue.core.messages import UserMessage
-from retinue.core.provenance import HEAD, note_on, tell
+from retinue.core.provenance import HEAD, note_on, provenance_text
 from retinue.core.values import Ending, Helpers, Lost, Origin
 from retinue.formats.safe_text import one_line
 from tests.core.driver import Story, call, hand
@@ -28,7 +28,7 @@ def notes(story: Story, id: str) -> list[str]:
 
 
 def missing(story: Story, id: str) -> str:
-    return tell(story.ending(id).helpers)
+    return provenance_text(story.ending(id).helpers)
 
 
 def middle(story: Story, **order: Any) -> tuple[str, list[str]]:
@@ -127,7 +127,7 @@ def test_what_a_child_writes_is_never_a_message_of_the_runtime() -> None:
 def test_a_label_cannot_say_what_the_runtime_says(label: str, shown: str) -> None:
     helpers = provenance.add(Helpers(), label, "id", Ending(state="failed", stop="auth"))
     assert (
-        tell(provenance.total(helpers, 1, ()))
+        provenance_text(provenance.total(helpers, 1, ()))
         == f"1 of 1 sub-agent never returned: {shown} (failed: auth)"
     )
 
@@ -252,7 +252,7 @@ def test_many_results_that_lack_something_are_told_in_one_message() -> None:
     assert note.count("never returned") == provenance.NAMED
     assert note.endswith("The same applies to 3 more of these 8 results.")
     assert note_on(()) == ""
-    assert tell(helpers) == "1 of 1 sub-agent never returned: b (failed: auth)"
+    assert provenance_text(helpers) == "1 of 1 sub-agent never returned: b (failed: auth)"
 
 
 def test_a_deep_path_is_shortened() -> None:
@@ -264,7 +264,7 @@ def test_a_deep_path_is_shortened() -> None:
             Helpers(), f"l{n}", "id", Ending(state="completed", stop="done", helpers=helpers)
         )
     assert (
-        tell(helpers)
+        provenance_text(helpers)
         == "1 of 1 sub-agent never returned: l29 > ... > l2 > l1 > l0 > leaf (failed: auth)"
     )
 

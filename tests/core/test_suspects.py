@@ -12,35 +12,35 @@ from msgspec.structs import replace
 from retinue.core.state import Run, Suspicion, Waiting
 from retinue.core.suspects import WATCH_MS, Trial
 from retinue.core.values import Limits
-from tests.simulation.trials import BUSY, RULES, House, most_deaths
+from tests.simulation.trials import BUSY, RULES, KilledProcesses, most_deaths
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 17, 1_000, 10_000])
 @pytest.mark.parametrize("latency", [0, 900])
 def test_the_one_that_kills_is_found_by_parts_and_nobody_else_is(n: int, latency: int) -> None:
     for where in {0, n // 3, n - 1}:
-        house = House(n, {f"r{where:05}": latency})
-        while not house.live():
-            assert house.deaths < 100
-        assert house.quarantined == [f"r{where:05}"]
-        assert house.deaths <= most_deaths(n)
-        assert house.late <= 10_000
+        processes = KilledProcesses(n, {f"r{where:05}": latency})
+        while not processes.live():
+            assert processes.deaths < 100
+        assert processes.quarantined == [f"r{where:05}"]
+        assert processes.deaths <= most_deaths(n)
+        assert processes.late <= 10_000
 
 
 @pytest.mark.parametrize("n", [2, 20, 500])
 def test_several_that_kill_are_found_one_after_the_other(n: int) -> None:
     killers = {f"r{i:05}": i * 37 % 900 for i in range(0, n, max(1, n // 5))}
-    house = House(n, killers)
-    while not house.live():
-        assert house.deaths < 500
-    assert sorted(house.quarantined) == sorted(killers)
+    processes = KilledProcesses(n, killers)
+    while not processes.live():
+        assert processes.deaths < 500
+    assert sorted(processes.quarantined) == sorted(killers)
 
 
 def test_one_that_kills_slowly_is_found_later() -> None:
-    house = House(20, {"r00007": 9 * WATCH_MS})
-    while not house.live():
-        assert house.deaths < 100
-    assert house.quarantined == ["r00007"]
+    processes = KilledProcesses(20, {"r00007": 9 * WATCH_MS})
+    while not processes.live():
+        assert processes.deaths < 100
+    assert processes.quarantined == ["r00007"]
 
 
 RHYTHMS: dict[str, Callable[[random.Random], int]] = {
@@ -57,12 +57,12 @@ RHYTHMS: dict[str, Callable[[random.Random], int]] = {
 @pytest.mark.parametrize("rhythm", RHYTHMS)
 @pytest.mark.parametrize("n", [1, 20, 500])
 def test_a_loop_of_kills_from_outside_puts_nobody_aside(n: int, rhythm: str) -> None:
-    house, chance = House(n), random.Random(f"{n} {rhythm}")
+    processes, chance = KilledProcesses(n), random.Random(f"{n} {rhythm}")
     for _ in range(60):
-        house.live(RHYTHMS[rhythm](chance))
-    assert house.quarantined == []
-    assert house.live()
-    assert len(house.rows) == n
+        processes.live(RHYTHMS[rhythm](chance))
+    assert processes.quarantined == []
+    assert processes.live()
+    assert len(processes.rows) == n
 
 
 @pytest.mark.parametrize("rhythm", [2_000, 3_000, 7_000])
@@ -72,11 +72,11 @@ def test_sixty_kills_hardly_ever_put_one_aside_that_is_always_there(
 ) -> None:
     blamed, chance = 0, random.Random(f"{is_steady} {rhythm}")
     for _ in range(200):
-        house = House(1)
-        house.epoch = chance.randrange(1 << 30)  # the hidden times depend on it
+        processes = KilledProcesses(1)
+        processes.epoch = chance.randrange(1 << 30)  # the hidden times depend on it
         for _ in range(60):
-            house.live(rhythm if is_steady else chance.randrange(rhythm))
-        blamed += bool(house.quarantined)
+            processes.live(rhythm if is_steady else chance.randrange(rhythm))
+        blamed += bool(processes.quarantined)
     assert blamed <= 6  # were it held back for two seconds at most, as many as 21
 
 
@@ -85,11 +85,11 @@ def test_of_ten_thousand_one_is_found_within_log2_deaths() -> None:
 
 
 def test_after_three_deaths_all_are_taken_up_within_seconds() -> None:
-    house = House(10_000)
+    processes = KilledProcesses(10_000)
     for fate in (5, 5, 5):
-        house.live(fate)
-    assert house.live()
-    assert house.late <= 3 * WATCH_MS
+        processes.live(fate)
+    assert processes.live()
+    assert processes.late <= 3 * WATCH_MS
 
 
 def held(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from retinue.syntax.overview.areas import divide, is_by_words
 
 
@@ -49,6 +52,26 @@ def test_no_area_has_a_brace_or_overlaps_another() -> None:
     assert set(found) == set(sizes)
     assert not any("{" in name or "," in name for name in found.values())
     assert all(path.startswith(name.rstrip("*")) for path, name in found.items())
+
+
+def test_a_group_of_names_is_not_opened_again_however_large_it_is() -> None:
+    sizes = {f"lib/lib.{n}.ts": 1_000 for n in range(100)} | {"lib/tsc.js": 10, "bin/x.js": 10}
+    found = divide(sizes)
+    assert set(found.values()) == {"lib/lib*", "lib/other", "bin/"}
+    assert found["lib/lib.7.ts"] == "lib/lib*"
+
+
+@given(
+    st.dictionaries(
+        st.lists(st.sampled_from(["a", "ab", "a.b", "other", "a*"]), min_size=1, max_size=4).map(
+            "/".join
+        ),
+        st.integers(0, 1_000),
+        max_size=60,
+    )
+)
+def test_every_file_of_any_tree_has_an_area(sizes: dict[str, int]) -> None:
+    assert set(divide(sizes)) == set(sizes)
 
 
 def test_an_empty_tree_has_no_area() -> None:

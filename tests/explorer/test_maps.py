@@ -248,6 +248,24 @@ def test_a_file_with_an_error_makes_its_counts_lower_bounds(tmp_path: Path) -> N
     assert "The grammar cannot read a passage in 1 file (bad.py:" in report
 
 
+def test_a_map_of_many_areas_is_a_page_too_and_in_full_has_the_rest(tmp_path: Path) -> None:
+    names = [f"area{n:02}" for n in range(14)]
+    for name in names:
+        (tmp_path / name).mkdir()
+        lines = [f"from {other}.part import {other.title()}0" for other in names if other != name]
+        lines += [f"class {name.title()}{k}:\n    pass\n" for k in range(20)]
+        (tmp_path / name / "part.py").write_text("\n".join(lines))
+        text = "\n".join(f"from {o}.part import {o.title()}{k}" for o in names for k in range(20))
+        (tmp_path / name / "user.py").write_text(f'"""Uses of {name}."""\n{text}\n')
+    page = asyncio.run(explore(tmp_path, "map this repository")).text
+    full = asyncio.run(explore(tmp_path, "map this repository in full")).text
+    assert 40 <= len(page.split("\n")) <= 90
+    rows = [row for row in page.split("\n") if row.startswith("| area")][1:]
+    assert len(rows) == 9 and {row.count("part.py:") for row in rows} == {2}
+    assert {r.count("part.py:") for r in full.split("\n") if r.startswith("| area0")} == {10}
+    assert "Also: area09/ (2 files)" in page
+
+
 AREAS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
 
 

@@ -15,7 +15,7 @@ from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.family_states import AGENT
 from retinue.tools.families.profiles import family
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.agent_world import (
     ALL,
     FIVE,

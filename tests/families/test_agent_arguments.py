@@ -12,7 +12,7 @@ from retinue import Agent
 from retinue.core.messages import ToolCall, ToolMessage
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import family
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.agent_world import ALL, World, fork, ids, refusal, spawn, wait
 
 NOBODY = "019467d9-7e3a-7000-8000-000000000000"

@@ -13,7 +13,7 @@ from retinue import Budget, ModelError
 from retinue.core.messages import UserMessage
 from retinue.models.base import ModelRequest
 from retinue.testing import call
-from tests.api.house import STORES, Home, ended, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, ended, on_virtual_time
 from tests.families.agent_world import (
     ALL,
     World,

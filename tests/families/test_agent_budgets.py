@@ -13,7 +13,7 @@ from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, ToolMe
 from retinue.core.values import Usage
 from retinue.models.base import ModelRequest
 from retinue.testing import call
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.agent_world import World, about, fork, pause, spawn, wait
 
 LESS = (

@@ -12,7 +12,7 @@ import pytest
 from retinue.config import read_config
 from retinue.testing import call
 from retinue.tools.families.profiles import family
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.agent_world import (
     ALL,
     FIVE,

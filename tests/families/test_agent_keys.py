@@ -16,7 +16,7 @@ from retinue.models.catalog import Catalog
 from retinue.testing import MemoryStore, call
 from retinue.testing.fake_llm.dialect import ParsedRequest
 from retinue.tools.families.profiles import family
-from tests.cli.house import House, Llm
+from tests.cli.private_home import Llm, PrivateHome
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
 OTHERS = ("ANTHROPIC_AUTH_TOKEN", "GOOGLE_API_KEY")
@@ -169,7 +169,7 @@ def test_a_child_on_such_a_model_goes_on_after_a_restart(
 def test_on_the_command_line_keys_are_enough_too(talk: Talk, tmp_path: Path) -> None:
     talk.args = [{}, *({"provider": provider} for provider in FIRST)]
     with Llm(talk) as llm:
-        home = House(tmp_path, llm.llm, **urls(llm), **dict.fromkeys(KEYS, "sk-very-secret"))
+        home = PrivateHome(tmp_path, llm.llm, **urls(llm), **dict.fromkeys(KEYS, "sk-very-secret"))
         try:
             done = home.run("run", "--model", "openai:gpt-6.1-sol", "--family", "meerkat", "Go.")
             assert done.returncode == 0, done.stderr

@@ -15,7 +15,7 @@ from retinue.core.values import SpawnLimits
 from retinue.models.base import ModelRequest
 from retinue.testing import call
 from retinue.tools.families.profiles import family
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.agent_world import ALL, LIMIT, World, about, fork, pause, refusal, spawn, wait
 from tests.families.delegate_world import Recorder
 

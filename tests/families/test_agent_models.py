@@ -11,7 +11,7 @@ from retinue import ConfigError, Permissions
 from retinue.config import read_config
 from retinue.tools.families.agent.agent_settings import AgentSettings
 from retinue.tools.families.profiles import family
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.agent_world import World, fork, refusal, spawn
 
 ANTHROPIC = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5")

@@ -15,7 +15,7 @@ from retinue import Limits, ModelError, RetinueError, StoreError
 from retinue.core.messages import UserMessage
 from retinue.models.base import ModelRequest
 from retinue.testing import call
-from tests.api.house import STORES, Home, all_taken_up, ended, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, all_taken_up, ended, on_virtual_time
 from tests.families.agent_world import World, about, fork, ids, news, pause, results, spawn, wait
 
 MORE = "\nUse agent_status for the full result."

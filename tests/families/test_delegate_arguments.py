@@ -13,7 +13,7 @@ from retinue.core.messages import ToolCall
 from retinue.testing import call
 from retinue.tools.families.delegate.delegate_family import DelegateFamily
 from retinue.tools.families.profiles import family
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.delegate_world import Recorder, World, parallel, task
 
 GOOD = task("a")

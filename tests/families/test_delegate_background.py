@@ -12,7 +12,7 @@ import pytest
 from retinue import Limits, ModelRejected, Retinue, SpawnLimits
 from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, VirtualClock, call
-from tests.api.house import ended, on_virtual_time
+from tests.api.scripted_agents import ended, on_virtual_time
 from tests.families.delegate_world import (
     GROUP,
     HOOK,

@@ -11,7 +11,7 @@ import pytest
 from retinue import Retinue
 from retinue.models.base import ModelRequest
 from retinue.testing import VirtualClock, call
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.delegate_world import GROUP, Recorder, World, background, parallel, pause, task
 
 LONG = "after 500 say x"

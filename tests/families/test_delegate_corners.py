@@ -14,7 +14,7 @@ from retinue.config import read_config
 from retinue.models.base import ModelRequest
 from retinue.testing import VirtualClock, call
 from retinue.tools.families.profiles import family
-from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, ended, lead_of, on_virtual_time
 from tests.families.delegate_world import (
     GROUP,
     HOOK,

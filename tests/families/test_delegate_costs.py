@@ -16,7 +16,7 @@ from retinue.testing import MemoryStore, VirtualClock, call
 from retinue.tools.families.delegate.delegate_family import DelegateFamily
 from retinue.tools.families.delegate.delegate_settings import DelegateSettings
 from retinue.tools.families.profiles import family
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.delegate_world import Recorder, World, background, parallel, pause, task
 
 HOUR = 3_600

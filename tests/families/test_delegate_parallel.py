@@ -15,7 +15,7 @@ from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
 from retinue.tools.families.delegate.delegate_texts import results
 from retinue.tools.families.family_states import DELEGATE
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.delegate_world import (
     HOOK,
     Recorder,

@@ -12,7 +12,7 @@ import pytest
 
 from retinue import Delivery
 from retinue.testing import call
-from tests.api.house import STORES, Home, ended, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, ended, on_virtual_time
 from tests.families.delegate_world import GROUP, Recorder, World, background, parallel, pause, task
 
 both = pytest.mark.parametrize("kind", STORES)

@@ -15,7 +15,7 @@ from retinue.core.values import Permissions
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.profiles import family
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 
 STARTS: dict[str, Any] = {
     "agent": lambda n: call("agent_spawn", prompt="work"),

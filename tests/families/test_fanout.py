@@ -16,7 +16,7 @@ from retinue.runtime.bus import Step
 from retinue.testing import Scripted, VirtualClock, call
 from retinue.tools.families.fanout.fanout_family import FanoutFamily
 from retinue.tools.families.profiles import family
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.fanout_world import (
     HELPER,
     Cast,

@@ -15,7 +15,7 @@ from retinue.core.messages import ToolCall
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, call
 from retinue.tools.families.fanout.fanout_texts import EMPTY
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.fanout_world import Cast, lead, play, reader, spawn, writer
 
 FIELDS = "Known fields: task, mode, cwd, model, max_turns, read_first"

@@ -19,7 +19,7 @@ from retinue.runtime.bus import Step
 from retinue.testing import call
 from retinue.tools.families.family_states import KINDS
 from retinue.tools.families.fanout.spawn_agents import SpawnAgents
-from tests.api.house import STORES, Home, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, on_virtual_time
 from tests.families.fanout_world import (
     Cast,
     failure,

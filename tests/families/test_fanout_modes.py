@@ -18,7 +18,7 @@ from retinue.core.values import ToolSchema
 from retinue.models.base import ModelRequest
 from retinue.testing import call
 from retinue.tools.families.fanout.task_files import contents
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.fanout_world import (
     Cast,
     lead,

@@ -14,7 +14,7 @@ from retinue import Agent, Context, Limits, Retinue, tool
 from retinue.core.messages import AssistantMessage, ToolMessage
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families import agent_world, delegate_world, fanout_world, sessions_world, subagent_world
 
 REPORT = "0123456789abcdef " * 460  # 7.8 KB

@@ -12,7 +12,7 @@ from retinue.core.messages import UserMessage
 from retinue.core.provenance import HEAD
 from retinue.errors import ModelRejected
 from retinue.models.base import ModelRequest
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families import agent_world
 from tests.families.subagent_world import Stage, many, one
 

@@ -15,7 +15,7 @@ from retinue.config import read_config
 from retinue.core.messages import ToolMessage
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import family
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.sessions_world import (
     CHAT,
     World,

@@ -20,7 +20,7 @@ from retinue.runtime.bus import Step
 from retinue.testing import Scripted, call
 from retinue.tools.families.family_states import KINDS
 from retinue.tools.families.profiles import family
-from tests.api.house import STORES, Home, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, on_virtual_time
 from tests.families.fanout_world import (
     Cast,
     failure,

@@ -13,7 +13,7 @@ from retinue.core.messages import AssistantMessage
 from retinue.models.base import ModelRequest
 from retinue.testing import call
 from retinue.tools.families import family_states
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.sessions_world import (
     CHAT,
     World,

@@ -17,7 +17,7 @@ from retinue.errors import ModelUnavailable
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import family
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.sessions_world import (
     CHAT,
     SESSION_TOOLS,

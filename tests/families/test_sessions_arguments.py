@@ -10,7 +10,7 @@ import pytest
 from retinue import Agent
 from retinue.core.messages import ToolCall, ToolMessage
 from retinue.testing import call
-from tests.api.house import agent, hiring, on_virtual_time
+from tests.api.scripted_agents import agent, hiring, on_virtual_time
 from tests.families.sessions_world import World, read, refusal, results, spawn, value_of
 
 PARAMETERS = (

@@ -14,7 +14,7 @@ from retinue.core.messages import ToolMessage
 from retinue.core.values import Budget, Permissions
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import PROFILES, family
-from tests.api.house import agent, hiring, on_virtual_time
+from tests.api.scripted_agents import agent, hiring, on_virtual_time
 from tests.families.sessions_world import (
     SESSION_TOOLS,
     World,

@@ -18,7 +18,7 @@ from retinue.channels.webhook import Webhook
 from retinue.models.base import ModelRequest
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import MemoryStore, Scripted, call
-from tests.api.house import STORES, ended, on_virtual_time
+from tests.api.scripted_agents import STORES, ended, on_virtual_time
 from tests.channels.receiver import SECRET, Receiver, hang
 from tests.contracts.world import run_async
 from tests.families.sessions_world import CHAT, Chat, World, pause, spawn

@@ -12,7 +12,7 @@ import pytest
 from retinue import Agent, Origin
 from retinue.core.messages import AssistantMessage, UserMessage
 from retinue.testing import call
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.sessions_world import (
     CHAT,
     UUID,

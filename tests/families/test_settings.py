@@ -14,7 +14,7 @@ from retinue.config import read_config
 from retinue.testing import Scripted, VirtualClock
 from retinue.tools.families.base import FamilySettings
 from retinue.tools.families.profiles import FAMILIES, PROFILES, family_type
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 
 
 def wrong(name: str, **settings: Any) -> str:

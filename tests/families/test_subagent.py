@@ -12,7 +12,7 @@ from retinue.core.messages import AssistantMessage, ModelReply, UserMessage
 from retinue.core.values import Usage
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
 from retinue.tools.families.subagent.helper_starter import SUMMARY
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.subagent_world import HELPER, Stage, one, pause, played, results
 
 

@@ -11,7 +11,7 @@ import pytest
 from retinue import Permissions, Retinue
 from retinue.core.messages import ToolCall
 from retinue.tools.families.profiles import family
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.subagent_world import NESTING, PLAIN, Stage, many, one, task
 
 TASK_FIELDS = "label, task_prompt, summary_prompt, allowed_tools, max_turns"

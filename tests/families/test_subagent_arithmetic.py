@@ -23,7 +23,7 @@ from retinue.testing import run_virtual
 from retinue.tools.base import Context
 from retinue.tools.families.base import CallComplaint
 from retinue.tools.families.subagent.quota import Quota, Quotas, QuotaSpent
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 
 OURS = "subagent"
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from retinue.core.messages import ToolCall
 from retinue.core.values import SpawnLimits
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.subagent_world import (
     NESTING,
     PLAIN,

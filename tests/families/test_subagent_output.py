@@ -15,7 +15,7 @@ from retinue import Limits, Retinue
 from retinue.core.values import Artifact
 from retinue.testing import VirtualClock, call
 from retinue.tools.families.subagent.subagent_output import MARK, cut
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.subagent_world import Stage, many, one, played, results
 
 WHOLE = re.compile(r"\n\(full text, (\d+) bytes, in artifact ([0-9a-f]{64})\)\Z")

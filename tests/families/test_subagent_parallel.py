@@ -13,7 +13,7 @@ from retinue import Limits, Retinue
 from retinue.core.messages import AssistantMessage, ToolCall
 from retinue.core.values import SpawnLimits
 from retinue.testing import VirtualClock, call
-from tests.api.house import STORES, Home, ended, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, ended, on_virtual_time
 from tests.families.subagent_world import Stage, many, one, pause, played, results, task
 
 

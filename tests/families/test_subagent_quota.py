@@ -14,7 +14,7 @@ from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.values import Limits, ModelInfo, Usage
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.subagent_world import (
     TOOLS,
     Played,

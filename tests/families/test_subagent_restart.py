@@ -15,7 +15,7 @@ from retinue import Agent, Outcome, Retinue
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, call
 from retinue.tools.families.profiles import family
-from tests.api.house import STORES, Home, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, on_virtual_time
 from tests.families.subagent_world import (
     NESTING,
     PLAIN,

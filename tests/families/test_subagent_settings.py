@@ -13,7 +13,7 @@ from retinue.config import read_config
 from retinue.testing import call
 from retinue.tools.families.family_states import SUBAGENT
 from retinue.tools.families.profiles import settings_of
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.families.subagent_world import TOOLS, Stage, one, results
 
 

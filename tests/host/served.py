@@ -119,14 +119,19 @@ def served(
     limits: RequestLimits | None = None,
     port: int = 0,
     workspace: Path | str = "/",
+    **runtime: Any,
 ) -> Iterator[Served]:
+    """`runtime` has further options of the runtime itself."""
+    if "limits_of_runs" in runtime:
+        runtime["limits"] = runtime.pop("limits_of_runs")
+
     made = tuple(agents) or (Agent("main", model=Scripted(script)),)
     ready, started = threading.Event(), list[Any]()
 
     async def main() -> None:
         leave = asyncio.Event()
         with socket.create_server(("127.0.0.1", port)) as listener:
-            async with Retinue(store, agents=made, workspace=str(workspace)) as retinue:
+            async with Retinue(store, agents=made, workspace=str(workspace), **runtime) as retinue:
                 app = asgi_app(retinue, made, tokens=TOKENS, limits=limits)
                 async with HostServer(app).serving(listener):
                     number = listener.getsockname()[1]

@@ -10,7 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.routing import Route
 
+from retinue.host.app import build_app
 from retinue.host.operations import OPERATIONS, PREFIX
 from retinue.host.request_limits import RequestLimits
 from retinue.server.protocol_routes import protocol_routes
@@ -26,6 +28,8 @@ NAMES = {
     "{tenant}": "main",
     "{id}": "r1",
     "{task_id}": "r1",
+    "{agent:path}": "main",
+    "{name:path}": "x.mjs",
 }
 
 
@@ -36,21 +40,21 @@ def plain(path: str) -> str:
     return path
 
 
-def of_protocols() -> list[tuple[str, str]]:
-    """The routes of other protocols, as the application has them."""
+def routes_of_the_application() -> list[tuple[str, str]]:
+    """Every route that the application has: the API, other protocols, the dashboard."""
     nothing: Any = SimpleNamespace(introduction=lambda: SimpleNamespace(store=""))
-    routes = protocol_routes(nothing)
-    return [(method, plain(route.path)) for route in routes for method in route.methods or ()]
+    app = build_app(nothing, protocol_routes(nothing))
+    assert all(isinstance(route, Route) for route in app.routes), "something else is mounted"
+    routes = [route for route in app.routes if isinstance(route, Route)]
+    return [
+        (method, plain(route.path))
+        for route in routes
+        for method in sorted(route.methods or ())
+        if method != "HEAD"
+    ]
 
 
-ROUTES = [
-    *((op.method, plain(PREFIX + op.path)) for op in OPERATIONS),
-    *of_protocols(),
-    ("GET", f"{PREFIX}/openapi.json"),
-    ("GET", "/"),
-    ("POST", "/nowhere"),
-    ("GET", "/static/x.js"),
-]
+ROUTES = [*routes_of_the_application(), ("POST", "/nowhere"), ("GET", "/static/x.js")]
 POSTS = [path for method, path in ROUTES if method == "POST"]
 LIMITS = RequestLimits(body_bytes=1 << 20, body_seconds=0.3, failures_burst=10_000.0)
 
@@ -61,10 +65,12 @@ def api() -> Iterator[Served]:
         yield service
 
 
-def test_the_routes_of_every_protocol_are_tried() -> None:
+def test_every_route_is_tried() -> None:
     paths = {path for _, path in ROUTES}
     assert {"/v1/chat/completions", "/v1/responses", "/a2a", "/.well-known/agent-card.json"} < paths
-    assert len(of_protocols()) >= 30
+    assert {"/", "/needs-you", "/r/r1", "/r/r1/main", "/page/x.mjs"} < paths
+    assert {(op.method, plain(PREFIX + op.path)) for op in OPERATIONS} < set(ROUTES)
+    assert not any("{" in path for path in paths) and len(ROUTES) >= 85
 
 
 def raw(api: Served, data: bytes, *more: bytes, wait: float = 0.0) -> bytes:

@@ -15,7 +15,7 @@ from retinue.errors import ConfigError
 from retinue.server import AccessToken, asgi_app
 from retinue.server.serve import ServeAddress, check
 from retinue.server.token_file import read_tokens
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 from tests.host.mounted import mounted_service
 from tests.host.served import ALICE, Served
 from tests.waiting import SECONDS
@@ -82,14 +82,14 @@ def test_other_machines_are_let_in_only_with_tokens() -> None:
 
 
 def test_serve_refuses_an_open_address_without_a_token(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         done = home.run("serve", "--host", "0.0.0.0")
         assert done.returncode == 2 and "--token-file" in done.stderr
         assert not (tmp_path / "data" / "retinue").exists(), "nothing was made"
 
 
 def test_serve_opens_the_project_on_an_address(tmp_path: Path) -> None:
-    with house(tmp_path, ["From the server."]) as home:
+    with private_home(tmp_path, ["From the server."]) as home:
         process = home.start("serve", "--port", "0")
         assert process.stderr is not None
         place = process.stderr.readline()
@@ -125,10 +125,10 @@ def test_serve_opens_the_project_on_an_address(tmp_path: Path) -> None:
 
 def test_nothing_listens_on_an_address_unasked(tmp_path: Path) -> None:
     """The host of a command has its Unix socket and no other."""
-    from tests.cli.house import Gate
+    from tests.cli.private_home import Gate
 
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
         assert gate.reached.wait(SECONDS)
         folder = Path(f"/proc/{home.host_pid()}/fd")
@@ -145,10 +145,10 @@ def test_nothing_listens_on_an_address_unasked(tmp_path: Path) -> None:
 
 
 def test_serve_says_who_holds_the_store(tmp_path: Path) -> None:
-    from tests.cli.house import Gate
+    from tests.cli.private_home import Gate
 
     gate = Gate()
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
         done: subprocess.CompletedProcess[str] = home.real("serve", "--port", "0")
         assert done.returncode == 1 and "is in use by process" in done.stderr

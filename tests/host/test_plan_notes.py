@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cli.house import House, Llm
+from tests.cli.private_home import Llm, PrivateHome
 
 AGENTS = {
     name: {"description": name, "prompt": "Work.", "model": model}
@@ -14,21 +14,21 @@ AGENTS = {
 
 
 def test_agents_that_an_offline_run_never_starts_are_not_complained_of(tmp_path: Path) -> None:
-    house = House(tmp_path)
+    home = PrivateHome(tmp_path)
     try:
-        told = house.run("run", "--agent-file", json.dumps(AGENTS), "map this repository")
+        told = home.run("run", "--agent-file", json.dumps(AGENTS), "map this repository")
         assert told.returncode == 0 and "not available" not in told.stderr, told.stderr
     finally:
-        house.close()
+        home.close()
 
 
 def test_several_agents_whose_models_are_not_available_are_one_line(tmp_path: Path) -> None:
     with Llm(["Here."]) as llm:
-        house = House(tmp_path)
+        home = PrivateHome(tmp_path)
         try:
             flags = ("--agent-file", json.dumps(AGENTS), "-m", "openai-chat:scripted")
-            told = house.run("run", *flags, "Go.", env=llm.env)
+            told = home.run("run", *flags, "Go.", env=llm.env)
             lines = [line for line in told.stderr.splitlines() if "not available" in line]
             assert len(lines) == 1 and "Agents a, b, c: " in lines[0], told.stderr
         finally:
-            house.close()
+            home.close()

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.cli.house import Gate, house
+from tests.cli.private_home import Gate, private_home
 from tests.mcp.odd_messages import fuzzed
 from tests.mcp.raw_client import TASKS, RawClient, envelope
 
@@ -25,7 +25,7 @@ TASKED = envelope({"extensions": {TASKS: {}}})
 
 
 def odd_messages(folder: Path, n: int) -> dict[str, Any]:
-    with house(folder) as home:
+    with private_home(folder) as home:
         out = fuzzed(home, n)
     first, *_, last = out["memory_kb"]
     return {**out, "ok": last < first * 1.1 + 4_000}
@@ -57,7 +57,7 @@ def many_clients(folder: Path, n: int) -> dict[str, Any]:
         return f"Heard: {heard.messages[0].text}"
 
     since = time.monotonic()
-    with house(folder, echo) as home, ThreadPoolExecutor(n) as pool:
+    with private_home(folder, echo) as home, ThreadPoolExecutor(n) as pool:
         home.env["RETINUE_START_SECONDS"] = "300"  # so many start at once on a few cores
         runs = {run for (run,) in pool.map(work, range(n))}
     return {
@@ -75,7 +75,7 @@ def kills(folder: Path, n: int) -> dict[str, Any]:
         place = folder / str(number)
         place.mkdir()
         gate = Gate(f"Answer {number}.")
-        with house(place, gate) as home:
+        with private_home(place, gate) as home:
             client = RawClient(home)
             task = client.tool("delegate", TASKED, tasks=["think"])["taskId"]
             assert gate.reached.wait(120)

@@ -8,7 +8,7 @@ import string
 from pathlib import Path
 from typing import Any
 
-from tests.cli.house import House
+from tests.cli.private_home import PrivateHome
 from tests.mcp.raw_client import TASKS, RawClient, envelope
 
 WORDS = ["tools/call", "tools/list", "initialize", "ping", "server/discover", "tasks/get"]
@@ -64,7 +64,7 @@ def memory(pid: int) -> int:
     return int(text.partition("VmRSS:")[2].split()[0])
 
 
-def fuzzed(home: House, n: int, seed: int = 17) -> dict[str, Any]:
+def fuzzed(home: PrivateHome, n: int, seed: int = 17) -> dict[str, Any]:
     """Send so many of them to one server: it answers by the specification, tells nothing that is
     another guest's, and goes on. How many errors there were, and its memory along the way."""
     rng, meta, sizes = random.Random(seed), envelope(), list[int]()

@@ -11,7 +11,7 @@ from mcp.client.extension import ClientExtension, ResultClaim
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import CallToolResult, Request, RequestParams, Result
 
-from tests.cli.house import House
+from tests.cli.private_home import PrivateHome
 
 ERAS = ("legacy", "2026-07-28")
 
@@ -79,7 +79,7 @@ class Tasks(ClientExtension):
         return await context.session.send_request(request, TaskReply)
 
 
-def official(home: House, mode: str, *flags: str, **options: Any) -> Client:
+def official(home: PrivateHome, mode: str, *flags: str, **options: Any) -> Client:
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "retinue", "mcp", "serve", *flags],

@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any
 
-from tests.cli.house import House
+from tests.cli.private_home import PrivateHome
 from tests.waiting import SECONDS
 
 VERSION = "2026-07-28"
@@ -33,7 +33,7 @@ def envelope(capabilities: dict[str, Any] | None = None, **more: Any) -> dict[st
 class RawClient:
     """`retinue mcp serve` in a process of its own."""
 
-    def __init__(self, home: House, *flags: str) -> None:
+    def __init__(self, home: PrivateHome, *flags: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "retinue", "mcp", "serve", *flags],
             cwd=home.project,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from retinue.mcp.agent_costs import AgentCost, cost_so_far, total_cost
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 from tests.mcp.raw_client import RawClient
 
 
@@ -26,7 +26,7 @@ def test_a_price_that_is_not_known_is_no_zero() -> None:
 
 
 def test_agents_are_called_after_their_tasks_and_cost_what_is_known(tmp_path: Path) -> None:
-    with house(tmp_path) as home, RawClient(home) as client:
+    with private_home(tmp_path) as home, RawClient(home) as client:
         client.initialize("2025-06-18")
         task = "Look at the parser.\nSay what it copies."
         for result in (

@@ -18,14 +18,14 @@ from retinue.mcp.guests import (
 from retinue.mcp.task_ids import runs_of, task_id
 from retinue.mcp.tool_arguments import ToolProblem
 from retinue.testing import call
-from tests.cli.house import Gate, house
+from tests.cli.private_home import Gate, private_home
 from tests.mcp.raw_client import TASKS, RawClient, envelope, first_id
 
 RUN = "00000000-0000-7337-ae74-c6759b788c6d"
 
 
 def test_two_clients_never_see_each_other(tmp_path: Path) -> None:
-    with house(tmp_path) as home, RawClient(home) as one, RawClient(home) as two:
+    with private_home(tmp_path) as home, RawClient(home) as one, RawClient(home) as two:
         one.initialize("2025-06-18", name="one")
         two.initialize("2025-06-18", name="two")
         mine = first_id(one.tool("delegate", tasks=["say it"]))
@@ -55,7 +55,7 @@ def test_a_task_of_another_guest_does_not_exist(tmp_path: Path) -> None:
     meta = envelope({"extensions": {TASKS: {}}})
     flags = [("--guest", "one"), ("--guest", "two")]
     with (
-        house(tmp_path) as home,
+        private_home(tmp_path) as home,
         RawClient(home, *flags[0]) as one,
         RawClient(home, *flags[1]) as two,
     ):
@@ -96,7 +96,7 @@ def test_open_agents_count_with_all_that_they_may_spend() -> None:
 def test_a_guest_has_a_budget_and_a_number_of_agents(tmp_path: Path) -> None:
     gate = Gate("Done.")
     flags = ("--max-tokens", "60000", "--max-agents", "2")
-    with house(tmp_path, gate) as home, RawClient(home, *flags) as client:
+    with private_home(tmp_path, gate) as home, RawClient(home, *flags) as client:
         client.initialize("2025-06-18")
         first = first_id(client.tool("delegate", tasks=["one"], background=True))
         held = client.tool("delegate", tasks=["two"], background=True)
@@ -113,7 +113,7 @@ def test_only_a_person_allows_what_an_agent_asks_for(tmp_path: Path) -> None:
         results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
         return results[-1].text if results else call("write", path="made.txt", content="hello")
 
-    with house(tmp_path, writer) as home:
+    with private_home(tmp_path, writer) as home:
         with RawClient(home) as client:
             client.initialize("2025-06-18")
             id = first_id(client.tool("delegate", tasks=["write"], background=True))
@@ -176,7 +176,7 @@ def test_agents_start_others_with_the_families_of_their_guest(
         return "Done."
 
     flags = ("--families", families) if families else ()
-    with house(tmp_path, model) as home, RawClient(home, *flags) as client:
+    with private_home(tmp_path, model) as home, RawClient(home, *flags) as client:
         client.initialize("2025-06-18")
         assert not client.tool("delegate", tasks=["say it"])["isError"]
     (tools,) = heard

@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
 from retinue.testing import call
-from tests.cli.house import Gate, House, house
+from tests.cli.private_home import Gate, PrivateHome, private_home
 from tests.mcp.official_client import ERAS
 from tests.mcp.raw_client import envelope
 
@@ -28,7 +28,7 @@ ALICE, BOB = "alice-0123456789abcdef", "bob-0123456789abcdef"
 
 
 @contextlib.contextmanager
-def served(home: House, *flags: str) -> Iterator[str]:
+def served(home: PrivateHome, *flags: str) -> Iterator[str]:
     tokens = home.folder / "tokens"
     tokens.write_text(f"{ALICE} run,approve alice\n{BOB} read bob\n")
     tokens.chmod(0o600)
@@ -87,13 +87,13 @@ def test_the_official_client_works_over_http(tmp_path: Path, mode: str) -> None:
                 (done,) = result.structured_content["agents"]
                 assert done["state"] == "completed", done
 
-    with house(tmp_path, writer) as home, served(home) as url:
+    with private_home(tmp_path, writer) as home, served(home) as url:
         asyncio.run(main(url))
         assert (home.project / "made.txt").read_text() == "hello"
 
 
 def test_the_checks_of_the_host_come_first(tmp_path: Path) -> None:
-    with house(tmp_path) as home, served(home) as url:
+    with private_home(tmp_path) as home, served(home) as url:
         listing = request("tools/list")
         modern = {"Mcp_Protocol_Version": "2026-07-28", "Mcp_Method": "tools/list"}
         assert post(url, listing, **modern)[0] == 200
@@ -115,7 +115,7 @@ def test_the_checks_of_the_host_come_first(tmp_path: Path) -> None:
 
 def test_who_closes_the_stream_of_a_stateless_request_stops_its_agents(tmp_path: Path) -> None:
     gate = Gate("Done.")
-    with house(tmp_path, gate) as home, served(home) as url:
+    with private_home(tmp_path, gate) as home, served(home) as url:
         host, port = re.findall(r"//(.*):(\d+)/", url)[0]
         meta = envelope(progressToken="p")
         body = json.dumps(
@@ -141,7 +141,7 @@ def test_who_closes_the_stream_of_a_stateless_request_stops_its_agents(tmp_path:
 
 def test_each_user_has_the_budget_that_the_server_was_given(tmp_path: Path) -> None:
     gate, flags = Gate("Done."), ("--mcp-max-tokens", "60000", "--mcp-max-agents", "2")
-    with house(tmp_path, gate) as home, served(home, *flags) as url:
+    with private_home(tmp_path, gate) as home, served(home, *flags) as url:
         modern = {"Mcp_Protocol_Version": "2026-07-28", "Mcp_Method": "tools/call"}
 
         def delegate(*tasks: str) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def test_each_user_has_the_budget_that_the_server_was_given(tmp_path: Path) -> N
 
 
 def test_a_stream_of_changes_does_not_keep_the_server_from_ending(tmp_path: Path) -> None:
-    with house(tmp_path) as home, served(home) as url:
+    with private_home(tmp_path) as home, served(home) as url:
         host, port = re.findall(r"//(.*):(\d+)/", url)[0]
         body = json.dumps(request("subscriptions/listen", notifications={}))
         head = [

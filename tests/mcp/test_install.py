@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from retinue.errors import ConfigError
 from retinue.mcp.client_configs import CLIENTS, with_entry
-from tests.cli.house import House
+from tests.cli.private_home import PrivateHome
 
 FILES = {
     "claude": ("project/.mcp.json", "mcpServers"),
@@ -30,7 +31,7 @@ OTHER = {
 @pytest.mark.parametrize("is_new", [True, False])
 def test_an_entry_is_added_and_taken_out_again(tmp_path: Path, client: str, is_new: bool) -> None:
     assert set(FILES) == set(CLIENTS)
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     name, table = FILES[client]
     path = tmp_path / name
     text = OTHER[path.suffix[1:]].replace("TABLE", table)
@@ -59,7 +60,7 @@ def test_an_entry_is_added_and_taken_out_again(tmp_path: Path, client: str, is_n
 
 
 def test_nothing_is_written_without_a_yes_or_into_a_file_with_comments(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     done = home.run("mcp", "install", "cursor")
     assert done.returncode == 2 and "Nothing was written" in done.stderr
     path = home.project / ".cursor" / "mcp.json"
@@ -76,7 +77,7 @@ def test_nothing_is_written_without_a_yes_or_into_a_file_with_comments(tmp_path:
 
 
 def test_the_configuration_is_printed_with_the_flags_that_were_given(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     text = home.ok("mcp", "serve", "--print-config", "--guest", "x", "--client-may-approve")
     entry = json.loads(text)["mcpServers"]["retinue"]
     assert entry["args"][-5:] == ["mcp", "serve", "--guest", "x", "--client-may-approve"]
@@ -84,3 +85,56 @@ def test_the_configuration_is_printed_with_the_flags_that_were_given(tmp_path: P
     assert wrong.returncode == 2 and "letters, digits" in wrong.stderr
     wrong = home.run("mcp", "serve", "--root", "nowhere")
     assert wrong.returncode == 2 and "nowhere is not a directory" in wrong.stderr
+
+
+def test_a_link_of_a_project_leads_an_entry_nowhere(tmp_path: Path) -> None:
+    home = PrivateHome(tmp_path)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    file = home.project / ".mcp.json"
+    copy = home.project / ".mcp.json.before-retinue"
+    (home.project / ".cursor").symlink_to(outside)
+    for client, path, target, text in (
+        ("claude", file, outside / "there.json", ""),
+        ("claude", file, outside / "is.json", "{}"),
+        ("claude", copy, outside / "hooks.json", ""),
+        ("cursor", None, None, ""),
+    ):
+        if path is not None and target is not None:
+            path.symlink_to(target)
+        if text and target is not None:
+            target.write_text(text)
+        if path is copy:
+            file.write_text('{"hooks": {}}')
+        done = home.run("mcp", "install", client, "--yes")
+        assert done.returncode == 2 and "Nothing was changed" in done.stderr, done
+        if path is not None:
+            path.unlink()
+    assert [(p.name, p.read_text()) for p in outside.iterdir()] == [("is.json", "{}")]
+    assert file.read_text() == '{"hooks": {}}'
+
+
+def test_a_link_of_the_user_is_followed(tmp_path: Path) -> None:
+    home = PrivateHome(tmp_path)
+    (tmp_path / "dotfiles").mkdir()
+    (tmp_path / "home" / ".gemini").symlink_to(tmp_path / "dotfiles")
+    home.ok("mcp", "install", "gemini", "--yes")
+    assert "retinue" in (tmp_path / "dotfiles" / "settings.json").read_text()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "no text", "deep", "folder"])
+def test_an_odd_file_of_a_project_holds_nothing_up(tmp_path: Path, kind: str) -> None:
+    home = PrivateHome(tmp_path)
+    path = home.project / ".mcp.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "endless":
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    else:
+        path.write_bytes(b"\xff\xfe" if kind == "no text" else b"[" * 200_000)
+    done = home.real("mcp", "install", "claude", "--yes")
+    assert done.returncode == 2 and "Internal error" not in done.stderr, done
+    assert ".mcp.json" in done.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.house import Gate, house
+from tests.cli.private_home import Gate, private_home
 from tests.mcp.raw_client import TASKS, RawClient, envelope, first_id
 
 DECLARED = {"extensions": {TASKS: {}}}
@@ -17,7 +17,7 @@ DECLARED = {"extensions": {TASKS: {}}}
 @pytest.mark.parametrize("killed", ["server", "host", "both"])
 def test_a_task_is_finished_whoever_is_killed(tmp_path: Path, killed: str) -> None:
     gate = Gate("The answer.")
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         client = RawClient(home)
         meta = envelope(DECLARED)
         task = client.tool("delegate", meta, tasks=["think"])
@@ -44,7 +44,7 @@ def test_a_task_is_finished_whoever_is_killed(tmp_path: Path, killed: str) -> No
 
 def test_a_call_survives_the_death_of_the_host(tmp_path: Path) -> None:
     gate = Gate("The answer.")
-    with house(tmp_path, gate) as home, RawClient(home) as client:
+    with private_home(tmp_path, gate) as home, RawClient(home) as client:
         client.initialize("2025-06-18")
         id = client.post("tools/call", client.call_of("delegate", tasks=["think"]))
         assert gate.reached.wait(60)
@@ -60,7 +60,7 @@ def test_a_client_that_comes_back_finds_its_agents_and_one_that_leaves_stops_non
     tmp_path: Path,
 ) -> None:
     gate = Gate("The answer.")
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         with RawClient(home) as client:
             client.initialize("2025-06-18", name="editor")
             client.post("tools/call", client.call_of("delegate", tasks=["think"]))
@@ -74,7 +74,7 @@ def test_a_client_that_comes_back_finds_its_agents_and_one_that_leaves_stops_non
 
 def test_a_request_that_is_cancelled_stops_its_agents(tmp_path: Path) -> None:
     gate = Gate("The answer.")
-    with house(tmp_path, gate) as home, RawClient(home) as client:
+    with private_home(tmp_path, gate) as home, RawClient(home) as client:
         client.initialize("2025-06-18")
         id = client.post("tools/call", client.call_of("delegate", tasks=["think"]))
         assert gate.reached.wait(60)
@@ -87,7 +87,7 @@ def test_a_request_that_is_cancelled_stops_its_agents(tmp_path: Path) -> None:
 
 def test_a_result_that_is_not_there_yet_is_said_to_be_running(tmp_path: Path) -> None:
     gate = Gate("The answer.")
-    with house(tmp_path, gate) as home, RawClient(home) as client:
+    with private_home(tmp_path, gate) as home, RawClient(home) as client:
         client.initialize("2025-06-18")
         id = first_id(client.tool("delegate", tasks=["think"], background=True))
         late = client.tool("result", ids=[id], wait_seconds=0.2)

@@ -15,7 +15,7 @@ import pytest
 
 from retinue.mcp.rpc_messages import RpcError, read_message
 from retinue.mcp.stdio_server import LineReader
-from tests.cli.house import House, house
+from tests.cli.private_home import PrivateHome, private_home
 from tests.mcp.odd_messages import fuzzed
 from tests.mcp.raw_client import TASKS, RawClient, envelope
 
@@ -55,7 +55,7 @@ def test_lines_come_out_whole_however_they_are_cut_and_long_ones_are_left_out() 
 
 
 def test_each_era_has_its_errors(tmp_path: Path) -> None:
-    with house(tmp_path) as home, RawClient(home) as client:
+    with private_home(tmp_path) as home, RawClient(home) as client:
         assert client.error("tools/list")["code"] == -32602
         assert client.ask("ping") == {}
         meta = envelope()
@@ -83,14 +83,14 @@ def test_each_era_has_its_errors(tmp_path: Path) -> None:
 
 
 def test_thousands_of_odd_messages_do_no_harm(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         done = fuzzed(home, 5_000)
     assert done["errors"] > 500
     assert done["memory_kb"][-1] < done["memory_kb"][0] * 1.3 + 8_000, done
 
 
 def test_nothing_heavy_is_loaded_before_the_first_work(tmp_path: Path) -> None:
-    home = House(tmp_path)
+    home = PrivateHome(tmp_path)
     code = """
 import json, sys
 from retinue.cli.main import main
@@ -114,7 +114,7 @@ sys.stderr.write(json.dumps(list(sys.modules)))
 
 def test_the_first_answer_comes_at_once(tmp_path: Path) -> None:
     """The limit is 500 ms on a quiet machine; a busy one is given more."""
-    home, taken = House(tmp_path), list[float]()
+    home, taken = PrivateHome(tmp_path), list[float]()
     for _ in range(3):
         since = perf_counter()
         with RawClient(home) as client:

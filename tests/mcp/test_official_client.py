@@ -12,7 +12,7 @@ from mcp import Client
 from mcp_types import CallToolResult, ElicitResult
 
 from retinue.testing import call
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 from tests.mcp.official_client import ERAS, Tasks, official
 
 WRITE = call("write", path="made.txt", content="hello")
@@ -54,7 +54,7 @@ def test_a_client_delegates_reads_and_continues(tmp_path: Path, mode: str) -> No
             prompt = await client.get_prompt("delegate", {"goal": "a release"})
             assert "a release" in prompt.messages[0].content.text
 
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         asyncio.run(main())
 
 
@@ -64,7 +64,7 @@ def test_a_client_that_tries_the_newest_version_first_gets_it(tmp_path: Path) ->
             assert client.protocol_version == "2026-07-28"
             assert client.server_info.name == "retinue"
 
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         asyncio.run(main())
 
 
@@ -88,7 +88,7 @@ def test_several_tasks_run_at_once_and_progress_is_told(tmp_path: Path, mode: st
         await asyncio.sleep(1.5)
         return "Done."
 
-    with house(tmp_path, slow) as home:
+    with private_home(tmp_path, slow) as home:
         asyncio.run(main())
     amounts = [done for done, _ in told]
     assert amounts == sorted(set(amounts)) and amounts
@@ -108,7 +108,7 @@ def test_the_user_is_asked_what_an_agent_asks(tmp_path: Path, mode: str) -> None
             done = await agent(client, "delegate", tasks=["write it"])
             assert done["state"] == "completed"
 
-    with house(tmp_path, writer) as home:
+    with private_home(tmp_path, writer) as home:
         asyncio.run(main())
         assert (home.project / "made.txt").read_text() == "hello"
     assert len(asked) == 1 and "made.txt" in asked[0]
@@ -129,7 +129,7 @@ def test_a_task_is_polled_and_its_question_is_an_input_request(tmp_path: Path) -
             background = await agent(client, "delegate", tasks=["write it"], background=True)
             assert background["state"] != "completed"
 
-    with house(tmp_path, writer) as home:
+    with private_home(tmp_path, writer) as home:
         asyncio.run(main())
         assert (home.project / "made.txt").read_text() == "hello"
     assert "input_required" in tasks.seen and tasks.seen[-1] == "completed"
@@ -149,7 +149,7 @@ def test_a_failed_agent_is_a_completed_task_with_an_error(tmp_path: Path) -> Non
             assert result.is_error, result
             assert result.structured_content["agents"][0]["error"]
 
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         asyncio.run(main())
     assert tasks.seen[-1] == "completed"
 
@@ -176,7 +176,7 @@ def test_a_mistake_in_a_call_is_an_error_to_act_on(tmp_path: Path, mode: str) ->
                 assert result.is_error and text in said, (tool, arguments, said)
             assert (await client.call_tool("agents", {})).structured_content == {"agents": []}
 
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         asyncio.run(main())
 
 

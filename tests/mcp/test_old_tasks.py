@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.testing import call
-from tests.cli.house import Gate, house
+from tests.cli.private_home import Gate, private_home
 from tests.mcp.raw_client import RawClient
 
 
@@ -15,7 +15,7 @@ def test_a_task_of_the_older_version_is_created_polled_and_read(tmp_path: Path) 
         results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
         return results[-1].text if results else call("write", path="made.txt", content="hello")
 
-    with house(tmp_path, writer) as home, RawClient(home) as client:
+    with private_home(tmp_path, writer) as home, RawClient(home) as client:
         offered = client.initialize("2025-11-25", elicitation={})["capabilities"]
         assert offered["tasks"] == {"cancel": {}, "requests": {"tools": {"call": {}}}}
         tools = {tool["name"]: tool for tool in client.ask("tools/list")["tools"]}
@@ -40,7 +40,7 @@ def test_a_task_of_the_older_version_is_created_polled_and_read(tmp_path: Path) 
 
 def test_a_task_of_the_older_version_can_be_cancelled(tmp_path: Path) -> None:
     gate = Gate("Done.")
-    with house(tmp_path, gate) as home, RawClient(home) as client:
+    with private_home(tmp_path, gate) as home, RawClient(home) as client:
         client.initialize("2025-11-25")
         params = {**client.call_of("delegate", tasks=["think"]), "task": {}}
         task = client.ask("tools/call", params)["task"]
@@ -51,6 +51,6 @@ def test_a_task_of_the_older_version_can_be_cancelled(tmp_path: Path) -> None:
 
 
 def test_versions_without_tasks_have_no_such_methods(tmp_path: Path) -> None:
-    with house(tmp_path) as home, RawClient(home) as client:
+    with private_home(tmp_path) as home, RawClient(home) as client:
         assert "tasks" not in client.initialize("2025-06-18")["capabilities"]
         assert client.error("tasks/get", {"taskId": "x"})["code"] == -32601

@@ -8,7 +8,7 @@ from typing import Any
 from retinue.mcp.client_roots import directories, rooted
 from retinue.mcp.guests import Guest
 from retinue.testing import call
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 from tests.mcp.raw_client import TASKS, RawClient, envelope
 
 
@@ -37,7 +37,7 @@ def parts(folder: Path) -> tuple[Path, Path]:
 
 def test_a_client_is_asked_for_its_roots_once_and_again_when_they_change(tmp_path: Path) -> None:
     one, other = parts(tmp_path / "work")
-    with house(tmp_path, reader) as home, RawClient(home) as client:
+    with private_home(tmp_path, reader) as home, RawClient(home) as client:
         client.initialize("2025-06-18", roots={"listChanged": True})
 
         def read(expected: str, roots: Path | None) -> None:
@@ -60,7 +60,7 @@ def test_a_client_is_asked_for_its_roots_once_and_again_when_they_change(tmp_pat
 def test_a_client_without_state_gives_its_roots_with_the_request(tmp_path: Path) -> None:
     one, _ = parts(tmp_path / "work")
     meta = envelope({"roots": {}, "extensions": {TASKS: {}}})
-    with house(tmp_path, reader) as home, RawClient(home) as client:
+    with private_home(tmp_path, reader) as home, RawClient(home) as client:
         params = client.call_of("delegate", meta, tasks=["page.txt"])
         first = client.ask("tools/call", params)
         assert first["resultType"] == "input_required"

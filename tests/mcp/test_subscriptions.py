@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.cli.house import Gate, House, house
+from tests.cli.private_home import Gate, PrivateHome, private_home
 from tests.mcp.raw_client import PREFIX, TASKS, RawClient, envelope, first_id
 
 SUBSCRIPTION = f"{PREFIX}subscriptionId"
@@ -16,7 +16,7 @@ def notes(client: RawClient, method: str) -> list[dict[str, Any]]:
     return [note["params"] for note in list(client.notes) if note["method"] == method]
 
 
-def listening(client: RawClient, home: House, meta: dict[str, Any], **wanted: Any) -> Any:
+def listening(client: RawClient, home: PrivateHome, meta: dict[str, Any], **wanted: Any) -> Any:
     """The id of a stream that is open, and what of it is honored."""
     id = client.post("subscriptions/listen", {"_meta": meta, "notifications": wanted})
     name = "notifications/subscriptions/acknowledged"
@@ -28,7 +28,7 @@ def listening(client: RawClient, home: House, meta: dict[str, Any], **wanted: An
 
 def test_a_stream_tells_the_states_of_a_task_up_to_its_end(tmp_path: Path) -> None:
     gate, meta = Gate("The answer."), envelope({"extensions": {TASKS: {}}})
-    with house(tmp_path, gate) as home, RawClient(home) as client:
+    with private_home(tmp_path, gate) as home, RawClient(home) as client:
         task = client.tool("delegate", meta, tasks=["think"])["taskId"]
         assert gate.reached.wait(60)
         wanted = {"taskIds": [task, "unknown"], "toolsListChanged": True}
@@ -48,7 +48,7 @@ def test_a_stream_tells_the_states_of_a_task_up_to_its_end(tmp_path: Path) -> No
 
 def test_a_stream_tells_of_conversations_and_refuses_what_is_no_filter(tmp_path: Path) -> None:
     gate, meta = Gate("The answer."), envelope()
-    with house(tmp_path, gate) as home, RawClient(home) as client:
+    with private_home(tmp_path, gate) as home, RawClient(home) as client:
         run = first_id(client.tool("delegate", meta, tasks=["think"], background=True))
         uri = f"retinue://runs/{run}/transcript"
         other = uri.replace(run[-4:], "0000")
@@ -69,7 +69,7 @@ def test_a_stream_tells_of_conversations_and_refuses_what_is_no_filter(tmp_path:
 
 def test_the_older_version_is_told_on_its_connection(tmp_path: Path) -> None:
     gate = Gate("The answer.")
-    with house(tmp_path, gate) as home, RawClient(home) as client:
+    with private_home(tmp_path, gate) as home, RawClient(home) as client:
         offered = client.initialize("2025-11-25")["capabilities"]
         assert offered["resources"] == {"subscribe": True}
         params = {**client.call_of("delegate", tasks=["think"]), "task": {}}

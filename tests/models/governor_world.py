@@ -46,7 +46,7 @@ class Account:
             self.most = max(self.most, self.now)
             try:
                 if headers is not None:
-                    turn.heard(status, headers)
+                    turn.answered(status, headers)
                 await asyncio.sleep(seconds)
                 if error is not None:
                     raise error

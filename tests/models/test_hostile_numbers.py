@@ -309,7 +309,7 @@ def test_no_header_stops_an_account_for_longer_than_an_hour(
         turns = [governor.turn("tree") for _ in range(20)]
         for turn in turns:
             await turn.__aenter__()
-        turns[0].heard(200, headers)
+        turns[0].answered(200, headers)
         for turn in turns:
             await turn.__aexit__(None, None, None)
         for _ in range(3):

@@ -12,12 +12,12 @@ import pytest
 
 from retinue import Agent, Retinue, ToolResult, tool
 from retinue.core.history import Conversation, ShownMessages
-from retinue.core.image_checks import look_at, taken_in
+from retinue.core.image_checks import facts_of_bytes, taken_in
 from retinue.core.messages import AssistantMessage, Image, ToolMessage, UserMessage
 from retinue.models.http import ConnectionPool
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import FakeLLM, ParsedRequest
-from tests.cli.house import House, Llm
+from tests.cli.private_home import Llm, PrivateHome
 from tests.models.http_world import DIALECTS, FAST, QUICK, asking, http_model, url_of
 from tests.pictures import encoded, png
 
@@ -44,7 +44,7 @@ WEBP = (
 
 def test_whole_pictures_are_known_by_their_bytes() -> None:
     for data, kind in ((png(3, 2), "png"), (JPEG, "jpeg"), (GIF, "gif"), (WEBP, "webp")):
-        looks = look_at(data)
+        looks = facts_of_bytes(data)
         assert (looks.media_type, looks.width, looks.height, looks.wrong) == (
             f"image/{kind}",
             3,
@@ -56,10 +56,10 @@ def test_whole_pictures_are_known_by_their_bytes() -> None:
 @pytest.mark.parametrize("data", [png(3, 2), JPEG, GIF, WEBP], ids=["png", "jpeg", "gif", "webp"])
 def test_no_beginning_of_a_picture_raises_and_its_head_alone_is_none(data: bytes) -> None:
     for n in range(len(data)):
-        look_at(data[:n])
-        look_at(data[:n] + b"\xff" * (len(data) - n))
-    assert all(look_at(data[:n]).wrong for n in range(20))
-    assert look_at(png(3, 2)[:-1]).wrong
+        facts_of_bytes(data[:n])
+        facts_of_bytes(data[:n] + b"\xff" * (len(data) - n))
+    assert all(facts_of_bytes(data[:n]).wrong for n in range(20))
+    assert facts_of_bytes(png(3, 2)[:-1]).wrong
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_program_that_reads_a_stub_of_a_picture_goes_on_and_can_be_resumed(
 
     with Llm(script) as llm:
         url = llm.llm.url
-        house = House(
+        home = PrivateHome(
             tmp_path,
             ANTHROPIC_API_KEY="a-key",
             ANTHROPIC_BASE_URL=url,
@@ -224,12 +224,12 @@ def test_a_program_that_reads_a_stub_of_a_picture_goes_on_and_can_be_resumed(
             GOOGLE_GEMINI_BASE_URL=url,
         )
         try:
-            (house.project / "a.png").write_bytes(STUB)
-            assert house.ok("run", "--model", model, "Look at a.png.") == "It is broken."
-            assert house.ok("resume", "latest", "Look again.") == "It is broken."
+            (home.project / "a.png").write_bytes(STUB)
+            assert home.ok("run", "--model", model, "Look at a.png.") == "It is broken."
+            assert home.ok("resume", "latest", "Look again.") == "It is broken."
             assert llm.llm.violations == []
         finally:
-            house.close()
+            home.close()
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -27,7 +27,7 @@ from retinue.models.codec import Options
 from retinue.models.http import ConnectionPool
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import FakeLLM, ParsedRequest
-from tests.cli.house import House, Llm
+from tests.cli.private_home import Llm, PrivateHome
 from tests.models.http_world import DIALECTS, FAST, QUICK, READ, asking, http_model, url_of
 from tests.pictures import encoded, png
 
@@ -351,13 +351,13 @@ def test_a_program_that_goes_on_at_another_address_sends_it_no_seal(
         return "Done." if isinstance(heard.messages[-1], ToolMessage) else call("list", path=".")
 
     with Llm(answer) as one, Llm(answer) as other:
-        house = House(tmp_path, GEMINI_API_KEY="a-key", GOOGLE_GEMINI_BASE_URL=one.llm.url)
+        home = PrivateHome(tmp_path, GEMINI_API_KEY="a-key", GOOGLE_GEMINI_BASE_URL=one.llm.url)
         try:
-            house.ok("run", "-q", "--family", "none", "--model", "gemini:gemini-3-pro", "Go.")
+            home.ok("run", "-q", "--family", "none", "--model", "gemini:gemini-3-pro", "Go.")
             assert has_seal("gemini", one.llm.requests[-1])
-            house.ok("host", "stop")
+            home.ok("host", "stop")
             env = {"GEMINI_API_KEY": "another-key", "GOOGLE_GEMINI_BASE_URL": other.llm.url}
-            assert "Done." in house.ok(how, "latest", "Again.", env=env)
+            assert "Done." in home.ok(how, "latest", "Again.", env=env)
             assert b"Again." in other.llm.requests[-1].raw
             first = [
                 heard.raw for heard in other.llm.requests if heard.raw.count(b'"functionCall"') == 1
@@ -366,4 +366,4 @@ def test_a_program_that_goes_on_at_another_address_sends_it_no_seal(
                 MARKS["gemini"] in raw and b"skip_thought" not in raw for raw in first
             )
         finally:
-            house.close()
+            home.close()

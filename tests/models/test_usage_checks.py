@@ -11,7 +11,7 @@ import pytest
 
 from retinue.core.values import ModelInfo, Usage
 from retinue.models.http import ConnectionPool
-from retinue.models.usage_checks import ADDED, RequestSize, believed, grown
+from retinue.models.usage_checks import ADDED, RequestSize, believed, never_smaller
 from tests.models.http_world import DIALECTS, FAST, answering, asking, complete, http_model
 
 INFO = ModelInfo(
@@ -95,8 +95,8 @@ def test_of_a_reply_that_broke_off_what_came_counts_if_it_is_more_than_was_count
 
 
 def test_counts_of_a_stream_do_not_shrink() -> None:
-    one = grown(Usage(), Usage(input=100, output=5, cache_read=3))
-    assert grown(one, Usage(input=1, output=9)) == Usage(input=100, output=9, cache_read=3)
+    one = never_smaller(Usage(), Usage(input=100, output=5, cache_read=3))
+    assert never_smaller(one, Usage(input=1, output=9)) == Usage(input=100, output=9, cache_read=3)
 
 
 # in every dialect, over the wire

@@ -30,7 +30,7 @@ from retinue.core.messages import AssistantMessage
 from retinue.models.base import ModelRequest
 from retinue.otel import OpenTelemetry
 from retinue.testing import Scripted, VirtualClock, call
-from tests.api.house import on_virtual_time
+from tests.api.scripted_agents import on_virtual_time
 from tests.otel.collected import Collected, attributes_of, id_of, parent_of
 
 SECRET = "sk-a-very-secret-value-1234567890"

@@ -18,7 +18,7 @@ from retinue.models.base import ModelRequest
 from retinue.otel.span_builder import SpanBuilder, TraceSpan
 from retinue.runtime.bus import Step
 from tests.api.dying import die
-from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, ended, lead_of, on_virtual_time
 from tests.otel.collected import Collected, id_of, parent_of
 from tests.simulation.pure import Simulation
 

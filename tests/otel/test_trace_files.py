@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from retinue import Agent, Retinue, tool
 from retinue.otel import export_otlp, export_perfetto
 from retinue.testing import Scripted, VirtualClock, call
-from tests.api.house import agent, lead_of, on_virtual_time
+from tests.api.scripted_agents import agent, lead_of, on_virtual_time
 from tests.otel.collected import Collected, attributes_of, id_of, parent_of
 
 

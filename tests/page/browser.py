@@ -17,12 +17,16 @@ from retinue.core.values import ModelInfo
 from retinue.host.identity import OWNER
 from retinue.host.session_file import SessionFile
 from retinue.testing import Scripted, call
-from tests.api.house import hiring
+from tests.api.scripted_agents import hiring
 from tests.host.served import Served, served
 from tests.waiting import until
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js.gz"
 HOSTILE = "<img src=x onerror=alert(1)>\u202eevil\x1b[31m" + "W" * 300
+MARKUP = (
+    "[link](javascript:alert(3)) ![image](https://evil.example/x.png) <b onmouseover=alert(4)>b</b>"
+    "\n\n<svg onload=alert(5)><script>alert(6)</script></svg>\n\n# `a**b` ~~~\n\n```\n</pre>\n```"
+)
 MS = 60_000
 
 
@@ -78,14 +82,34 @@ def staff(gate: Gate) -> list[Agent]:
         tools=["edit", "read"],
     )
     quick = scripted("quick", ["## Report\n\n12 places in `7 files`"])
-    hostile = scripted("hostile", [f"{HOSTILE}\n\n<script>alert(2)</script>"])
-    return [lead, quick, writer, hostile, worker]
+
+    @tool(restart="pure")
+    async def shout(path: str) -> str:
+        """One line of a megabyte."""
+        return f"{HOSTILE} " + "M" * 1_000_000
+
+    hostile = scripted(
+        "hostile",
+        lambda q: (
+            [call("shout", path=HOSTILE), call(HOSTILE)]
+            if q.turn == 0
+            else f"{HOSTILE}\n\n<script>alert(2)</script>\n\n{MARKUP}"
+        ),
+        tools=[shout],
+    )
+    asker = scripted(
+        "asker",
+        lambda q: call("edit", path="notes.md", old="old", new=HOSTILE) if not q.turn else "Done.",
+        tools=["edit", "read"],
+    )
+    return [lead, quick, writer, hostile, worker, asker]
 
 
 @contextlib.contextmanager
-def service(folder: Path, gate: Gate, port: int = 0) -> Iterator[Served]:
+def service(folder: Path, gate: Gate, port: int = 0, **options: Any) -> Iterator[Served]:
     """The runtime over a store in `folder`, in which browsers stay signed in."""
-    with served(store=folder / "page.db", agents=staff(gate), port=port, workspace=folder) as api:
+    store, agents = folder / "page.db", staff(gate)
+    with served(store=store, agents=agents, port=port, workspace=folder, **options) as api:
         api.guard.keyring.keep_sessions(SessionFile(str(folder / "sessions.json")))
         yield api
 

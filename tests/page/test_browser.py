@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.host.served import Served
 from tests.needs import needs
-from tests.page.browser import HOSTILE, MS, Gate, chromium, opened, serious, service
+from tests.page.browser import HOSTILE, MARKUP, MS, Gate, chromium, opened, serious, service
 
 CHROMIUM = shutil.which("chromium") or "chromium"
 pytestmark = needs("chromium")
@@ -167,15 +167,27 @@ def test_a_run_is_forked_with_its_price_before(browser: Browser, api: Served) ->
 
 def test_hostile_words_are_only_words(browser: Browser, api: Served) -> None:
     run = started(api, "hostile", HOSTILE, label=HOSTILE)
+    asks = started(api, "asker", f"{HOSTILE}\n\n{MARKUP}", label=HOSTILE)
+    api.post("/wait", {"runs": [run]})
     for width in (1440, 390):
         page = opened(browser, api, f"r/{run}", viewport={"width": width, "height": 844})
         name = page.get_by_role("treeitem").first
         expect(name).to_contain_text("<img src=x onerror=alert(1)>evilWWW")
         page.get_by_role("treeitem").first.click()
-        expect(page.get_by_role("log")).to_contain_text("<script>alert(2)</script>")
-        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert wide <= 0, f"{wide} px too wide at {width}"
-        assert "\u202e" not in page.content() and "\x1b" not in page.content()
+        log = page.get_by_role("log")
+        expect(log).to_contain_text("<script>alert(2)</script>")
+        log.get_by_role("button", name=re.compile("shout")).click()
+        expect(log.get_by_role("button", name="Show all of it")).to_be_visible()
+        tabs = [f"r/{run}/{run}?n={n}" for n in range(2)]
+        for place in (*tabs, f"chat/{run}", "", "needs-you", "costs", f"r/{asks}"):
+            page.goto(f"http://127.0.0.1:{api.port}/{place}")
+            if place in tabs:
+                page.get_by_role("tab", name=("Tools", "Raw")[tabs.index(place)]).click()
+            expect(page.get_by_text("evilWWW").first).to_be_attached()
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{place} is {wide} px too wide at {width}"
+            assert "\u202e" not in page.content() and "\x1b" not in page.content()
+            assert page.locator("main img, main a[href^=javascript], main script").count() == 0
         assert faults(page) == []
 
 
@@ -200,18 +212,27 @@ def test_a_restart_of_the_server_loses_and_repeats_nothing(
     gate.opened.set()
 
 
-def test_every_page_can_be_read_by_all_in_both_themes(browser: Browser, api: Served) -> None:
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_every_page_can_be_read_by_all(
+    browser: Browser, api: Served, gate: Gate, theme: str, width: int
+) -> None:
     started(api, "quick", "Count the places")
     started(api, "writer", "Write it down")
-    places = ("", "needs-you", "agents", "models", "costs", "deliveries", "health", "settings")
-    for theme, width in (("light", 1440), ("dark", 390)):
-        size = {"width": width, "height": 844}
-        page = opened(browser, api, viewport=size, color_scheme=theme)
-        for place in places:
-            page.goto(f"http://127.0.0.1:{api.port}/{place}")
-            expect(page.get_by_role("heading", level=1)).to_be_visible()
-            expect(page.locator(".table, .ways, a.run-row, .diff, .empty").first).to_be_visible()
-            assert serious(page) == [], f"{place} {theme}"
-            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            assert wide <= 0, f"{place or 'runs'} is {wide} px too wide at {width}"
-        assert faults(page) == []
+    run = started(api, "lead", "Timeouts in every client", budget={"usd": 2.0})
+    pages = ("", "needs-you", "agents", "models", "costs", "health", "settings", "deliveries")
+    views = ("", f"/{run}", "?view=numbers", "?view=flame")
+    places = (*pages, "chat", f"chat/{run}", *(f"r/{run}{view}" for view in views))
+    size = {"width": width, "height": 844}
+    page = opened(browser, api, viewport=size, color_scheme=theme)
+    for place in places:
+        page.goto(f"http://127.0.0.1:{api.port}/{place}")
+        expect(page.locator("h1").first).to_be_attached()
+        shown = (
+            ".table, .ways, a.run-row, .diff, .empty, .talk-col .by, .chat-list a, .trow, .flame"
+        )
+        expect(page.locator(shown).first).to_be_attached()
+        assert serious(page) == [], f"{place} {theme} {width}"
+        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, f"{place or 'runs'} is {wide} px too wide at {width}"
+    assert faults(page) == []

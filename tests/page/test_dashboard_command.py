@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.cli.house import House
+from tests.cli.private_home import PrivateHome
 from tests.waiting import SECONDS
 
 
@@ -24,9 +24,9 @@ def asked(address: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
 
 
 def test_the_address_lets_one_browser_in_and_the_page_of_a_run_opens(tmp_path: Path) -> None:
-    house = House(tmp_path, RETINUE_IDLE_SECONDS="20")
+    home = PrivateHome(tmp_path, RETINUE_IDLE_SECONDS="20")
     try:
-        first = house.run("dashboard", "--no-open").stdout.strip()
+        first = home.run("dashboard", "--no-open").stdout.strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?code=[\w-]{43}", first)
         status, headers, _ = asked(first)
         assert (status, headers["location"]) == (303, "/")
@@ -35,9 +35,9 @@ def test_the_address_lets_one_browser_in_and_the_page_of_a_run_opens(tmp_path: P
         assert asked(first)[0] == 401
         page = asked(first.partition("?")[0], cookie=cookie.partition(";")[0])
         assert page[0] == 200 and b"page/app.mjs" in page[2]
-        house.run("run", "--model", "offline/explorer", "where is add?")
-        second = house.run("dashboard", "--no-open", "latest").stdout.strip()
+        home.run("run", "--model", "offline/explorer", "where is add?")
+        second = home.run("dashboard", "--no-open", "latest").stdout.strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/r/[0-9a-f-]{36}\?code=[\w-]{43}", second)
         assert urlsplit(second).port == urlsplit(first).port
     finally:
-        house.run("host", "stop")
+        home.run("host", "stop")

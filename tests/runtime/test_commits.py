@@ -17,7 +17,7 @@ from retinue.core.state import Ended
 from retinue.runtime import engine as engine_module
 from retinue.runtime.perform import Performer
 from retinue.testing import MemoryStore, VirtualClock, call
-from tests.api.house import STORES, Home, agent, ended, lead_of, on_virtual_time
+from tests.api.scripted_agents import STORES, Home, agent, ended, lead_of, on_virtual_time
 
 both = pytest.mark.parametrize("kind", STORES)
 
@@ -57,7 +57,7 @@ class Gate:
         self.written.clear()
 
 
-class House(Home):
+class GatedStore(Home):
     def gated(self, **options: Any) -> tuple[Retinue, Gate]:
         gates: list[Gate] = []
 
@@ -96,7 +96,7 @@ async def test_what_comes_while_a_batch_is_written_is_stepped_and_written_in_the
 ) -> None:
     asked: list[str] = []
     one = agent("one", told(asked))
-    retinue, gate = House(kind, tmp_path).gated(agents=[one])
+    retinue, gate = GatedStore(kind, tmp_path).gated(agents=[one])
     async with retinue:
         await gate.closed(retinue)
         first = asyncio.ensure_future(retinue.spawn(one, "first"))
@@ -130,7 +130,7 @@ async def test_runs_that_answer_at_once_share_their_batches_however_they_began(
         return "seen"
 
     one = agent("one", [call("look")] * 9 + ["done"], tools=[look])
-    retinue, gate = House(kind, tmp_path).gated(agents=[one])
+    retinue, gate = GatedStore(kind, tmp_path).gated(agents=[one])
     async with retinue:
         await gate.closed(retinue)
         first = asyncio.ensure_future(retinue.spawn(one, "first"))
@@ -153,7 +153,7 @@ async def test_nothing_of_the_next_batch_is_begun_when_the_one_before_it_is_on_r
 ) -> None:
     asked: list[str] = []
     one = agent("one", told(asked), seconds=1)
-    retinue, gate = House(kind, tmp_path).gated(agents=[one])
+    retinue, gate = GatedStore(kind, tmp_path).gated(agents=[one])
     async with retinue:
         await gate.closed(retinue)
         first = asyncio.ensure_future(retinue.spawn(one, "first"))
@@ -177,7 +177,7 @@ async def test_a_tree_that_breaks_while_it_is_written_goes_back_to_that(
 ) -> None:
     asked: list[str] = []
     bad, good = agent("bad", told(asked)), agent("good", told(asked))
-    house = House(kind, tmp_path)
+    home = GatedStore(kind, tmp_path)
     real = machine.step  # type: ignore[attr-defined]
 
     def step(run: Any, event: Any, desk: Any) -> Any:
@@ -185,7 +185,7 @@ async def test_a_tree_that_breaks_while_it_is_written_goes_back_to_that(
             raise KeyError("planted")
         return real(run, event, desk)
 
-    retinue, gate = house.gated(agents=[bad, good])
+    retinue, gate = home.gated(agents=[bad, good])
     with monkeypatch.context() as patch:
         patch.setattr(machine, "step", step)
         async with retinue:
@@ -218,7 +218,7 @@ async def test_a_tree_that_breaks_while_it_is_written_goes_back_to_that(
             ]
             assert texts == [], "what was stepped after it is not written"
             assert root not in retinue._engine.on_record and await retinue.verify() == []
-    async with house.open(agents=[bad, good]) as retinue:
+    async with home.open(agents=[bad, good]) as retinue:
         assert (await ended(retinue, root)).ok
         assert asked == ["good", "bad"]
 
@@ -262,8 +262,8 @@ async def test_closing_while_a_batch_is_written_keeps_what_was_stepped_behind_it
 ) -> None:
     asked: list[str] = []
     one = agent("one", told(asked))
-    house = House(kind, tmp_path)
-    retinue, gate = house.gated(agents=[one])
+    home = GatedStore(kind, tmp_path)
+    retinue, gate = home.gated(agents=[one])
     await retinue.__aenter__()
     await gate.closed(retinue)
     first = asyncio.ensure_future(retinue.spawn(one, "first"))
@@ -277,7 +277,7 @@ async def test_closing_while_a_batch_is_written_keeps_what_was_stepped_behind_it
     await closing
     runs = [await first, await second]
     assert asked == []
-    async with house.open(agents=[one]) as retinue:
+    async with home.open(agents=[one]) as retinue:
         for run in runs:
             assert (await ended(retinue, run)).ok
         assert await retinue.verify() == []

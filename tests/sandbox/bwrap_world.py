@@ -25,7 +25,7 @@ from tests.waiting import SECONDS
 T = TypeVar("T")
 
 
-class House:
+class SandboxedTools:
     """A workspace and a runtime's state directory, beside each other."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
@@ -57,15 +57,17 @@ class House:
         return answer
 
 
-def in_house(folder: Path, act: Callable[[House], Awaitable[T]], **options: Any) -> T:
+def with_sandboxed_tools(
+    folder: Path, act: Callable[[SandboxedTools], Awaitable[T]], **options: Any
+) -> T:
     """Run something with a house, and close it behind."""
 
     async def go() -> T:
-        house = House(folder, **options)
+        tools = SandboxedTools(folder, **options)
         try:
-            return await act(house)
+            return await act(tools)
         finally:
-            await house.processes.close()
+            await tools.processes.close()
 
     return asyncio.run(go())
 

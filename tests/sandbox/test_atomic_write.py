@@ -23,7 +23,7 @@ N_SWAPS = 10_000
 
 def put(root: Root, path: str, data: bytes) -> None:
     with spot(root, path, make=True) as place:
-        place.look()
+        place.refresh()
         PendingWrite(place, data).commit()
 
 
@@ -135,7 +135,7 @@ def test_a_removed_file_is_the_one_that_was_looked_at(tmp_path: Path) -> None:
         (tmp_path / "file").write_text("newer")
         with pytest.raises(Refused, match="not removed"):
             remove(place)
-        place.look()
+        place.refresh()
         remove(place)
     assert os.listdir(tmp_path) == []
 

@@ -131,7 +131,7 @@ def test_a_look_at_very_many_names_takes_few_calls_for_each(tmp_path: Path, name
         sys.setprofile(
             lambda frame, event, argument: called.append(event) if event.endswith("call") else None
         )
-        shield.look()
+        shield.remove_new()
     finally:
         sys.setprofile(None)
         shield.release()

@@ -236,7 +236,7 @@ def test_a_link_at_the_end_is_followed_inside_and_not_out(tmp_path: Path) -> Non
     os.symlink("round", root / "round")
     with Root(str(root)) as held:
         with spot(held, "inner") as place:
-            assert (place.name, place.found is not None) == ("file", True)
+            assert (place.name, place.stat is not None) == ("file", True)
         for name in ("outer", "absolute", "round"):
             with pytest.raises(Refused):
                 locate(held, name)
@@ -251,7 +251,7 @@ def test_directories_that_were_made_for_a_failure_are_taken_away(tmp_path: Path)
     with Root(str(tmp_path)) as root:
         with pytest.raises(ZeroDivisionError), spot(root, "a/b/c/file", make=True) as place:
             assert (tmp_path / "a" / "b" / "c").is_dir()
-            place.look()
+            place.refresh()
             raise ZeroDivisionError
         assert list(tmp_path.iterdir()) == []
         with spot(root, "a/b/file", make=True):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue.config.user_folders import note_store, noted_stores, private_places
+from retinue.config.user_folders import note_file, noted_files, private_places
 from retinue.errors import Refused
 from retinue.sandbox.bwrap import find_sandbox
 from retinue.sandbox.private_paths import Private, _numbers
@@ -243,11 +243,11 @@ def test_a_store_somewhere_else_is_remembered_and_forgotten_with_it(tmp_path: Pa
     store = tmp_path / "else" / "runs.db"
     store.parent.mkdir()
     store.touch()
-    note_store(environ, str(store))
-    assert list(noted_stores(environ)) == [str(store)] == list(private_places(environ).stores[1:])
+    note_file(environ, str(store))
+    assert list(noted_files(environ)) == [str(store)] == list(private_places(environ).stores[1:])
     store.unlink()
     assert (
-        list(noted_stores(environ))
+        list(noted_files(environ))
         == []
         == list((tmp_path / ".local/state/retinue/stores").iterdir())
     )

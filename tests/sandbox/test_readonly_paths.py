@@ -13,7 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.needs import needs
-from tests.sandbox.bwrap_world import House, in_house, processes_with, run_in, wait_until
+from tests.sandbox.bwrap_world import (
+    SandboxedTools,
+    processes_with,
+    run_in,
+    wait_until,
+    with_sandboxed_tools,
+)
 
 pytestmark = needs("bwrap")
 
@@ -131,11 +137,11 @@ def test_without_a_place_to_keep_it_it_stays_under_another_name(workspace: Path)
 VICTIM = """
 import asyncio, sys
 from pathlib import Path
-from tests.sandbox.bwrap_world import House
+from tests.sandbox.bwrap_world import SandboxedTools
 
 async def go():
-    house = House(Path(sys.argv[1]))
-    await house.sh(sys.argv[2] + "; touch made; sleep 60", timeout_seconds=60)
+    tools = SandboxedTools(Path(sys.argv[1]))
+    await tools.sh(sys.argv[2] + "; touch made; sleep 60", timeout_seconds=60)
 
 asyncio.run(go())
 """
@@ -195,10 +201,10 @@ def test_after_a_kill_it_is_taken_away_all_the_same_and_told_at_the_next_start(
     assert wait_until(lambda: sorted(p.name for p in workspace.iterdir()) == ["made"])
     assert wait_until(lambda: len(list(taken.glob("*/it"))) == 2)
 
-    async def again(house: House) -> list[str]:
-        return [(await house.sh("true")).text for _ in range(2)]
+    async def again(tools: SandboxedTools) -> list[str]:
+        return [(await tools.sh("true")).text for _ in range(2)]
 
-    first, second = in_house(tmp_path, again)
+    first, second = with_sandboxed_tools(tmp_path, again)
     assert (
         f"{workspace}/.claude" in first and f"{workspace}/.envrc" in first and str(taken) in first
     )
@@ -206,14 +212,15 @@ def test_after_a_kill_it_is_taken_away_all_the_same_and_told_at_the_next_start(
 
 
 def test_two_commands_at_once_do_not_take_from_each_other(tmp_path: Path) -> None:
-    async def both(house: House) -> None:
-        (house.workspace / ".husky").mkdir()
+    async def both(tools: SandboxedTools) -> None:
+        (tools.workspace / ".husky").mkdir()
+        met = "until [ -e made0 ] && [ -e made1 ] && [ -e made2 ]; do sleep 0.02; done"
         answers = await asyncio.gather(
-            *(house.sh(f"echo {n} > made{n}; sleep 0.4; ls -A") for n in range(3))
+            *(tools.sh(f"echo {n} > made{n}; {met}; ls -A") for n in range(3))
         )
         assert all("made0\nmade1\nmade2" in answer.text for answer in answers)
 
-    in_house(tmp_path, both)
+    with_sandboxed_tools(tmp_path, both)
     assert sorted(p.name for p in (tmp_path / "workspace").iterdir()) == [
         ".husky",
         "made0",

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from retinue.testing import call
-from tests.cli.house import MODEL, Llm
+from tests.cli.private_home import MODEL, Llm
 
 CANARY = "canary-4711"
 NOBODY = 65534

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.cli.house import House
+from tests.cli.private_home import PrivateHome
 from tests.security.holes import make_repository
 
 ISOLATED = json.dumps({"one": {"description": "d", "prompt": "p", "isolation": "worktree"}})
@@ -22,13 +22,13 @@ def turns(*calls: Any) -> Any:
     return model
 
 
-def played(home: House, *options: str) -> list[str]:
+def played(home: PrivateHome, *options: str) -> list[str]:
     done = home.real("run", "--yolo", "-p", *options, "go")
     assert done.returncode == 0, done.stderr
     return done.stdout.split("\n=====\n")
 
 
-def ready(home: House) -> Path:
+def ready(home: PrivateHome) -> Path:
     (home.project / ".git").rmdir()
     home.project.rmdir()
     return make_repository(home.project)

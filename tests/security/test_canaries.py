@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from retinue.testing import call
-from tests.cli.house import House, house
+from tests.cli.private_home import PrivateHome, private_home
 from tests.needs import needs
 from tests.security.canaries import ProcessList, Search, every_form, planted
 from tests.tools.mcp.client_support import FAKE
@@ -62,7 +62,7 @@ ENCODED = (
 LAST = "printf 'A%.0s' {1..100}; head -n1 .env | cut -d= -f2- | tr -d '\\n'"
 
 
-def plant(home: House) -> None:
+def plant(home: PrivateHome) -> None:
     values = list(SECRETS.values())
     (home.project / ".env").write_text(
         "".join(f"{name}={value}\n" for name, value in SECRETS.items())
@@ -190,7 +190,7 @@ def echoing() -> Iterator[str]:
         server.server_close()
 
 
-def shown_by_commands(home: House) -> Iterator[tuple[str, str]]:
+def shown_by_commands(home: PrivateHome) -> Iterator[tuple[str, str]]:
     """Everything that can be asked for about all runs."""
     for words in (
         ("ps", "--all", "--tree", "--json"),
@@ -217,7 +217,7 @@ def shown_by_commands(home: House) -> Iterator[tuple[str, str]]:
 @pytest.mark.timeout(240)
 def test_no_secret_is_written_shown_or_on_a_command_line(tmp_path: Path) -> None:
     search, thief = Search(SECRETS), Thief()
-    with house(tmp_path, thief, chunks=60) as home, ProcessList() as processes:
+    with private_home(tmp_path, thief, chunks=60) as home, ProcessList() as processes:
         home.env |= ENV
         plant(home)
         home.ok("trust", "--yes")
@@ -266,7 +266,7 @@ def test_a_host_that_was_killed_knows_the_keys_of_whoever_starts_it_again(tmp_pa
             return f"It said {heard.messages[-1].text}"
         return call("shell", command="cat .env") if heard.turn == 0 else call("read", path=".env")
 
-    with house(tmp_path, script) as home:
+    with private_home(tmp_path, script) as home:
         home.env["RETINUE_IDLE_SECONDS"] = "60"
         (home.project / ".env").write_text(f"A={first['FIRST_KEY']}\n")
         run = home.real(
@@ -310,7 +310,7 @@ def test_a_secret_in_a_file_of_servers_is_in_no_plan_and_known_again_after_a_res
             return "Done."
         return call("mcp__fake__env")
 
-    with house(tmp_path, script) as home:
+    with private_home(tmp_path, script) as home:
         server = {
             "command": sys.executable,
             "args": ["-I", "-S", str(FAKE)],

@@ -19,8 +19,8 @@ from retinue import Agent, Origin, Permissions, Retinue, tool
 from retinue.channels.file import JsonLines
 from retinue.channels.webhook import Webhook
 from retinue.models.base import ModelRequest
-from retinue.runtime.bus import TextPiece
 from retinue.runtime.secret_filter import Redacting
+from retinue.runtime.text_pieces import TextPiece
 from retinue.testing import Scripted, call
 from retinue.tools.builtin.fetch import FetchTool
 from retinue.tools.families.profiles import family

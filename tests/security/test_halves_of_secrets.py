@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from retinue.testing import call
-from tests.cli.house import House, house
+from tests.cli.private_home import PrivateHome, private_home
 from tests.needs import needs
 
 KEY = "sk-ant-api03-" + "Qw7Zx9Lm2Np4Rt6Yv8Bk3Jd5Hf1Gs0Ac" * 3
 
 
-def commit(home: House, name: str, text: str) -> None:
+def commit(home: PrivateHome, name: str, text: str) -> None:
     (home.project / name).write_text(text)
     if not (home.project / ".git/HEAD").exists():
         (home.project / ".git").rmdir()
@@ -24,7 +24,7 @@ def commit(home: House, name: str, text: str) -> None:
     run(home, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", f"add {KEY}")
 
 
-def run(home: House, *words: str) -> None:
+def run(home: PrivateHome, *words: str) -> None:
     subprocess.run(
         ["git", *words],
         cwd=home.project,
@@ -43,7 +43,7 @@ def told(tmp_path: Path, prepare: Any, *calls: Any) -> list[str]:
         seen.extend(m.text for m in heard.messages if type(m).__name__ == "ToolMessage")
         return "Done."
 
-    with house(tmp_path, script) as home:
+    with private_home(tmp_path, script) as home:
         home.env["ANTHROPIC_API_KEY"] = KEY
         prepare(home)
         done = home.run("run", "--yolo", "Go.")
@@ -55,7 +55,7 @@ def told(tmp_path: Path, prepare: Any, *calls: Any) -> list[str]:
 
 @needs("bwrap", "git")
 def test_git_shows_no_half_of_a_key(tmp_path: Path) -> None:
-    def prepare(home: House) -> None:
+    def prepare(home: PrivateHome) -> None:
         commit(home, ".env", f"KEY={KEY}\n" + "#\n" * 6 + "DEBUG=0\n")
         (home.project / ".env").write_text(f"KEY={KEY}\n" + "#\n" * 6 + "DEBUG=1\n")
 

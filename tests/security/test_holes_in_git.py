@@ -15,7 +15,7 @@ from retinue.errors import RetinueError
 from retinue.sandbox import git_folders, git_process
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import call
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 from tests.needs import needs
 from tests.security.holes import git, make_repository, shown_by
 from tests.security.prepared import ISOLATED, played, ready, turns
@@ -147,7 +147,7 @@ def test_a_command_prepares_no_copy_of_another_repository(tmp_path: Path, other:
         f"ln -s {other}/.git/refs/heads/main .git/refs/replace/$(cat .git/refs/heads/main)"
     )
     model = turns(call("shell", command=plant))
-    with house(tmp_path, lambda heard: model(heard)) as home:
+    with private_home(tmp_path, lambda heard: model(heard)) as home:
         ready(home)
         played(home)
         model = turns(call("list"), call("read", path="private.txt"))
@@ -203,7 +203,7 @@ def test_a_branch_without_changes_goes_and_all_others_stay(
 def test_a_rule_on_files_is_not_got_round_by_the_hash_of_their_directory(tmp_path: Path) -> None:
     answers: dict[tuple[str, ...], str] = {}
     words: list[tuple[str, ...]] = []
-    with house(
+    with private_home(
         tmp_path, lambda heard: turns(*(call("git", args=list(w)) for w in words))(heard)
     ) as home:
         top = ready(home)
@@ -272,7 +272,7 @@ def test_git_shows_no_secrets_of_a_home_that_is_a_repository(tmp_path: Path) -> 
         ("show", "HEAD~1"),
     ]
     calls += [("show", "HEAD:notes.txt")]
-    with house(tmp_path, turns(*(call("git", args=list(words)) for words in calls))) as home:
+    with private_home(tmp_path, turns(*(call("git", args=list(words)) for words in calls))) as home:
         top = Path(home.env["HOME"])
         (top / ".ssh").mkdir()
         for name in (".netrc", ".ssh/config", ".gitconfig", ".Netrc"):
@@ -313,7 +313,7 @@ def test_what_the_settings_of_git_name_in_the_workspace_is_protected(tmp_path: P
         ),
         call("write", path="tools/other", content="fine\n"),
     ]
-    with house(tmp_path, turns(*calls)) as home:
+    with private_home(tmp_path, turns(*calls)) as home:
         top = ready(home)
         for name in ("tools/hooks/pre-commit", "conf/team", "team"):
             (top / name).parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from retinue.testing import call
 from retinue.tools.base import ToolResult
 from retinue.tools.builtin.git import GitTool
 from retinue.tools.builtin.run_processes import Processes
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 from tests.needs import needs
 from tests.security.holes import git
 from tests.tools.builtin.web_support import caller
@@ -397,7 +397,7 @@ def test_an_untrusted_project_runs_nothing_for_an_isolated_agent(
         ]
         return turns[n] if n < len(turns) else "Done."
 
-    with house(tmp_path, model) as home:
+    with private_home(tmp_path, model) as home:
         (home.project / ".git").rmdir()
         make(home.project, ran, *names)
         done = home.real("run", "--yolo", "--agents", json.dumps(AGENT), "--agent", "one", "go")

@@ -18,7 +18,7 @@ from retinue.sandbox import folder_operations as folders
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import call
 from retinue.tools.builtin.builtin_tools import BuiltinTools
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 from tests.needs import needs
 from tests.security.holes import git, make_repository, shown_by
 from tests.security.prepared import ISOLATED, played, ready, turns
@@ -128,7 +128,7 @@ def test_the_next_host_starts_whatever_an_isolated_run_has_left(tmp_path: Path) 
         "python3 -c \"import os\nfor i in range(1500): os.mkdir('d'); os.chdir('d')\"; echo made"
     )
     model = turns(call("write", path="work.txt", content="x"), call("shell", command=command))
-    with house(tmp_path, lambda heard: model(heard)) as home:
+    with private_home(tmp_path, lambda heard: model(heard)) as home:
         ready(home)
         assert "made" in played(home, "--agents", ISOLATED, "--agent", "one")[1]
         home.ok("host", "stop")

@@ -9,7 +9,7 @@ import pytest
 
 from retinue.errors import StoreError
 from retinue.store.sqlite.store_lock import Lock
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 
 FILES = (".lock", ".sent", "-wal", "-shm", "-journal", ".sock", ".sock.key")
 DIRECTORIES = (".tools", ".plans", ".artifacts")
@@ -19,7 +19,7 @@ DIRECTORIES = (".tools", ".plans", ".artifacts")
 def test_a_store_with_a_link_beside_it_is_refused_and_nothing_is_written(
     tmp_path: Path, tail: str
 ) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         victim = tmp_path / "victim"
         if tail in DIRECTORIES:
             victim.mkdir()

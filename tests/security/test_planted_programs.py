@@ -15,7 +15,7 @@ from retinue.sandbox import trusted_programs as programs
 from retinue.testing import call
 from retinue.tools.mcp_client.protocol import ServerLimits
 from retinue.tools.mcp_client.transports.stdio import StdioTransport
-from tests.cli.house import House, house
+from tests.cli.private_home import PrivateHome, private_home
 from tests.needs import needs
 
 MODULES = (
@@ -41,7 +41,7 @@ def plant_modules(project: Path, mark: Path) -> None:
 
 @pytest.mark.parametrize("path", ["", ":", ".", "lib"])
 def test_modules_of_the_project_are_not_imported(tmp_path: Path, path: str) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         mark = tmp_path / "mark"
         plant_modules(home.project, mark)
         (home.project / "lib").mkdir()
@@ -58,7 +58,7 @@ def test_the_installed_program_imports_nothing_of_the_project(tmp_path: Path) ->
     program = os.path.join(os.path.dirname(sys.executable), "retinue")
     if not os.path.exists(program):
         pytest.skip("the program is not installed beside this Python")
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         mark = tmp_path / "mark"
         plant_modules(home.project, mark)
         for name in ("typing", "importlib", "__future__", "re"):
@@ -68,7 +68,7 @@ def test_the_installed_program_imports_nothing_of_the_project(tmp_path: Path) ->
         assert not mark.exists(), mark.read_text()
 
 
-def _installed(home: House, program: str, *arguments: str) -> str:
+def _installed(home: PrivateHome, program: str, *arguments: str) -> str:
     import subprocess
 
     done = subprocess.run(
@@ -79,7 +79,7 @@ def _installed(home: House, program: str, *arguments: str) -> str:
 
 
 def test_the_host_does_not_stay_in_the_project(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
+    with private_home(tmp_path) as home:
         home.env["RETINUE_IDLE_SECONDS"] = "30"
         assert home.real("run", "-p", "Work.").returncode == 0
         pid = home.host_pid()
@@ -105,7 +105,7 @@ def test_programs_of_the_project_are_not_run_by_the_host(tmp_path: Path) -> None
         ]
         return calls[len(shown)] if len(shown) < len(calls) else "\n".join(m.text for m in shown)
 
-    with house(tmp_path, script) as home:
+    with private_home(tmp_path, script) as home:
         mark = tmp_path / "mark"
         plant_programs(home.project / ".venv" / "bin", mark)
         plant_programs(home.project, mark)

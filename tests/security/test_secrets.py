@@ -14,8 +14,8 @@ import pytest
 from retinue import Agent, Ask, ModelError, Origin, Retinue, tool
 from retinue.channels.base import Channel
 from retinue.models.base import ModelRequest
-from retinue.runtime.bus import TextPiece
 from retinue.runtime.secret_filter import Redacting
+from retinue.runtime.text_pieces import TextPiece
 from retinue.testing import Scripted, call
 
 CANARIES = {

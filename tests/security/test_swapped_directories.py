@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from retinue.testing import call
-from tests.cli.house import House, house
+from tests.cli.private_home import PrivateHome, private_home
 from tests.needs import needs
 
 CANARY = "canary-nobody-may-see"
@@ -55,7 +55,7 @@ class Hostile:
         return "\n".join(self.heard)
 
 
-def outside(home: House) -> Path:
+def outside(home: PrivateHome) -> Path:
     """Beside the project, with the names that are in it."""
     made = home.folder / "outside"
     (made / "deep").mkdir(parents=True)
@@ -100,7 +100,7 @@ def test_a_child_whose_directory_became_a_link_works_nowhere(
     tmp_path: Path, isolated: bool
 ) -> None:
     model = Hostile([], [*CALLS])
-    with house(tmp_path, model) as home:
+    with private_home(tmp_path, model) as home:
         commit(home.project)
         out = outside(home)
         kept = contents(out)
@@ -137,7 +137,7 @@ def test_no_file_from_outside_is_handed_over_while_a_directory_is_swapped_all_th
 ) -> None:
     task = {"task": "look", "cwd": "sub", "read_first": ["a.txt"]}
     model = Hostile([], [])
-    with house(tmp_path, model) as home:
+    with private_home(tmp_path, model) as home:
         out = outside(home)
         model.lead += [
             call("shell", command="mkdir -p sub/deep; echo inside > sub/a.txt"),
@@ -188,7 +188,7 @@ MOVE = "*** Begin Patch\n*** Update File: .env\n*** Move to: free.txt\n*** End P
 )
 def test_what_may_not_be_read_is_shown_by_nothing(tmp_path: Path, turns: list[Any]) -> None:
     model = Hostile([*turns], [])
-    with house(tmp_path, model) as home:
+    with private_home(tmp_path, model) as home:
         (home.project / "conf").mkdir()
         for name in (".env", "conf/.env"):
             (home.project / name).write_text(f"{SECRET}\nOTHER=1\n")
@@ -225,7 +225,7 @@ GIT = [
 @needs("bwrap", "git")
 def test_what_may_not_be_read_is_not_shown_from_the_history_either(tmp_path: Path) -> None:
     model = Hostile([], [])
-    with house(tmp_path, model) as home:
+    with private_home(tmp_path, model) as home:
         shutil.rmtree(home.project / ".git")
 
         def git(*words: str) -> str:
@@ -263,7 +263,7 @@ def test_without_a_tool_that_reads_nothing_is_shown(tmp_path: Path) -> None:
         ],
         [],
     )
-    with house(tmp_path, model) as home:
+    with private_home(tmp_path, model) as home:
         (home.project / "notes.txt").write_text(f"{SECRET}\nOTHER=1\n")
         done = home.real(*RUN, "--agents", json.dumps(agents), "--agent", "lead", "Be the lead.")
         assert done.returncode == 0, done.stderr
@@ -275,7 +275,7 @@ def test_without_a_tool_that_reads_nothing_is_shown(tmp_path: Path) -> None:
 def test_without_a_tool_that_reads_no_file_is_handed_over(tmp_path: Path) -> None:
     task = {"task": "look", "read_first": ["notes.txt"], "mode": "work"}
     model = Hostile([call("spawn_agents", tasks=[task])], [])
-    with house(tmp_path, model) as home:
+    with private_home(tmp_path, model) as home:
         (home.project / "notes.txt").write_text(f"{SECRET}\n")
         done = home.real(*RUN, "--disallowed-tools", "read,search,shell", "Be the lead.")
         assert done.returncode == 0, done.stderr

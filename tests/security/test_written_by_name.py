@@ -19,7 +19,7 @@ from retinue.host import answer_file
 from retinue.sandbox import git_copy
 from retinue.sandbox import git_repository as git
 from retinue.testing import call
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 from tests.needs import needs
 from tests.security.holes import git as by_hand
 from tests.security.holes import make_repository
@@ -114,7 +114,7 @@ def test_no_copy_is_made_with_a_sandbox_that_a_command_could_have_put_on_path(
         n = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
         return call("write", path="new.txt", content="precious\n") if n == 0 else "Done."
 
-    with house(tmp_path, model) as home:
+    with private_home(tmp_path, model) as home:
         mark, tools = tmp_path / "mark", home.project / "tools"
         (home.project / ".git").rmdir()
         plant_programs(tools, mark)

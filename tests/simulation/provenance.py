@@ -10,7 +10,7 @@ from retinue.core.changes import Changes
 from retinue.core.ids import digest
 from retinue.core.messages import Message, UserMessage
 from retinue.core.notices import is_known, skipped
-from retinue.core.provenance import is_dismissed, tell
+from retinue.core.provenance import is_dismissed, provenance_text
 from retinue.core.values import Ending, Mail
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def untold(books: Books, id: str, mine: Iterable[Message], unread: set[str]) -> 
         if told is None:
             notes = (m for m in mine if isinstance(m, UserMessage) and m.kind in ("note", "news"))
             told = "\n".join(m.text for m in notes)
-        if tell(ending.helpers) not in told and "more of these" not in told:
+        if provenance_text(ending.helpers) not in told and "more of these" not in told:
             return f"I28 {id} was not told who is missing behind the result of {child}"
     return ""
 

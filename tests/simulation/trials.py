@@ -25,7 +25,7 @@ def most_deaths(n: int) -> int:
     return math.ceil(4 + math.log(max(n / 4, 1), 4)) + RULES.max_deaths
 
 
-class House:
+class KilledProcesses:
     """Runs that never make progress, and processes that die with them. `kills` says after how many
     milliseconds of work a run kills its process, `fate` when somebody outside does."""
 
@@ -104,30 +104,30 @@ def check(seed: int) -> str:
     r = random.Random(f"{seed} trial")
     n = r.choice((1, 2, 5, 16, 40, 150))
     if r.random() < 0.5:
-        house, rhythm = (
-            House(n),
+        processes, rhythm = (
+            KilledProcesses(n),
             r.choice((0, WATCH_MS - 1, WATCH_MS + 1, 2 * WATCH_MS + 1, 3_000, 30_000)),
         )
         is_steady, aims = r.random() < 0.5, r.choice((0.0, 0.6))
         for _ in range(r.choice((3, 12, 60))):
             if r.random() < aims:
-                house.live(aimed=True)
+                processes.live(aimed=True)
             else:
-                house.live(rhythm if is_steady else r.randrange(rhythm + 1))
-        if house.wronged:
-            return f"I27 {house.wronged} were put aside for what others did"
+                processes.live(rhythm if is_steady else r.randrange(rhythm + 1))
+        if processes.wronged:
+            return f"I27 {processes.wronged} were put aside for what others did"
         # Chance can make an innocent run look guilty; how often, a test of its own counts.
-        is_alive, n_left = house.live(), len(house.rows) + len(house.quarantined)
+        is_alive, n_left = processes.live(), len(processes.rows) + len(processes.quarantined)
         return (
             ""
-            if is_alive and n_left == n and not house.wronged
+            if is_alive and n_left == n and not processes.wronged
             else "I27 not everybody is taken up again"
         )
     killer = f"r{r.randrange(n):05}"
-    house = House(n, {killer: r.choice((0, 10, 900))})
-    while not house.live():
-        if house.deaths > most_deaths(n):
-            return f"I27 {house.deaths} deaths, and {killer} of {n} is not found"
-    if house.quarantined != [killer] or house.wronged:
-        return f"I27 {house.quarantined} were put aside for {killer}"
+    processes = KilledProcesses(n, {killer: r.choice((0, 10, 900))})
+    while not processes.live():
+        if processes.deaths > most_deaths(n):
+            return f"I27 {processes.deaths} deaths, and {killer} of {n} is not found"
+    if processes.quarantined != [killer] or processes.wronged:
+        return f"I27 {processes.quarantined} were put aside for {killer}"
     return ""

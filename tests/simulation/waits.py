@@ -26,7 +26,7 @@ def check(tree: Tree) -> str:
         if not all(isinstance(tree.runs[id].state, Short) for id in line):
             return f"I15 somebody stands in line at {account} and does not wait"
         ask, ticket, verdict = ledger.waits[first]
-        found, state = ledger.look(first, ask, ticket), tree.runs[first].state
+        found, state = ledger.check(first, ask, ticket), tree.runs[first].state
         asks = found.word == "short" and ledger.accounts[found.account].on_limit == "ask"
         heads = [
             ledger.lines.first(found.account, has_grant=has_grant) for has_grant in (True, False)
@@ -46,7 +46,7 @@ def check(tree: Tree) -> str:
         if verdict.account == account and found.word == "short" and is_silent:
             return f"I30 {first} waits at {account} for an answer, and nobody is asked"
     for id, (ask, ticket, verdict) in ledger.waits.items():
-        is_news = ask.asked and ledger.look(id, ask, ticket) != verdict
+        is_news = ask.asked and ledger.check(id, ask, ticket) != verdict
         if is_news and not _lacks(ledger, id, verdict.account, only=ask.asked):
             return f"I30 {id} asks about the limit of {verdict.account} and would not have to"
     for id, run in tree.runs.items():

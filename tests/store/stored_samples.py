@@ -45,7 +45,7 @@ ROLES: dict[str, Any] = {
     "plan": Plan,
     "agent of a plan": AgentSpec,
     "trusted projects": trust_record._TrustFile,
-    "approved servers": approvals._File,
+    "approved servers": approvals.ApprovedServers,
     "note on a worktree": branch_diff.WorktreeNote,
     "plan of a merge": branch_merge.MergePlan,
     "start of a command": command_record.CommandStart,

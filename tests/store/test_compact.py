@@ -178,7 +178,7 @@ async def test_a_copy_that_is_being_made_keeps_the_artifacts_that_it_names(tmp_p
     world.say(root)
     await store.commit(world.take())
     path = tmp_path / "log.db.artifacts" / name[:2] / name
-    with store._artifacts.held():
+    with store._artifacts.keep_while_copying():
         await store.commit(Changes(forgotten=[root]))
         assert is_there(path)
     assert not is_there(path)

@@ -14,7 +14,7 @@ import pytest
 from retinue.core.changes import Changes
 from retinue.errors import StoreCorrupt, StoreError, StoreTooNew
 from tests.contracts.store import World, run_async
-from tests.store.house import contents, filled, opened, overwrite
+from tests.store.sample_stores import contents, filled, opened, overwrite
 
 
 @run_async

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.house import contents, filled, python, run
+from tests.store.sample_stores import contents, filled, python, run
 
 FILL = """
     import asyncio, sys

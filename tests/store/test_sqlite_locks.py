@@ -13,7 +13,7 @@ from retinue.errors import StoreError, StoreFull, StoreLocked
 from retinue.store.sqlite import database_file
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import World, all_of, run_async
-from tests.store.house import ROOT, contents, filled, opened, python
+from tests.store.sample_stores import ROOT, contents, filled, opened, python
 from tests.waiting import SECONDS
 
 

@@ -195,12 +195,12 @@ class EditorSession:
                 if isinstance(item, TreeRecord):
                     self._asks.forget()
                     return item
-                for update in self._updates.tell(item):
+                for update in self._updates.updates(item):
                     await self.tell(update)
-                await self._look_at(item)
+                await self._watch_item(item)
         raise HostGone("The host ended before the run did. Send your message again.")
 
-    async def _look_at(self, item: TreeItem) -> None:
+    async def _watch_item(self, item: TreeItem) -> None:
         if isinstance(item, RunAdded) and item.spec.id == self.run and self._is_cancelled:
             await self.host.ask(requests.CancelRequest(runs=(self.run,), reason="by the editor"))
         if isinstance(item, RunChanged):

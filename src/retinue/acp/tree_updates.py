@@ -86,7 +86,7 @@ class TreeUpdates:
             return _child_id(run)
         return self._calls[call].id if call in self._calls else ""
 
-    def tell(self, item: TreeItem) -> Iterator[Any]:
+    def updates(self, item: TreeItem) -> Iterator[Any]:
         """The updates that one item gives."""
         match item:
             case RunAdded(spec=spec) if spec.id != self.top and spec.id not in self._children:
@@ -134,8 +134,9 @@ class TreeUpdates:
             if self._streamed:
                 yield update_agent_thought_text(AGAIN)
             self._attempt, self._streamed = item.attempt, ""
-        self._streamed += item.text
-        yield self._chunk(item.text)
+        if text := item.text[max(0, len(self._streamed) - item.start) :]:
+            self._streamed += text
+            yield self._chunk(text)
 
     def _reply(self, n: int, message: AssistantMessage) -> Iterator[Any]:
         rest = message.text

@@ -115,7 +115,7 @@ class FoundAgents(Value):
     broken: tuple[AgentSpec, ...] = ()
     shadowed: tuple[Shadowed, ...] = ()
     complaints: tuple[FileComplaint, ...] = ()
-    places: tuple[str, ...] = ()
+    searched: tuple[str, ...] = ()
 
     def everything(self) -> tuple[AgentSpec, ...]:
         return (*self.agents.values(), *self.broken)

@@ -219,7 +219,7 @@ class _FoundAgents:
             broken=tuple(spec for _, spec in sorted(self.by_name.items()) if spec.broken),
             shadowed=tuple(self.shadowed),
             complaints=tuple(self.complaints),
-            places=tuple(self.places),
+            searched=tuple(self.places),
         )
 
 

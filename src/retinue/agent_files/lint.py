@@ -31,7 +31,7 @@ def lint(
     for hidden in library.shadowed:
         out += [c for c in hidden.spec.complaints if c.severity == "error"]
         out.append(
-            _said(
+            _complaint(
                 hidden.spec, f"{hidden.spec.name} is not used: {hidden.by} takes precedence", "note"
             )
         )
@@ -47,7 +47,7 @@ def lint(
     return sorted(complaints, key=lambda c: (c.path, c.line, ORDER[c.severity]))
 
 
-def _said(
+def _complaint(
     spec: AgentSpec, message: str, severity: Severity = "warning", hint: str = ""
 ) -> FileComplaint:
     return FileComplaint(
@@ -61,26 +61,30 @@ def _in_company(spec: AgentSpec, library: FoundAgents) -> Iterator[FileComplaint
             continue
         broken = any(b.name == name for b in library.broken)
         why = "is broken" if broken else "does not exist"
-        yield _said(
+        yield _complaint(
             spec, f"it may start {name!r}, which {why}", "warning", hint_at(name, library.agents)
         )
     if not spec.instructions.strip() and not spec.disabled:
-        yield _said(spec, f"{spec.name} has no instructions", "warning")
+        yield _complaint(spec, f"{spec.name} has no instructions", "warning")
     if len(spec.description) > LONG_DESCRIPTION:
-        yield _said(
+        yield _complaint(
             spec,
             f"the description has {len(spec.description)} characters; models see 300",
             "note",
         )
     if spec.tokens > LONG_PROMPT:
-        yield _said(spec, f"the instructions use about {spec.tokens} tokens in every run", "note")
+        yield _complaint(
+            spec, f"the instructions use about {spec.tokens} tokens in every run", "note"
+        )
 
 
 def _of_skills(spec: AgentSpec, skills: Skills | None) -> Iterator[FileComplaint]:
     for name in spec.skills if skills is not None else ():
         assert skills is not None
         if name not in skills.skills:
-            yield _said(spec, f"unknown skill {name!r}", "warning", hint_at(name, skills.skills))
+            yield _complaint(
+                spec, f"unknown skill {name!r}", "warning", hint_at(name, skills.skills)
+            )
 
 
 def _of_servers(spec: AgentSpec, servers: Iterable[str] | None) -> Iterator[FileComplaint]:
@@ -94,4 +98,4 @@ def _of_servers(spec: AgentSpec, servers: Iterable[str] | None) -> Iterator[File
         if tool.startswith("mcp__") and tool != "mcp__*"
     }
     for name in sorted(names - known):
-        yield _said(spec, f"unknown MCP server {name!r}", "warning", hint_at(name, known))
+        yield _complaint(spec, f"unknown MCP server {name!r}", "warning", hint_at(name, known))

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from retinue.agent_files.agent_spec import hint_at
 from retinue.agent_files.frontmatter import read_markdown
 from retinue.agent_files.skills import FILE, Skill
+from retinue.core.call_rules import READING
 from retinue.core.redaction import Redactor
 from retinue.core.values import Restart
 from retinue.formats.safe_text import clean
@@ -20,7 +21,7 @@ from retinue.sandbox.directory_walk import walk_folders
 from retinue.sandbox.open_beneath import open_real
 from retinue.tools.base import Context, Returned, Risk, ToolResult
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
-from retinue.tools.file_rules import READING, barred
+from retinue.tools.file_rules import barred
 
 MAX_LISTED = 200
 MAX_DEEP = 4

@@ -54,7 +54,7 @@ class CommandContext:
         self.cwd, self._project = directory, None
 
     @property
-    def places(self) -> project_paths.ProjectPaths:
+    def paths(self) -> project_paths.ProjectPaths:
         return self.project.paths
 
     def configure(self, settings: EffectiveSettings | None = None) -> Mapping[str, str]:
@@ -68,9 +68,9 @@ class CommandContext:
         return self.environ
 
     def prepare(self) -> project_paths.ProjectPaths:
-        places = self.places
-        project_paths.prepare(self.environ, places, is_project=not self.store)
-        return places
+        paths = self.paths
+        project_paths.prepare(self.environ, paths, is_project=not self.store)
+        return paths
 
     def say(self, text: str, *, styled: bool = False) -> None:
         """A line for the person: never on stdout."""

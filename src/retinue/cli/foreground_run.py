@@ -32,9 +32,9 @@ def line_to(context: CommandContext, wish: RunDisplay | None = None) -> Iterator
     if wish is not None and wish.is_memory:
         from retinue.host.in_process import InProcessHost
 
-        approvals = Path(context.places.approvals)
+        approvals = Path(context.paths.approvals)
         with InProcessHost(
-            env, context.places.cwd, approvals if approvals.exists() else None
+            env, context.paths.cwd, approvals if approvals.exists() else None
         ) as client:
             yield client
         return
@@ -189,7 +189,7 @@ def _stream(watching: WatchedRun, writer: StreamJsonWriter) -> TreeRecord:
         if isinstance(thing, Notice):
             note(f"retinue: {thing.text}")
         elif thing is not None:
-            for line in writer.tell(thing):
+            for line in writer.lines(thing):
                 out(json_line(line))
 
 
@@ -200,7 +200,7 @@ def _show(
     change."""
     from retinue.cli.terminal import plain
 
-    watching.listen = lambda item: all(writer.tell(item))
+    watching.listen = lambda item: all(writer.lines(item))
     how = detect_style(context.environ, sys.stderr, context.color)
     if wish.is_headless or context.is_quiet or context.is_reader or not how.moves:
         return plain.watch(watching, context, can_answer=wish.can_answer)

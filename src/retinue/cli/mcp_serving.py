@@ -102,6 +102,7 @@ def install(context: CommandContext, /, client: str, undo: bool, yes: bool, **fl
 
     from retinue.cli.terminal.typed_answer import line_after
     from retinue.errors import ConfigError
+    from retinue.formats.safe_text import one_line, reveal
     from retinue.mcp import config_install as files
     from retinue.mcp.client_configs import server_command
 
@@ -109,11 +110,11 @@ def install(context: CommandContext, /, client: str, undo: bool, yes: bool, **fl
     files.config_of(client)
     flags["guest"] = flags["guest"] or client
     command = None if undo else server_command(_words(context, flags))
-    change = files.planned_change(client, command, context.environ, context.places.root)
+    change = files.planned_change(client, command, context.environ, context.paths.root)
     if not change.is_needed:
         context.say(f"Nothing to do: {change.path} is as it should be.")
         return exit_codes.OK
-    context.say(f"{change.path} will be:\n{change.after or '(removed)'}")
+    context.say(f"{one_line(change.path)} will be:\n{reveal(change.after) or '(removed)'}")
     if not yes:
         if not (sys.stdin and sys.stdin.isatty()):
             raise ConfigError("Nobody can be asked here. Nothing was written. Pass --yes.")

@@ -40,7 +40,7 @@ def configured(
     folders = run_defaults.joined(
         settings, flags_given, "add_dir", [os.path.abspath(d) for d in flags["add_dir"]]
     )
-    root = context.places.root
+    root = context.paths.root
     allowed = permission_rules("allow", flags.get("allowed_tools", ()))
     setup = RunSetup(
         agent=flags["agent"],

@@ -60,26 +60,28 @@ class ConfigDocument:
     def __init__(self, text: str, path: str) -> None:
         self.text, self.path = text, path
         self.is_toml = not path.endswith((".json", ".json5"))
-        self.places = KeyPositions(text) if self.is_toml else None
+        self.positions = KeyPositions(text) if self.is_toml else None
         self.data: dict[str, Any] = self._toml() if self.is_toml else _json5(text, path)
 
     def _toml(self) -> dict[str, Any]:
-        assert self.places is not None
+        assert self.positions is not None
         try:
             return load(self.text)
         except BadToml as error:
-            if self.places.twice:
-                raise ConfigProblems(map(self._twice, self.places.twice[:MOST_PROBLEMS])) from None
+            if self.positions.twice:
+                raise ConfigProblems(
+                    map(self._twice, self.positions.twice[:MOST_PROBLEMS])
+                ) from None
             place = f" (column {error.column})" if error.column else ""
             message = f"Invalid TOML: {shown(error.message, 200)}{place}"
             raise fail(self.path, message, error.line, error.column) from None
 
     def _twice(self, pair: tuple[Any, Any]) -> Problem:
-        assert self.places is not None
+        assert self.positions is not None
         first, again = pair
-        line, column = self.places.line(again.at), self.places.column(again.at)
+        line, column = self.positions.line(again.at), self.positions.column(again.at)
         key = shown(dotted(again.path))
-        message = f"{key} is set twice, first on line {self.places.line(first.at)}. Remove one."
+        message = f"{key} is set twice, first on line {self.positions.line(first.at)}. Remove one."
         return problem(self.path, message, line, column, key)
 
     def problem(self, path: Path, message: str) -> Problem:
@@ -90,8 +92,8 @@ class ConfigDocument:
     def place(self, path: Path) -> tuple[int, int]:
         """Line and column of a key. JSON5 comes without places: there the key is looked for as a
         word."""
-        if self.places is not None:
-            return self.places.of(path)
+        if self.positions is not None:
+            return self.positions.of(path)
         words = [part for part in path if isinstance(part, str)]
         for word in reversed(words):
             match = re.search(

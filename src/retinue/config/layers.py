@@ -44,11 +44,11 @@ class Layer:
     def __init__(self, kind: Kind, where: str) -> None:
         self.kind: Kind = kind
         self.where = where
-        self.found: dict[tuple[str, ...], FoundSetting] = {}
+        self.settings: dict[tuple[str, ...], FoundSetting] = {}
         self.problems: list[Problem] = []
 
     def put(self, key: tuple[str, ...], value: Any, origin: SettingSource) -> None:
-        self.found[key] = FoundSetting(value, (origin,))
+        self.settings[key] = FoundSetting(value, (origin,))
 
 
 class EffectiveSettings:
@@ -61,7 +61,7 @@ class EffectiveSettings:
         self.problems = tuple(p for layer in self.layers for p in layer.problems)
         self.found: dict[tuple[str, ...], FoundSetting] = {}
         for layer in self.layers:
-            for key, setting in layer.found.items():
+            for key, setting in layer.settings.items():
                 self._merge(key, setting)
 
     def _merge(self, key: tuple[str, ...], entry: FoundSetting) -> None:

@@ -64,28 +64,28 @@ def private_places(environ: Mapping[str, str], store: str = "") -> Private:
     )
     temporary = os.path.join(tempfile.gettempdir(), TEMPORARY)
     mine = os.path.abspath(store) if store else ""
-    return Private(mine, (temporary, *noted_stores(environ)), tuple(dict.fromkeys(homes)))
+    return Private(mine, (temporary, *noted_files(environ)), tuple(dict.fromkeys(homes)))
 
 
-def note_store(environ: Mapping[str, str], store: str) -> None:
-    """Remember a store that lies somewhere else, so that the runtimes of other projects hide it
-    too."""
+def note_file(environ: Mapping[str, str], path: str) -> None:
+    """Remember a file of ours that lies somewhere else (a store, a file of tokens), so that every
+    runtime hides it, whatever its project."""
     folder = Path(state_home(environ), "stores")
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        note = folder / hashlib.sha256(os.fsencode(store)).hexdigest()[:16]
+        note = folder / hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
         if not note.exists():
-            write_file(note, os.fsencode(store), durable=False)
+            write_file(note, os.fsencode(path), durable=False)
 
 
-def noted_stores(environ: Mapping[str, str]) -> Iterator[str]:
+def noted_files(environ: Mapping[str, str]) -> Iterator[str]:
     """Those that are still there; what is noted of others is forgotten."""
     with suppress(OSError):
         for note in sorted(Path(state_home(environ), "stores").iterdir())[:MOST_NOTED]:
             with suppress(OSError):
-                store = os.fsdecode(read_small(note))
-                if os.path.isabs(store) and os.path.exists(store):
-                    yield store
+                path = os.fsdecode(read_small(note))
+                if os.path.isabs(path) and os.path.exists(path):
+                    yield path
                 else:
                     note.unlink()
 

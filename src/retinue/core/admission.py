@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from retinue.core.calls import queue, resume
 from retinue.core.children import cancel, news, note, stale
-from retinue.core.copy_merges import tell_merge
+from retinue.core.copy_merges import note_merge
 from retinue.core.effects import Purpose
 from retinue.core.events import (
     ActionsReturned,
@@ -76,7 +76,7 @@ def _in_line(run: Run, event: Alike, ctx: StepContext) -> Run:
         case MailReceived():
             return post(run, event.mail, ctx)
         case Merged():
-            return tell_merge(run, ctx, event)
+            return note_merge(run, ctx, event)
         case CancelAsked():
             return cancel(run, event, ctx)
         case PermissionsRestricted() | Granted() | Cleared() | Prolonged():

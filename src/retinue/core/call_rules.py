@@ -16,6 +16,10 @@ _RULE = re.compile(r"(allow|ask|deny):\s*([^()\s]+)\s*(?:\((.*)\))?", re.DOTALL)
 _SHELL = re.compile(r"[;&|`$()<>\n\r\\{}!#]")
 """What makes more of a command than a program and its words. A wildcard does not vouch for it."""
 DOMAIN = "domain:"
+READING = ("read", "search")
+READERS = (*READING, "shell")  # a command can read the whole workspace
+Bounds = tuple[tuple[str, tuple[str, ...]], ...]
+"""The rules of a run and its ancestors, each with the directory in which they are meant."""
 
 
 class Rule(Value):
@@ -109,6 +113,13 @@ def barred_path(
             if rule.effect == "deny" or not (tool and rule_matches(rule, tool, guard, target, own)):
                 return text
     return ""
+
+
+def is_hidden(bounds: Bounds, path: str) -> bool:
+    """Whether what a file holds is kept from a run: by a rule about it, or because its rules leave
+    it no tool that reads."""
+    without = all(denied_tool(bounds, name) for name in READERS)
+    return without or bool(barred_path(bounds, READING, path))
 
 
 def patterns_below(

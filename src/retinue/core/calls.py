@@ -256,7 +256,7 @@ def child_joined(
     fan.ended.append(outcome)
     if fan.fail_fast and outcome.is_failure:
         for sibling in fan.pending:
-            ctx.tell(
+            ctx.post_event(
                 sibling, CancelAsked(by=run.id, reason=f"{outcome.label} failed", who="system")
             )
     if fan.join == "turn":

@@ -22,7 +22,7 @@ from retinue.core.events import (
     Prolonged,
     RunEvent,
 )
-from retinue.core.notices import is_known, of_parent, skipped, tell
+from retinue.core.notices import child_notice, is_known, of_parent, skipped
 from retinue.core.provenance import add, is_dismissed, note_of
 from retinue.core.spec import RunSpec
 from retinue.core.state import Breaker, Ended, OpenCalls, Run, Thinking, calls_of
@@ -95,7 +95,7 @@ def news(run: Run, event: ChildEnded, ctx: StepContext) -> Run:
     if is_known(outcome.ending):
         return run
     words = of_parent(ctx.definition, child)
-    text = tell(words.notice, child, row, outcome.ending, ctx.limits.mail_cap)
+    text = child_notice(words.notice, child, row, outcome.ending, ctx.limits.mail_cap)
     note, announced = note_of(outcome.ending), child.request.announce
     note = "\n".join(filter(None, (note, unmerged_note(child))))
     by_age = child.request.result_order == "creation"
@@ -185,7 +185,7 @@ def _prolong(run: Run, event: Prolonged, ctx: StepContext) -> Run:
     if run.deadline != event.deadline:
         return run
     for child in ctx.tree.below(run.id):
-        ctx.tell(child, event)
+        ctx.post_event(child, event)
     run = replace(run, deadline=event.until)
     if run.wake_at != event.deadline:
         return run

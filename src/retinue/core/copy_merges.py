@@ -41,7 +41,7 @@ def merge_copies(run: Run, ctx: StepContext, calls: OpenCalls) -> None:
     waiting = {i: f for i, f in sorted(fan_in.fans.items()) if is_unmerged(f, calls, i)}
     if not waiting or any(fan.pending for fan in fan_in.fans.values()):
         return
-    copies = tuple(copy for fan in waiting.values() for copy in _copies(fan))
+    copies = tuple(copy for fan in waiting.values() for copy in _copies(run, ctx, fan))
     key = f"{run.id}.{run.turn}-{next(iter(waiting))}"
     ctx.perform(Merge(run=run.id, turn=run.turn, indices=tuple(waiting), copies=copies, key=key))
     fan_in.is_merging, fan_in.merging_since = True, ctx.tree.shared.epoch
@@ -56,7 +56,8 @@ def forget_merge(run: Run, ctx: StepContext, epoch: int) -> None:
         fan_in.composing -= 1
 
 
-def _copies(fan: Fan) -> list[WriterCopy]:
+def _copies(run: Run, ctx: StepContext, fan: Fan) -> list[WriterCopy]:
+    sent, bounds = ctx.tree.specs[run.id].request.cwd, ctx.tree.bounds(run.id)
     ended = sorted((o for o in fan.ended if o.id in fan.copies), key=lambda o: o.item)
     return [
         WriterCopy(
@@ -65,6 +66,8 @@ def _copies(fan: Fan) -> list[WriterCopy]:
             base=fan.copies[one.id].request.copy_of,
             place=fan.copies[one.id].request.cwd,
             is_wanted=one.ending.state == "completed",
+            sent=sent,
+            bounds=bounds,
         )
         for one in ended
     ]
@@ -80,10 +83,10 @@ def take_merge(
         fan_in.composing -= 1
         bits = sum(1 << index for index in event.indices)
         calls = replace(calls, merged=calls.merged | bits)
-    return tell_merge(run, ctx, event), calls
+    return note_merge(run, ctx, event), calls
 
 
-def tell_merge(run: Run, ctx: StepContext, event: Merged) -> Run:
+def note_merge(run: Run, ctx: StepContext, event: Merged) -> Run:
     note = merge_note(event.merges)
     return post(run, Mail(seq=0, text=note, kind="note"), ctx) if note else run
 

@@ -11,7 +11,7 @@ from retinue.core.account import Guess
 from retinue.core.effects import AbortRun
 from retinue.core.events import Aborted, Admitted, CancelAsked, ChildEnded, MailReceived
 from retinue.core.ids import digest
-from retinue.core.notices import is_known, listed, skipped, tell
+from retinue.core.notices import child_notice, is_known, listed, skipped
 from retinue.core.price_tags import reckon
 from retinue.core.provenance import add, is_dismissed, note_of, total
 from retinue.core.state import (
@@ -87,13 +87,13 @@ def finish(
     run = let_go(run, ctx)
     for child in ctx.children(run):
         if ctx.tree.specs[child].request.questions == "deny" and asks(ctx.tree.runs[child]):
-            ctx.tell(child, MailReceived(mail=Mail(seq=0, text=GONE, sender=run.id)))
+            ctx.post_event(child, MailReceived(mail=Mail(seq=0, text=GONE, sender=run.id)))
     # A cancel reaches also those whom an ended child has left behind; an ordinary end leaves them
     # alone.
     cancelled = state in ("cancelled", "timed_out")
     live = list(ctx.tree.below(run.id)) if cancelled else ctx.bound(run)
     for child in live:
-        ctx.tell(child, take_along(run, ending))
+        ctx.post_event(child, take_along(run, ending))
     if run.broken_off or ctx.holds_back(run, all=cancelled):
         return replace(run, state=Stopping(ending=ending, all=cancelled), wake_at=None)
     return conclude(run, ctx, ending)
@@ -239,7 +239,7 @@ def free_slots(run: Run, ctx: StepContext) -> None:
         case Short() | Waiting() | Asking() | Stopping() | Ended():
             return
     for promoted in tree.give_back(run.id, lanes[:n_lanes]):
-        ctx.tell(promoted, Admitted())
+        ctx.post_event(promoted, Admitted())
 
 
 def conclude(run: Run, ctx: StepContext, ending: Ending) -> Run:
@@ -266,7 +266,7 @@ def conclude(run: Run, ctx: StepContext, ending: Ending) -> Run:
         if mail.kind == "news":
             send_on(ctx, mail, is_quiet=ending.state == "cancelled")
     if tree.is_live(spec.parent):
-        ctx.tell(spec.parent, ChildEnded(child=run.id))
+        ctx.post_event(spec.parent, ChildEnded(child=run.id))
     elif spec.parent:
         pass_on(run, ctx, ending)
     _announce(run, ctx, ending)
@@ -283,7 +283,7 @@ def pass_on(run: Run, ctx: StepContext, ending: Ending) -> None:
         or (request.join == "none" and not request.tell_parent)
     ):
         return
-    text = tell(ctx.words.notice, ctx.spec, run, ending, ctx.limits.mail_cap)
+    text = child_notice(ctx.words.notice, ctx.spec, run, ending, ctx.limits.mail_cap)
     mail = Mail(
         seq=0,
         text=text,
@@ -301,7 +301,7 @@ def send_on(ctx: StepContext, mail: Mail, *, is_quiet: bool = False) -> None:
     asked for the work, unless the work was cancelled."""
     above = ctx.tree.nearest(ctx.spec.parent)
     if above:
-        ctx.tell(above, MailReceived(mail=mail))
+        ctx.post_event(above, MailReceived(mail=mail))
     elif ctx.tree.successor:
         ctx.tree.letters.append((ctx.tree.successor, MailReceived(mail=mail), mail.sender))
     elif not (mail.announced or is_quiet or _is_called_off(ctx)):
@@ -344,7 +344,7 @@ def _announce(run: Run, ctx: StepContext, ending: Ending) -> None:
     is_killed = bool(ending.along)
     parent = tree.specs.get(spec.parent)
     n_ended = request.group_size - tree.n_members(spec)
-    text = tell(ctx.words.announcement, spec, run, ending, ctx.limits.mail_cap, n_ended)
+    text = child_notice(ctx.words.announcement, spec, run, ending, ctx.limits.mail_cap, n_ended)
     quiet = is_killed or skipped(request, ending) or not text
     delivery = Delivery(
         key=digest(run.id, "completion"),

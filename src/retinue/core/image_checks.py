@@ -24,7 +24,7 @@ FULL = (
 )
 
 
-class Looks(Value):
+class ImageFacts(Value):
     """What a picture is, or (`wrong`) why it is none that can be shown."""
 
     media_type: str = ""
@@ -34,17 +34,17 @@ class Looks(Value):
     wrong: str = ""
 
 
-def look(image: Image) -> Looks:
+def image_facts(image: Image) -> ImageFacts:
     if len(image.data) > MAX_BYTES * 4 // 3 + 4:
-        return Looks(wrong=f"it has {len(image.data) * 3 // 4} bytes")
+        return ImageFacts(wrong=f"it has {len(image.data) * 3 // 4} bytes")
     try:
         data = base64.b64decode(image.data, validate=True)
     except (binascii.Error, ValueError):
-        return Looks(wrong="it is not base64")
-    return look_at(data)
+        return ImageFacts(wrong="it is not base64")
+    return facts_of_bytes(data)
 
 
-def look_at(data: bytes) -> Looks:
+def facts_of_bytes(data: bytes) -> ImageFacts:
     """The same for its bytes."""
     for mark, kind, measure in (
         (b"\x89PNG\r\n\x1a\n", "image/png", _png),
@@ -58,13 +58,13 @@ def look_at(data: bytes) -> Looks:
             except (struct.error, IndexError):
                 size = None
             if size is None:
-                return Looks(
+                return ImageFacts(
                     n_bytes=len(data), wrong=f"it starts like {kind} and is damaged or truncated"
                 )
             if not (0 < size[0] <= MAX_SIDE and 0 < size[1] <= MAX_SIDE):
-                return Looks(n_bytes=len(data), wrong=f"it is {size[0]} x {size[1]}")
-            return Looks(media_type=kind, width=size[0], height=size[1], n_bytes=len(data))
-    return Looks(n_bytes=len(data), wrong="it is not PNG, JPEG, GIF or WebP")
+                return ImageFacts(n_bytes=len(data), wrong=f"it is {size[0]} x {size[1]}")
+            return ImageFacts(media_type=kind, width=size[0], height=size[1], n_bytes=len(data))
+    return ImageFacts(n_bytes=len(data), wrong="it is not PNG, JPEG, GIF or WebP")
 
 
 def taken_in(
@@ -74,7 +74,7 @@ def taken_in(
     in its place. `room` is for how many bytes of them, in base64, the conversation has room."""
     accepted = []
     for image in images:
-        looks = look(image)
+        looks = image_facts(image)
         if wrong := looks.wrong or (FULL if len(image.data) > room else ""):
             text = f"{text}\n{in_words(image, wrong)}".lstrip("\n")
         else:

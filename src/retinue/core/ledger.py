@@ -188,7 +188,7 @@ class Ledger:
                 rest -= (grant.limit[i] or 0) - grant.spent[i]
         return rest
 
-    def look(self, id: str, ask: HoldRequest, ticket: int = LATEST) -> Verdict:
+    def check(self, id: str, ask: HoldRequest, ticket: int = LATEST) -> Verdict:
         """Whether `id` may make a call now; `ticket` is its place if it is in the queue."""
         verdict = GO
         for draw in self.draws(id):
@@ -263,18 +263,18 @@ class Ledger:
         something else."""
         while (first := self.lines.changed()) is not None:
             for id in first:
-                if self._must_look(id):
+                if self._must_check(id):
                     return id
         while self._again:
             id = next(iter(self._again))
             del self._again[id]
-            if id in self.waits and self._must_look(id):
+            if id in self.waits and self._must_check(id):
                 return id
         return None
 
-    def _must_look(self, id: str) -> bool:
+    def _must_check(self, id: str) -> bool:
         ask, ticket, verdict = self.waits[id]
-        current = self.look(id, ask, ticket)
+        current = self.check(id, ask, ticket)
         return (current.word, current.account) != (
             verdict.word,
             verdict.account,
@@ -295,7 +295,7 @@ class Ledger:
         i = DIMENSIONS.index(lack)
         return self.accounts[account].asked[i] != self.accounts[account].limit[i]
 
-    def note_asked(self, account: str, lack: str) -> bool:
+    def note_question(self, account: str, lack: str) -> bool:
         """A person is asked about this limit; returns whether that is new."""
         is_news = self._is_news(account, lack)
         if is_news:

@@ -195,4 +195,4 @@ def change(tree: Tree, id: str, event: LimitChanged) -> None:
         tree.ledger.set_on_limit(id, event.then)
     run = tree.runs.get(id)
     if event.more_ms and run is not None and run.deadline is not None:
-        tree.tell(id, Prolonged(deadline=run.deadline, until=run.deadline + event.more_ms))
+        tree.post_event(id, Prolonged(deadline=run.deadline, until=run.deadline + event.more_ms))

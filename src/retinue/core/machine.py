@@ -55,7 +55,7 @@ def settle(tree: Tree, at: int, most: int) -> int:
             due = tree.ledger.due()
             if due is None:
                 return n
-            tree.tell(due, Afforded())
+            tree.post_event(due, Afforded())
         run, event = tree.tells.popleft()
         take(tree, run, at, event)
     return most

@@ -7,8 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+from retinue.core.call_rules import Bounds, is_hidden
 from retinue.core.values import Value
-from retinue.formats.safe_text import one_line
+from retinue.formats.safe_text import one_line, several_lines
 
 MOST_SHOWN = 20
 """Of the files that a note names."""
@@ -17,7 +18,8 @@ MOST_NAME = 40
 
 class WriterCopy(Value):
     """The copy in which a run has worked: of the commit `base` ("" when that is not known, and is
-    where its branch left the one of today), for the directory `place`.
+    where its branch left the one of today), for the directory `place`. `bounds` are the rules of
+    who reads about the merge, and `sent` the directory in which they mean this one ("": the same).
     `is_wanted`: it has done what it was asked for, so that its changes are to be merged; else they
     are kept on its branch."""
 
@@ -26,6 +28,15 @@ class WriterCopy(Value):
     base: str
     place: str
     is_wanted: bool = True
+    sent: str = ""
+    bounds: Bounds = ()
+
+    def is_hidden(self, path: str) -> bool:
+        """Whether what is in this file is kept from who reads about the merge."""
+        top = f"{self.place.rstrip('/')}/"
+        is_inside = path.startswith(top) and self.sent
+        meant = f"{self.sent}/{path[len(top) :]}" if is_inside else path
+        return is_hidden(self.bounds, meant)
 
 
 class BranchMerge(Value):
@@ -68,8 +79,13 @@ class BranchMerge(Value):
                 f"- {name}: NOT merged, conflict in {_listed(self.conflicts)}. {where} Nothing of "
                 "it was applied. Read the branch, and make its changes fit."
             )
-            return f"{heading}\n{self.hunks}".rstrip()
-        return f"- {name}: not merged: {self.why}. {where}".rstrip()
+            return "\n".join((heading, *_indented(self.hunks)))
+        return f"- {name}: not merged: {one_line(self.why)}. {where}".rstrip()
+
+
+def _indented(text: str) -> list[str]:
+    """What others have written begins no line of ours."""
+    return [f"    {line}".rstrip() for line in several_lines(text).rstrip().split("\n") if text]
 
 
 def branch_name(label: str, run: str) -> str:

@@ -46,7 +46,7 @@ def is_known(ending: Ending) -> bool:
     return bool(ending.along) or (ending.state == "cancelled" and ending.by == "parent")
 
 
-def tell(
+def child_notice(
     templates: dict[str, str], spec: RunSpec, run: Run, ending: Ending, cap: int, n_ended: int = 0
 ) -> str:
     """A child's end in the words that its parent's tool has for it, at most `cap` long."""

@@ -97,7 +97,7 @@ def _short(label: str) -> str:
     return one_line(label, LABEL)
 
 
-def tell(helpers: Helpers) -> str:
+def provenance_text(helpers: Helpers) -> str:
     """In one line, "" if all have returned."""
     if helpers.is_whole:
         return ""
@@ -141,7 +141,7 @@ def note_on(outcomes: Sequence[ChildOutcome]) -> str:
     say."""
     lacking = [o for o in outcomes if not o.ending.helpers.is_whole]
     lines = [
-        f"About the result of {_quoted(_short(o.label))}: {tell(o.ending.helpers)}."
+        f"About the result of {_quoted(_short(o.label))}: {provenance_text(o.ending.helpers)}."
         for o in lacking[:NAMED]
     ]
     if len(lacking) > NAMED:
@@ -153,5 +153,5 @@ def note_on(outcomes: Sequence[ChildOutcome]) -> str:
 
 def note_of(ending: Ending) -> str:
     """The same about one result, where it is plain which."""
-    line = tell(ending.helpers)
+    line = provenance_text(ending.helpers)
     return f"{HEAD}About this result: {line}." if line else ""

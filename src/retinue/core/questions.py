@@ -35,7 +35,7 @@ ASKS = "{label} asks: {text}\n(Answer with a message to {id}.)"
 def ask(run: Run, calls: OpenCalls, event: Asked, ctx: StepContext) -> Run:
     """A tool cannot finish without an answer: from a person, from the parent, or not at all."""
     try:
-        check_asked(run, ctx)
+        check_may_ask(run, ctx)
     except Refused:
         result = ToolMessage(
             call_id=event.call_id, name=event.name, text=NOBODY, error=True, denied=True
@@ -44,7 +44,7 @@ def ask(run: Run, calls: OpenCalls, event: Asked, ctx: StepContext) -> Run:
     return settle(run, ctx, put(run, let_rest(calls, event.index), event, ctx))
 
 
-def check_asked(run: Run, ctx: StepContext) -> None:
+def check_may_ask(run: Run, ctx: StepContext) -> None:
     """Whether an answer is possible: from a person, or from a parent that does not wait for this
     very run."""
     if not ctx.request.may_ask:
@@ -60,7 +60,7 @@ def put(run: Run, calls: OpenCalls, event: Asked | StepTaken, ctx: StepContext) 
     text = clip(event.question, TEXT)
     if ctx.request.questions == "deny":
         words = ASKS.format(label=ctx.request.name, text=text, id=run.id)
-        ctx.tell(ctx.spec.parent, MailReceived(mail=Mail(seq=0, text=words, sender=run.id)))
+        ctx.post_event(ctx.spec.parent, MailReceived(mail=Mail(seq=0, text=words, sender=run.id)))
     step = event.step if isinstance(event, StepTaken) else ""
     named = (run.id, run.turn, event.index, event.call_id, text, *((step,) if step else ()))
     again = event.again if isinstance(event, Asked) else None
@@ -112,7 +112,7 @@ def _give(
     return close_call(run, ctx, calls, question.index, result)
 
 
-def hear_parent(run: Run, calls: OpenCalls, mail: Mail, ctx: StepContext) -> Run | None:
+def take_parent_answer(run: Run, calls: OpenCalls, mail: Mail, ctx: StepContext) -> Run | None:
     """Mail from the parent answers the oldest question that was put to it; otherwise it is only
     mail."""
     if (
@@ -156,7 +156,7 @@ def decide(run: Run, calls: OpenCalls, event: Decided, ctx: StepContext) -> Run:
     if event.always and subject is not None:
         root = ctx.spec.root if ctx.tree.is_live(ctx.spec.root) else run.id
         rule = call_rules.rule_for("allow", call.name, subject)
-        ctx.tell(root, Granted(grant=PermissionGrant(rule=rule, cwd=ctx.request.cwd)))
+        ctx.post_event(root, Granted(grant=PermissionGrant(rule=rule, cwd=ctx.request.cwd)))
     ctx.tree.ledger.settle(run.id, NOTHING, ONE_CALL)
     start_tool(run, ctx, index, call, made_at=calls.at)
     bit = 1 << index

@@ -37,7 +37,7 @@ from retinue.core.calls import (
     stir,
 )
 from retinue.core.children import cancel, child_at_calls, news, note, stale
-from retinue.core.copy_merges import tell_merge
+from retinue.core.copy_merges import note_merge
 from retinue.core.ending import book_estimate, conclude, finish, pay_for_broken_off, take_along
 from retinue.core.events import (
     Aborted,
@@ -148,7 +148,7 @@ def _thinking(run: Run, state: Thinking, event: StateEvent, ctx: StepContext) ->
         case ChildEnded():
             return news(run, event, ctx)
         case Merged():
-            return tell_merge(run, ctx, event)
+            return note_merge(run, ctx, event)
         case MailReceived():
             run = post(run, event.mail, ctx)
             if not event.mail.steer or state.purpose not in ("turn", "compact"):
@@ -253,7 +253,7 @@ def _at_calls(run: Run, calls: OpenCalls, event: StateEvent, ctx: StepContext) -
         case ChildEnded():
             return go_on(stir(child_at_calls(run, calls, event, ctx), ctx), ctx)
         case MailReceived():
-            answered = questions.hear_parent(run, calls, event.mail, ctx)
+            answered = questions.take_parent_answer(run, calls, event.mail, ctx)
             if answered is not None:
                 return answered
             run = post(run, event.mail, ctx)
@@ -357,7 +357,7 @@ def _idle(run: Run, state: Waiting, event: StateEvent, ctx: StepContext) -> Run:
         case MailReceived():
             return resume(post(run, event.mail, ctx), ctx)
         case Merged():
-            run = tell_merge(run, ctx, event)
+            run = note_merge(run, ctx, event)
             return resume(run, ctx) if ctx.tree.has_mail(run.id) else run
         case ChildEnded():
             run = news(run, event, ctx)
@@ -414,7 +414,7 @@ def _stopping(run: Run, state: Stopping, event: StateEvent, ctx: StepContext) ->
             if not run.broken_off and not ctx.holds_back(run, all=state.all):
                 return conclude(run, ctx, state.ending)
             for child in ctx.children(run) if state.all else ctx.bound(run):
-                ctx.tell(child, take_along(run, state.ending))
+                ctx.post_event(child, take_along(run, state.ending))
             return run
         case (
             RunCreated()

@@ -19,7 +19,7 @@ def check_words(
     written: dict[str, int] = {}
     for send in sends:
         if send.to not in ctx.tree.specs and (
-            ctx.spec.resumes or send.to in (ctx.tree.held(run.id).comms or ())
+            ctx.spec.resumes or send.to in (ctx.tree.permissions_of(run.id).comms or ())
         ):
             # a run of another tree: whether it can be reached is seen when the message gets there
             continue
@@ -43,7 +43,7 @@ def cannot_write(tree: Tree, sender: str, to: str, more: int = 0) -> str | None:
         return f"{to!r} is not an open run that you can send to"
     if sender in tree.specs:
         family = to == tree.specs[sender].parent or spec.parent == sender
-        peers = tree.held(sender).comms
+        peers = tree.permissions_of(sender).comms
         if not family and (peers is None or to not in peers):
             return f"{to!r} is not an open run that you can send to"
     fan_in = tree.fans.get(to)
@@ -68,14 +68,14 @@ def speak(run: Run, ctx: StepContext, event: ActionEvent) -> None:
     for send in sends:
         mail = Mail(seq=0, text=send.text, sender=run.id, steer=send.steer)
         if send.to in ctx.tree.specs:
-            ctx.tell(send.to, MailReceived(mail=mail))
+            ctx.post_event(send.to, MailReceived(mail=mail))
         else:
             ctx.tree.letters.append((send.to, MailReceived(mail=mail), run.id))
     for id in cancels:
         reason = event.reason if isinstance(event, StepTaken) else ""
         end = CancelAsked(by=run.id, reason=reason or "cancelled by its parent", who="parent")
         if id in ctx.tree.specs:
-            ctx.tell(id, end)
+            ctx.post_event(id, end)
         else:
             ctx.tree.letters.append((id, end, run.id))
 
@@ -90,7 +90,7 @@ def cannot_reach(
     is_heir = (
         parent is not None and writer is not None and parent.conversation == writer.conversation
     )
-    comms = (tree.held(sender).comms or ()) if writer is not None else ()
+    comms = (tree.permissions_of(sender).comms or ()) if writer is not None else ()
     is_permitted = isinstance(event, MailReceived) and (to in comms or to == tree.successor)
     if not is_heir and not is_permitted:
         return f"{to!r} is not a run that you can send to or cancel"

@@ -78,7 +78,7 @@ def _is_limited_in_dollars(run: Run, ctx: StepContext, request: RunRequest) -> b
 def _check_limits(
     run: Run, ctx: StepContext, requests: tuple[RunRequest, ...], before: int, *, waits: bool
 ) -> None:
-    permissions, first = ctx.tree.held(run.id), requests[0]
+    permissions, first = ctx.tree.permissions_of(run.id), requests[0]
     if not permissions.may_spawn or (permissions.depth is not None and permissions.depth <= 0):
         raise Refused("depth", f"Runs at depth {ctx.spec.depth} cannot start children.")
     if len(requests) > 1 and any(_joined_like(o) != _joined_like(first) for o in requests):
@@ -224,7 +224,7 @@ def _child_spec(
 ) -> RunSpec:
     shared, parent = ctx.shared, ctx.spec
     at, place = event.asked_at or ctx.now, event.place or parent.request.cwd
-    limit = ctx.tree.held(run.id)
+    limit = ctx.tree.permissions_of(run.id)
     definition = shared.definitions.get(request.agent)
     if definition is None or (limit.agents is not None and request.agent not in limit.agents):
         known = (
@@ -414,7 +414,7 @@ def enlist(
     tree.ledger.stir(tree.ledger.chain(spec.id), 1)
     tree.changes.specs.append(spec)
     tree.changes.runs[spec.id] = run
-    tree.tell(spec.id, RunCreated())
+    tree.post_event(spec.id, RunCreated())
     return run
 
 

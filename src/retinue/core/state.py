@@ -426,7 +426,7 @@ def has_questions(state: State) -> bool:
     )
 
 
-def limit_asked(run: Run | None) -> tuple[str, str] | None:
+def limit_in_question(run: Run | None) -> tuple[str, str] | None:
     """The account and the amount about which a person was asked for this run, while it waits for
     the answer."""
     state = run.state if run is not None else None

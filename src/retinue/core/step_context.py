@@ -63,7 +63,7 @@ class StepContext:
         )
 
     def access(self, run: Run) -> Permissions:
-        """The run's own permissions; `tree.held` also asks all runs above it."""
+        """The run's own permissions; `tree.permissions_of` also asks all runs above it."""
         return run.permissions if run.permissions is not None else self.spec.permissions
 
     def append(self, run: Run, message: Message) -> Run:
@@ -112,8 +112,8 @@ class StepContext:
         silence, longest = self.request.silence_ms, self.limits.wait_ms
         return longest if silence is None or not is_at_work else min(silence, longest)
 
-    def tell(self, id: str, event: RunEvent) -> None:
-        self.tree.tell(id, event)
+    def post_event(self, id: str, event: RunEvent) -> None:
+        self.tree.post_event(id, event)
 
     def has_children(self, run: Run) -> bool:
         return self.tree.n_live(run.id) > 0

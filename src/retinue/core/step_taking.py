@@ -25,7 +25,7 @@ def take_step(run: Run, calls: OpenCalls, event: StepTaken, ctx: StepContext) ->
         planned = spawn.plan(run, ctx, event)
         run_mail.check_words(run, ctx, event.actions.sends, event.actions.cancels)
         if event.question:
-            questions.check_asked(run, ctx)
+            questions.check_may_ask(run, ctx)
         if len(calls.steps) >= MOST_STEPS:
             raise Refused("steps", f"The calls of one turn can take {MOST_STEPS} such steps.")
     except Refused as refusal:

@@ -66,7 +66,7 @@ def child_back(run: Run, ctx: StepContext, fan: Fan, child: RunSpec, outcome: Ch
             sibling = ctx.tree.specs[id].parent_call
             if sibling is not None and sibling.step == child.parent_call.step:
                 reason = f"{outcome.label} failed"
-                ctx.tell(id, CancelAsked(by=run.id, reason=reason, who="system"))
+                ctx.post_event(id, CancelAsked(by=run.id, reason=reason, who="system"))
     return run
 
 
@@ -149,7 +149,7 @@ def close_steps(run: Run, ctx: StepContext, calls: OpenCalls, index: int) -> tup
     if fan is not None:
         for id in fan.pending:
             reason = f"{fan.name} returned without waiting for it"
-            ctx.tell(id, CancelAsked(by=run.id, reason=reason, who="parent"))
+            ctx.post_event(id, CancelAsked(by=run.id, reason=reason, who="parent"))
         ctx.tree.fans[run.id].drop(index)
         drop_empty(run, ctx)
         discard_children(ctx, fan)

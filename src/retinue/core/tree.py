@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from retinue.core.cache_figures import Prefixes
+from retinue.core.call_rules import Bounds
 from retinue.core.capabilities import explain, narrow
 from retinue.core.changes import Changes
 from retinue.core.effects import AskSlot, FreeSlot
@@ -37,7 +38,7 @@ from retinue.core.state import (
     Waiting,
     holds_slots,
     is_moving,
-    limit_asked,
+    limit_in_question,
     questions_of,
 )
 from retinue.core.values import Delivery, Mail, Permissions, ToolRisk
@@ -115,7 +116,7 @@ class Tree:
         self.specs[spec.id] = spec
         self.runs[spec.id] = run
         self._index.runs[spec.id] = self
-        if questions_of(run) or limit_asked(run):
+        if questions_of(run) or limit_in_question(run):
             self.ask_about(None, run)
         if spec.parent:
             self.children.setdefault(spec.parent, {})[spec.id] = None
@@ -275,7 +276,7 @@ class Tree:
             id = spec.parent
         return out
 
-    def bounds(self, id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    def bounds(self, id: str) -> Bounds:
         """The rules of the run and its ancestors, each with the directory in which they are
         meant."""
         out = []
@@ -303,7 +304,7 @@ class Tree:
         definition = self.shared.definitions.get(self.specs[id].request.agent)
         return ToolRisk() if definition is None else definition.tool_risks.get(tool, ToolRisk())
 
-    def held(self, id: str) -> Permissions:
+    def permissions_of(self, id: str) -> Permissions:
         """What a run may do now: its own set, within what every ancestor still has."""
         if not self.narrowed:
             return self.specs[id].permissions
@@ -381,7 +382,7 @@ class Tree:
 
     # messages between runs
 
-    def tell(self, id: str, event: RunEvent) -> None:
+    def post_event(self, id: str, event: RunEvent) -> None:
         """News for another run: a step of its own, in this transaction."""
         self.tells.append((id, event))
 
@@ -415,7 +416,7 @@ class Tree:
 
     def _ask_for_more(self, before: Run | None, after: Run | None) -> None:
         """Who waits for an answer about the limit of which account."""
-        old, new = limit_asked(before), limit_asked(after)
+        old, new = limit_in_question(before), limit_in_question(after)
         if old == new:
             return
         if old is not None and before is not None:

@@ -101,7 +101,7 @@ def think(run: Run, ctx: StepContext, purpose: Purpose, *, progress: Kept = NEW_
         )
     ask = _needed(run, ctx, bound, output, is_last=is_last)
     if verdict is GO:
-        verdict = ledger.look(run.id, ask, progress.ticket or LATEST)
+        verdict = ledger.check(run.id, ask, progress.ticket or LATEST)
     if verdict.word == "short":
         return _at_limit(run, ctx, purpose, ask, verdict, progress)
     if verdict.word == "wait":
@@ -172,7 +172,7 @@ def _ask_for_more(
         question_text(ctx.tree, draw, short.lack, ask),
         needed_more(ctx.tree, draw, short.lack, [ask]),
     )
-    if ledger.note_asked(account.id, short.lack):
+    if ledger.note_question(account.id, short.lack):
         owner = ctx.tree.specs[account.id].request
         id = question_id(account, short.lack)
         ctx.say(f"{owner.name} asks: {text} (question {id} of run {account.id})", "limit", id)

@@ -59,20 +59,20 @@ def _is_edit(guard: ToolRisk) -> bool:
 def wants_copies(tree: Tree, run: str, index: int, actions: Actions) -> bool:
     """Whether one of these children should work in a copy, if one can be made. `index` is the call
     that starts them."""
-    parent, permissions = tree.runs.get(run), tree.held(run)
+    parent, permissions = tree.runs.get(run), tree.permissions_of(run)
     if parent is None:
         return False
     writers = [
         request
         for request in actions.spawns
         if _may_have_copy(request)
-        and changes_files(tree.shared, request.agent, _asked(permissions, request))
+        and changes_files(tree.shared, request.agent, _requested(permissions, request))
     ]
     place = tree.specs[run].request.cwd
     return bool(writers) and (len(writers) > 1 or not _is_alone(tree, parent, index, place))
 
 
-def _asked(permissions: Permissions, request: RunRequest) -> Permissions:
+def _requested(permissions: Permissions, request: RunRequest) -> Permissions:
     """About what a child will hold: whether it may is decided later."""
     child_permissions = request.permissions
     return replace(
@@ -122,4 +122,4 @@ def placed(
 def let_next_in(ctx: StepContext) -> None:
     """The run has ended: the oldest of those who wait for their turn has it."""
     if ctx.request.writers == "turns" and (after := ctx.tree.writer_lines.leave(ctx.spec)):
-        ctx.tell(after, Admitted())
+        ctx.post_event(after, Admitted())

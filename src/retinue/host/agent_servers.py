@@ -46,7 +46,7 @@ def own_sources(
                 entries[name] = entry
         if entries:
             source = ServerSource(file=spec.source.path, dialect=_dialect(spec), servers=entries)
-            (own.servers[spec.name],), env = ServerSources([source]).told(environ)
+            (own.servers[spec.name],), env = ServerSources([source]).for_plan(environ)
             own.env |= env
     return own
 

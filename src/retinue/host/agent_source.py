@@ -11,9 +11,9 @@ from retinue.agent import Agent
 from retinue.errors import NotFound, Refused
 from retinue.formats.suggestion import did_you_mean
 from retinue.host.builder import AgentBuilder
-from retinue.host.mcp_pool import told
+from retinue.host.mcp_pool import status_fields
 from retinue.host.plan import Plan
-from retinue.host.replies import AgentInfo
+from retinue.host.replies import AgentInfo, AgentList
 from retinue.host.requests import PromptsRequest, StartRequest
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class AgentSource(Protocol):
     async def recall(self, name: str) -> Agent | None:
         """The agent of a run on record; None when it cannot be built."""
 
-    async def definitions(self) -> Sequence[AgentInfo]:
-        """The agents that can be started."""
+    async def definitions(self) -> AgentList:
+        """The agents that can be started, and what is wrong with their files."""
 
     async def servers(
         self, plan: Plan, env: Mapping[str, str], approve: str, tool: str
@@ -68,7 +68,7 @@ class Planner(Protocol):
         self, agent: str, model: str, families: tuple[str, ...] | None
     ) -> tuple[Plan, dict[str, str]]: ...
 
-    def definitions(self) -> Sequence[AgentInfo]: ...
+    def definitions(self) -> AgentList: ...
 
 
 class PlannedAgents:
@@ -88,13 +88,17 @@ class PlannedAgents:
             plan, env = await self._planned(request)
         agent = await self._builder.agent(plan, env)
         servers = await self._builder.pool.servers(plan, {})
-        mcp = [told(s) for s in servers.status()] if servers is not None else []
+        mcp = [status_fields(s) for s in servers.status()] if servers is not None else []
         mcp += await self._own_servers(plan, {})
         return FoundAgent(agent, plan.lead, tuple(mcp))
 
     async def _own_servers(self, plan: Plan, env: Mapping[str, str]) -> list[dict[str, Any]]:
         own = await self._builder.pool.own(plan, env)
-        return [told(status, name) for name, servers in own.items() for status in servers.status()]
+        return [
+            status_fields(status, name)
+            for name, servers in own.items()
+            for status in servers.status()
+        ]
 
     async def _planned(self, request: StartRequest) -> tuple[Plan, dict[str, str]]:
         if self._planner is None:
@@ -112,9 +116,9 @@ class PlannedAgents:
     async def recall(self, name: str) -> Agent | None:
         return await self._builder.recall(name)
 
-    async def definitions(self) -> Sequence[AgentInfo]:
+    async def definitions(self) -> AgentList:
         if self._planner is None:
-            return ()
+            return AgentList(agents=())
         return await asyncio.to_thread(self._planner.definitions)
 
     async def servers(
@@ -130,7 +134,7 @@ class PlannedAgents:
             raise NotFound(f"Unknown MCP server {approve!r}.")
         elif servers is not None:
             await servers.refresh()
-        shared = [told(s) for s in servers.status()] if servers is not None else []
+        shared = [status_fields(s) for s in servers.status()] if servers is not None else []
         return (*shared, *await self._own_servers(plan, env))
 
     async def prompts(self, plan: Plan, env: Mapping[str, str]) -> Sequence[ListedPrompt]:
@@ -174,11 +178,12 @@ class GivenAgents:
     async def recall(self, name: str) -> Agent | None:
         return next((agent for agent in self.agents if agent.name == name), None)
 
-    async def definitions(self) -> Sequence[AgentInfo]:
-        return tuple(
+    async def definitions(self) -> AgentList:
+        agents = (
             AgentInfo(name=agent.name, model=agent.model if isinstance(agent.model, str) else None)
             for agent in self.agents
         )
+        return AgentList(agents=tuple(agents))
 
     async def servers(
         self, plan: Plan, env: Mapping[str, str], approve: str, tool: str

@@ -77,7 +77,7 @@ class HostClient:
         except TimeoutError:
             raise HostSilent(self._pid) from None
         except ConnectionError as error:
-            raise _gone() from error
+            raise _host_gone() from error
         return self._n
 
     def _connect(self) -> socket.socket:
@@ -115,15 +115,15 @@ class HostClient:
         try:
             data = line.recv(1 << 18)
         except ConnectionError as error:
-            raise _gone() from error
+            raise _host_gone() from error
         exchange = self._exchanges.get(line)
         if not data or exchange is None:
-            raise _gone()
+            raise _host_gone()
         try:
             self._news.extend(exchange.feed(data))
         except ValueError as error:
             is_http = bool(exchange.reader.status)
-            raise (_gone() if is_http else HostOutdated(self._pid)) from error
+            raise (_host_gone() if is_http else HostOutdated(self._pid)) from error
         if exchange.reader.is_done:
             del self._exchanges[line]
             if exchange.reader.keeps_alive:
@@ -152,7 +152,7 @@ class HostClient:
         self.close()
 
 
-def _gone() -> HostGone:
+def _host_gone() -> HostGone:
     return HostGone(
         "Lost the connection to this project's host. Recorded work is safe. Run `retinue ps` or "
         "`retinue attach`."

@@ -9,9 +9,9 @@ from retinue.store.base import Compacted, Progress
 __all__ = ["Compacted", "compact_store"]
 
 
-async def compact_store(places: ProjectPaths, progress: Progress | None) -> Compacted:
+async def compact_store(paths: ProjectPaths, progress: Progress | None) -> Compacted:
     """The store is opened here, and no one else can until this has ended."""
-    store = store_of(places.store, places.database)
+    store = store_of(paths.store, paths.database)
     await store.open()
     try:
         return await store.compact(rebuild=True, progress=progress)

@@ -13,7 +13,8 @@ from retinue.host.message_cursor import MessageCursor, inherited
 from retinue.host.server_events import ServerEvent
 from retinue.host.tree_items import StepNews, StoredRun, TextArrived
 from retinue.outcomes import state_word
-from retinue.runtime.bus import Step, TextPiece
+from retinue.runtime.bus import Step
+from retinue.runtime.text_pieces import TextPiece
 from retinue.steps import run_of
 
 
@@ -35,7 +36,7 @@ class TreeFollower:
             return None
         cursor, is_new = self._cursors.get(run), run not in self._cursors
         if cursor is None:
-            cursor = self._cursors[run] = MessageCursor(await self._told(row))
+            cursor = self._cursors[run] = MessageCursor(await self._n_sent(row))
         if cursor.known < row.run.length:
             cursor.add(await self._retinue.messages(run, cursor.known))
         stands = _stands(row)
@@ -44,11 +45,11 @@ class TreeFollower:
             seq=step.seq,
             entry=step.entry,
             started=row.spec if is_new else None,
-            messages=tuple(cursor.hear(run, step.entry)),
+            messages=tuple(cursor.take(run, step.entry)),
             row=StoredRun.of(row) if has_changed else None,
         )
 
-    async def _told(self, row: RunRecord) -> int:
+    async def _n_sent(self, row: RunRecord) -> int:
         """How many messages of a run a reader that returns at `after` has surely got: all up to the
         last reply before it. What came after that reply may come again, under the same number."""
         first = inherited(row)
@@ -76,9 +77,7 @@ async def follow(
     follower = TreeFollower(retinue, after)
     async for item in retinue.steps(top, after, deltas=deltas):
         if isinstance(item, TextPiece):
-            yield ServerEvent(
-                "delta", TextArrived(run=item.run, attempt=item.attempt, text=item.text)
-            )
+            yield ServerEvent("delta", TextArrived.of(item))
         elif (news := await follower.about(item)) is not None:
             yield ServerEvent("step", news, str(item.seq))
 

@@ -98,15 +98,15 @@ def _open(path: str) -> apsw.Connection:
     return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
 
-def is_held(places: ProjectPaths) -> bool:
+def is_held(paths: ProjectPaths) -> bool:
     """Whether a process holds the store."""
-    if places.database:
+    if paths.database:
         from retinue.store.postgres.reader import PostgresReader
 
         with contextlib.suppress(StoreError):
-            return PostgresReader(places.database).is_held()
+            return PostgresReader(paths.database).is_held()
         return False
-    return is_attended(places.store)
+    return is_attended(paths.store)
 
 
 def store_holder(path: str) -> int:

@@ -21,7 +21,7 @@ from retinue.host.identity import Identity
 from retinue.host.overview import Overviews
 from retinue.host.page_replies import PageReply
 from retinue.host.plan import Plan
-from retinue.host.run_options import RAISED, next_options, start_options
+from retinue.host.run_options import RAISED, next_options, start_options, widens
 from retinue.host.server_events import ServerEvent
 from retinue.host.visibility import is_visible
 from retinue.models.catalog import CHAIN
@@ -64,6 +64,7 @@ class Host(Overviews):
         self._check_start(request, who)
         choice = await self._agents.of_start(request)
         agent = with_client_tools(choice.agent, request.terms.client_tools or ())
+        self._check_limits(request.terms, agent, who)
         options = start_options(request.terms, choice.label, agent)
         if who.user:
             options["origin"] = Origin(user=who.user)
@@ -87,6 +88,11 @@ class Host(Overviews):
             who.need("admin", "A plan, an environment or a directory")
         if terms.mode or terms.rules:
             who.need("approve", "A permission mode or rule")
+
+    def _check_limits(self, terms: requests.RunTerms, agent: Agent, who: Identity) -> None:
+        """To raise the limits of an agent takes the same right as to raise those of its run."""
+        if widens(terms, agent):
+            who.need("approve", "More than the agent's own limits")
 
     async def resume(self, request: requests.ResumeRequest, who: Identity) -> replies.NewRunReply:
         self._check_start(request, who)
@@ -123,12 +129,18 @@ class Host(Overviews):
         row = await self._retinue.record(request.run)
         agent = await self._agent(row, None)
         return await self._retinue.price_tag(
-            agent, request.task, n=request.n, fork=request.run, model=row.spec.model
+            agent,
+            request.task,
+            n=request.n,
+            fork=request.run,
+            at=request.at,
+            model=row.spec.model,
         )
 
     def _next(
         self, row: RunRecord, terms: requests.RunTerms, agent: Agent, who: Identity
     ) -> dict[str, Any]:
+        self._check_limits(terms, agent, who)
         options = next_options(row, terms, agent)
         origin = row.spec.origin
         if origin != Origin():

@@ -38,16 +38,16 @@ class StartReport(msgspec.Struct, frozen=True):
         return None if self.problem is None else error_of(self.problem)
 
 
-def reach(places: ProjectPaths, env: Mapping[str, str]) -> HostClient:
+def reach(paths: ProjectPaths, env: Mapping[str, str]) -> HostClient:
     """A connection to the host of a store; one is started when none answers. The process that gets
     the store's lock is the host, and all others connect to it."""
     until = time.monotonic() + float(env.get("RETINUE_START_SECONDS") or START_SECONDS)
     why: Exception | None = None
     while time.monotonic() < until:
-        client = connect_to_host(places, env)
+        client = connect_to_host(paths, env)
         if client is not None:
             return client
-        failure = _launch(places, env, until)
+        failure = _launch(paths, env, until)
         if failure is not None and not isinstance(failure, errors.StoreLocked):
             # When the time is over before a host has said anything, what the one before it said is
             # worth more.
@@ -56,7 +56,7 @@ def reach(places: ProjectPaths, env: Mapping[str, str]) -> HostClient:
         if why is not None:
             time.sleep(0.05)
     raise why or HostGone(
-        f"The host did not respond. Stop it with `retinue host stop`, or read its log: {places.log}"
+        f"The host did not respond. Stop it with `retinue host stop`, or read its log: {paths.log}"
     )
 
 
@@ -73,7 +73,7 @@ def start_process(command: list[str], cwd: str, env: Mapping[str, str]) -> subpr
     )
 
 
-def _launch(places: ProjectPaths, env: Mapping[str, str], until: float) -> Exception | None:
+def _launch(paths: ProjectPaths, env: Mapping[str, str], until: float) -> Exception | None:
     """Start a host and wait until it listens, for a limited time; returns why it could not."""
     idle = env.get("RETINUE_IDLE_SECONDS") or str(IDLE_SECONDS)
     # Not in the project, and -P: a module there with the name of one that the host imports would be
@@ -84,19 +84,19 @@ def _launch(places: ProjectPaths, env: Mapping[str, str], until: float) -> Excep
         "-m",
         "retinue.host.daemon",
         "--root",
-        places.root,
+        paths.root,
         "--store",
-        places.store,
+        paths.store,
     ]
     variables = {
         name: value for name, value in os.environ.items() if name not in env or name in KEPT
     }
     host = start_process(
-        [*command, "--socket", places.socket, "--log", places.log, "--idle", idle], "/", variables
+        [*command, "--socket", paths.socket, "--log", paths.log, "--idle", idle], "/", variables
     )
     assert host.stdin is not None and host.stdout is not None
     try:
-        told = {**env, DATABASE: places.database} if places.database else dict(env)
+        told = {**env, DATABASE: paths.database} if paths.database else dict(env)
         host.stdin.write(msgspec.json.encode(told) + b"\n")
         host.stdin.close()
         is_told = select.select([host.stdout], [], [], max(1.0, until - time.monotonic()))[0]
@@ -109,5 +109,5 @@ def _launch(places: ProjectPaths, env: Mapping[str, str], until: float) -> Excep
     ):  # it is replaced immediately by a process of its own
         host.wait(timeout=GREETING_SECONDS)
     if not line:
-        return HostGone(f"The host could not be started. Its log has the reason: {places.log}")
+        return HostGone(f"The host could not be started. Its log has the reason: {paths.log}")
     return msgspec.json.decode(line, type=StartReport).error

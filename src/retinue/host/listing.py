@@ -116,22 +116,22 @@ class ListedRows(Protocol):
     def close(self) -> None: ...
 
 
-def _open_rows(places: ProjectPaths) -> ListedRows | None:
-    if places.database:
+def _open_rows(paths: ProjectPaths) -> ListedRows | None:
+    if paths.database:
         from retinue.host.listing_database import DatabaseRows
 
-        return DatabaseRows(places.database)
+        return DatabaseRows(paths.database)
     from retinue.host.listing_file import FileRows
 
-    return FileRows(places.store) if os.path.exists(places.store) else None
+    return FileRows(paths.store) if os.path.exists(paths.store) else None
 
 
 class RunListing:
     """A store that is only looked at. One whose file is missing is empty."""
 
-    def __init__(self, places: ProjectPaths) -> None:
-        self.places = places
-        self._rows = _open_rows(places)
+    def __init__(self, paths: ProjectPaths) -> None:
+        self.paths = paths
+        self._rows = _open_rows(paths)
         self._unpriced: set[str] = set()
         self._attended = self._rows is not None and self._rows.is_held()
 
@@ -192,7 +192,7 @@ class RunListing:
         except (ValueError, KeyError, TypeError, AttributeError):
             what = f"the record of run {id}" if id else "the record of a model"
             raise StoreCorrupt(
-                f"{self.places.shown_store} is damaged: {what} cannot be read. Nothing was "
+                f"{self.paths.shown_store} is damaged: {what} cannot be read. Nothing was "
                 "changed. Run `retinue doctor`."
             ) from None
 
@@ -291,7 +291,7 @@ class RunListing:
 
     def _pick(self, matches: list[ListedRun], address: str) -> ListedRun:
         if not matches:
-            where = self.places.root
+            where = self.paths.root
             raise NotFound(
                 f"Run {address!r} not found in {where}. Run `retinue ps --all --tree` to list runs."
             )

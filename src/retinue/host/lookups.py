@@ -150,7 +150,7 @@ class Lookups(Visibility):
     async def definitions(
         self, request: requests.DefinitionsRequest, who: Identity
     ) -> replies.AgentList:
-        return replies.AgentList(agents=tuple(await self._agents.definitions()))
+        return await self._agents.definitions()
 
     async def tools(self, request: requests.ToolsRequest, who: Identity) -> replies.BuiltinToolList:
         return replies.BuiltinToolList(tools=await builtin_tool_list())
@@ -158,7 +158,8 @@ class Lookups(Visibility):
     async def models(self, request: requests.ModelsRequest, who: Identity) -> replies.ModelList:
         from retinue.host.model_choice import providers
 
-        return replies.ModelList(providers=tuple(providers(self._agents.environ)))
+        found = await asyncio.to_thread(list, providers(self._agents.environ))
+        return replies.ModelList(providers=tuple(found))
 
     async def servers(self, request: requests.ServersRequest, who: Identity) -> replies.ServerList:
         mcp = await self._agents.servers(request.plan, request.env, request.approve, request.tool)

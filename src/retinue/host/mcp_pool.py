@@ -22,6 +22,7 @@ from retinue.host.server_use import Ended, ServerUse
 
 if TYPE_CHECKING:
     from retinue.tools.mcp_client import McpServers, ServerComplaint, ServerConfig, ServerStatus
+    from retinue.tools.mcp_client.oauth.login_file import LoginFile
 
 START_SECONDS = 15.0
 """How long the start of a run waits for servers. Those that come later are there for the next
@@ -51,6 +52,7 @@ class McpPool:
             environ,
             Redactor() if redactor is None else redactor,
         )
+        self._logins: LoginFile | None = None
         self._brought: dict[str, str] = {}
         self._pools: dict[str, McpServers] = {}
         self._starts: dict[str, asyncio.Task[None]] = {}
@@ -115,8 +117,10 @@ class McpPool:
         """The same servers once. With an `agent` they are its own, and rest when no run of it uses
         them."""
         from retinue.tools.mcp_client import McpServers
+        from retinue.tools.mcp_client.oauth.login_file import LoginFile
 
-        configs, complaints = self._configs(sources)
+        self._logins = self._logins or LoginFile(logins_beside(self._approvals_file))
+        configs, complaints = server_configs(sources, self._all())
         parts = (root, configs, complaints, agent)
         key = hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
         if key not in self._pools:
@@ -129,6 +133,7 @@ class McpPool:
                 skipped=complaints,
                 redactor=self._redactor,
                 used=use.note if use is not None else None,
+                logins=self._logins,
             )
             self._starts[key] = asyncio.create_task(self._pools[key].start())
             if use is not None:
@@ -140,27 +145,11 @@ class McpPool:
         if start.done() and (wrong := start.exception()) is not None:
             await self._drop(key)
             raise wrong
+        await self._pools[key].start_after_logins()
         return self._pools[key]
 
     async def _ended(self, run: str) -> None:
         await self.wait(run)
-
-    def _configs(
-        self, sources: Sequence[ServerSource]
-    ) -> tuple[list[ServerConfig], list[ServerComplaint]]:
-        from retinue.tools.mcp_client.config_dialects import ROOTS, translate
-        from retinue.tools.mcp_client.server_config import ServerConfigSource
-
-        configs, complaints = [], []
-        for source in sources:
-            source = put_back(source, self._all())
-            tree = {ROOTS.get(source.dialect, "mcpServers"): source.servers}
-            servers, wrong = translate(
-                tree, ServerConfigSource(file=source.file, dialect=source.dialect), self._all(), {}
-            )
-            configs += servers
-            complaints += [c for c in wrong if c.fatal]
-        return configs, complaints
 
     def _all(self) -> dict[str, str]:
         return {**os.environ, **self._environ(), **self._brought}
@@ -179,6 +168,29 @@ class McpPool:
         await asyncio.gather(*(self._drop(key) for key in list(self._pools)))
 
 
+def logins_beside(approvals_file: Path | None) -> Path | None:
+    """The file of logins for a file of approvals."""
+    return None if approvals_file is None else approvals_file.with_name("logins.json")
+
+
+def server_configs(
+    sources: Sequence[ServerSource], environ: Mapping[str, str]
+) -> tuple[list[ServerConfig], list[ServerComplaint]]:
+    """The servers of a plan, with their secrets and variables, and what is wrong with others."""
+    from retinue.tools.mcp_client.config_dialects import ROOTS, translate
+    from retinue.tools.mcp_client.server_config import ServerConfigSource
+
+    configs, complaints = [], []
+    for source in sources:
+        source = put_back(source, environ)
+        tree = {ROOTS.get(source.dialect, "mcpServers"): source.servers}
+        about = ServerConfigSource(file=source.file, dialect=source.dialect)
+        servers, wrong = translate(tree, about, environ, {})
+        configs += servers
+        complaints += [c for c in wrong if c.fatal]
+    return configs, complaints
+
+
 def _tools(servers: McpServers, *others: McpServers) -> dict[str, Any]:
     """The tools of servers by name; with one for all their resources, and for those of others."""
     from retinue.tools.mcp_client.resource_tool import ResourceTool
@@ -194,7 +206,7 @@ async def _never(run: str) -> None:
     await asyncio.Event().wait()
 
 
-def told(status: ServerStatus, agent: str = "") -> dict[str, Any]:
+def status_fields(status: ServerStatus, agent: str = "") -> dict[str, Any]:
     """How a server is, as JSON and for people. One that belongs to an `agent` and rests is as
     good as one that is connected."""
     is_resting = bool(agent) and status.state == "idle" and bool(status.tools)

@@ -41,7 +41,9 @@ class ServerSources:
     left_out: list[dict[str, Any]] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
 
-    def told(self, environ: Mapping[str, str]) -> tuple[tuple[ServerSource, ...], dict[str, str]]:
+    def for_plan(
+        self, environ: Mapping[str, str]
+    ) -> tuple[tuple[ServerSource, ...], dict[str, str]]:
         """For a plan: the servers without a secret in them, and what is to be brought beside it:
         the values of all variables that a server could name, and the secrets that were taken
         out."""

@@ -25,7 +25,7 @@ class MessageCursor:
     def add(self, messages: Sequence[Message]) -> None:
         self._messages.extend(messages)
 
-    def hear(self, run: str, entry: LogEntry) -> Iterator[MessageAdded]:
+    def take(self, run: str, entry: LogEntry) -> Iterator[MessageAdded]:
         """The messages that can be sent with a step."""
         replies = int(isinstance(entry.event, Replied) and not entry.stale)
         while self._messages:

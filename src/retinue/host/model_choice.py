@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from retinue import current_models
+from retinue.core.values import NANOS_PER_USD
 from retinue.errors import ConfigError, NoProvider
 from retinue.formats.suggestion import did_you_mean, nearest
 
@@ -177,16 +178,27 @@ def local_servers(environ: Mapping[str, str]) -> list[str]:
 
 
 def providers(environ: Mapping[str, str]) -> Iterator[ProviderInfo]:
-    """Every provider, and whether its key is set."""
+    """Every provider, whether its key is set, and what its default model costs."""
     from retinue.host.replies import ProviderInfo
+    from retinue.models.prices import model_facts
     from retinue.models.providers import PROVIDERS
 
     defaults = current_models.defaults()
     for provider in PROVIDERS.values():
         is_set = any(environ.get(key, "").strip() for key in provider.keys)
+        default = defaults.get(provider.name, "")
+        prices = provider.prices if default else ""
+        facts = model_facts(default, prices, default, max_output=provider.max_output)
         yield ProviderInfo(
             provider=provider.name,
             ready=is_set or not provider.keys,
             keys=tuple(provider.keys),
-            default=defaults.get(provider.name, ""),
+            default=default,
+            usd_in=_per_million(facts.price_in),
+            usd_out=_per_million(facts.price_out),
+            usd_cached=_per_million(facts.price_cache_read),
         )
+
+
+def _per_million(nanos_per_token: int | None) -> float | None:
+    return None if nanos_per_token is None else nanos_per_token * 1_000_000 / NANOS_PER_USD

@@ -35,7 +35,8 @@ PROBLEMS = {
 WATCH_NOTE = (
     "Server-sent events. Each `step` has its position in the log as its id: a client that comes "
     "back with `Last-Event-ID` gets every later step once. `delta` is text as it comes, without an "
-    "id and never repeated; `end` is last. 204: there is nothing after `Last-Event-ID`."
+    "id: who comes while a reply is being written gets it from its beginning, and `start` says "
+    "where a piece belongs. `end` is last. 204: there is nothing after `Last-Event-ID`."
 )
 
 

@@ -111,7 +111,7 @@ def _operations() -> tuple[Operation, ...]:
         *_all_runs(),
         *_branches(run),
         *_talking(run),
-        *_looking(),
+        *_reading(),
         *_hosting(),
     )
 
@@ -165,7 +165,7 @@ def _talking(run: str) -> tuple[Operation, ...]:
     )
 
 
-def _looking() -> tuple[Operation, ...]:
+def _reading() -> tuple[Operation, ...]:
     return (
         Operation(
             "artifact",

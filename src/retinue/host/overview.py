@@ -19,7 +19,7 @@ from retinue.host.server_events import ServerEvent
 from retinue.host.tree_items import TextArrived
 from retinue.host.visibility import is_visible
 from retinue.outcomes import state_word
-from retinue.runtime.bus import TextPiece
+from retinue.runtime.text_pieces import TextPiece
 from retinue.steps import TreeRecord, run_of
 
 MOST_TEXT = 400
@@ -56,9 +56,7 @@ class Overviews(Lookups):
             ):
                 continue
             if isinstance(item, TextPiece):
-                yield ServerEvent(
-                    "delta", TextArrived(run=item.run, attempt=item.attempt, text=item.text)
-                )
+                yield ServerEvent("delta", TextArrived.of(item))
             elif (news := await follower.about(item)) is not None:
                 yield ServerEvent("step", news, str(item.seq))
 
@@ -90,6 +88,7 @@ def summary(tree: TreeRecord) -> RunSummary:
     saved = account.cache.saved_nanos if account is not None else 0
     return RunSummary(
         id=spec.id,
+        resumes=spec.resumes,
         label=agent_label(spec.request.label or spec.request.agent),
         agent=agent_label(spec.request.agent),
         task=spec.request.task[:MOST_TEXT],

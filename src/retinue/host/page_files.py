@@ -22,7 +22,7 @@ from retinue.host.problem_documents import HttpProblem
 FOLDER = Path(__file__).parent / "page"
 PLACES = (
     *("/", "/needs-you", "/agents", "/models", "/costs", "/deliveries", "/health"),
-    *("/settings", "/r/{run}", "/r/{run}/{agent:path}"),
+    *("/settings", "/chat", "/chat/{run}", "/r/{run}", "/r/{run}/{agent:path}"),
 )
 """What the page itself shows, by its address."""
 MEDIA = {

@@ -9,9 +9,10 @@ class RunSummary(HostReply):
     """What one root run and its sub-agents came to. `text` is the beginning of its result, or why
     there is none. `usd` is null when the price of a model is not known; `saved_usd` is what prompt
     caches saved. `n_agents` counts the runs of its tree, `n_done` those that completed, `n_failed`
-    those that ended otherwise."""
+    those that ended otherwise. `resumes` is the run whose conversation it continues."""
 
     id: str
+    resumes: str
     label: str
     agent: str
     task: str

@@ -68,7 +68,7 @@ def make_plan(project: Project, setup: RunSetup, value: Configuration | None = N
         more=value.mcp_servers,
         disabled=value.mcp.disabled,
     )
-    sources, env = servers.told(project.environ)
+    sources, env = servers.for_plan(project.environ)
     owners = () if setup.strict_mcp_config else specs.values()
     own = own_sources(owners, project.environ, value.mcp.disabled)
     plan = Plan(

@@ -120,7 +120,7 @@ def of_user(environ: Mapping[str, str], section: str, name: str) -> Any:
     if not file.endswith(".toml"):
         from retinue.config.layer_reader import read_layer
 
-        setting = read_layer(file, "user").found.get((section, name))
+        setting = read_layer(file, "user").settings.get((section, name))
         return None if setting is None else setting.value
     try:
         table = load_toml(read_small(file).decode()).get(section)
@@ -133,7 +133,7 @@ def _of_project(project: Project) -> tuple[list[Layer], list[str]]:
     from retinue.config.layer_reader import read_layer
 
     try:
-        stands = project.trust.look()
+        stands = project.trust.read()
     except ConfigError as error:
         return [], [str(error)]
     layers, notes = [], [stands.why()] if stands.why() else []

@@ -15,7 +15,7 @@ from retinue.config.user_folders import (
     beside_database,
     config_home,
     data_home,
-    note_store,
+    note_file,
     socket_folders,
     state_home,
 )
@@ -161,19 +161,19 @@ def name_and_size(cwd: str) -> tuple[str, str]:
     return os.path.basename(project_root(cwd)) or cwd, size
 
 
-def prepare(environ: Mapping[str, str], places: ProjectPaths, *, is_project: bool) -> None:
+def prepare(environ: Mapping[str, str], paths: ProjectPaths, *, is_project: bool) -> None:
     """Make the directories of the store, the socket and the log, each for its owner alone."""
-    private_directory(os.path.dirname(places.log))
-    private_directory(os.path.dirname(places.store), strict=is_project or bool(places.database))
-    private_directory(places.plans)
-    ours = os.path.dirname(places.socket)
-    private_directory(ours, strict=ours != os.path.dirname(places.store))
+    private_directory(os.path.dirname(paths.log))
+    private_directory(os.path.dirname(paths.store), strict=is_project or bool(paths.database))
+    private_directory(paths.plans)
+    ours = os.path.dirname(paths.socket)
+    private_directory(ours, strict=ours != os.path.dirname(paths.store))
     if is_project:
-        label = os.path.join(os.path.dirname(places.store), "project.json")
+        label = os.path.join(os.path.dirname(paths.store), "project.json")
         if not os.path.exists(label):
-            write_file(label, json.dumps({"root": places.root}).encode() + b"\n")
-    elif not places.database:
-        note_store(environ, places.store)
+            write_file(label, json.dumps({"root": paths.root}).encode() + b"\n")
+    elif not paths.database:
+        note_file(environ, paths.store)
 
 
 def private_directory(path: str, *, strict: bool = False) -> None:
@@ -216,7 +216,7 @@ def _socket(environ: Mapping[str, str], store: str, name: str) -> str:
     return os.path.join(last, f"{hashlib.sha256(os.fsencode(store)).hexdigest()[:16]}.sock")
 
 
-def of_project(environ: Mapping[str, str], places: ProjectPaths, name: str) -> ProjectPaths:
+def of_project(environ: Mapping[str, str], paths: ProjectPaths, name: str) -> ProjectPaths:
     """The places of a project that is known by the name of its folder among all projects."""
     log = os.path.join(state_home(environ), "log", f"{name}.log")
-    return replace(places, socket=_socket(environ, places.store, name), log=log)
+    return replace(paths, socket=_socket(environ, paths.store, name), log=log)

@@ -4,12 +4,12 @@ command in its directory would make them."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from retinue.host.plan import Plan
 from retinue.host.project import Project
 from retinue.host.project_paths import ProjectPaths
-from retinue.host.replies import AgentInfo
+from retinue.host.replies import AgentInfo, AgentList, FileFault
 
 
 class ProjectPlanner:
@@ -45,11 +45,12 @@ class ProjectPlanner:
         planned = make_plan(project, setup, settings.value)
         return planned.plan, planned.env
 
-    def definitions(self) -> Sequence[AgentInfo]:
+    def definitions(self) -> AgentList:
+        from retinue.agent_files.lint import lint
         from retinue.host.project_agents import library
 
-        specs = library(self._project()).agents.values()
-        return [
+        found = library(self._project())
+        agents = (
             AgentInfo(
                 name=spec.name,
                 description=spec.description,
@@ -57,7 +58,13 @@ class ProjectPlanner:
                 tools=spec.tools,
                 scope=spec.source.scope,
                 path=spec.source.path,
+                dialect=spec.source.dialect,
             )
-            for spec in specs
+            for spec in found.agents.values()
             if not spec.disabled
-        ]
+        )
+        faults = (
+            FileFault(path=c.path, line=c.line, severity=c.severity, message=c.message, hint=c.hint)
+            for c in lint(found)
+        )
+        return AgentList(agents=tuple(agents), faults=tuple(faults))

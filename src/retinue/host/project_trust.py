@@ -51,7 +51,7 @@ class TrustCheck:
         home = os.path.realpath(self._environ.get("HOME") or "/")
         return os.path.realpath(self._paths.root) in ("/", home)
 
-    def look(self) -> ProjectTrust:
+    def read(self) -> ProjectTrust:
         """What is so now. Raises `ConfigError` when the file that says so cannot be used."""
         from retinue.config.trust_state import ProjectTrust
 
@@ -63,7 +63,7 @@ class TrustCheck:
     def _standing(self) -> ProjectTrust | str:
         """The state of trust, or why it is unknown."""
         try:
-            return self.look()
+            return self.read()
         except ConfigError as error:
             return str(error)
 

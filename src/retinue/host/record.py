@@ -29,10 +29,10 @@ PAGE = 1_000
 class RecordReader:
     """A store, read only."""
 
-    def __init__(self, places: ProjectPaths) -> None:
-        if not places.exists:
-            raise NotFound(f'No runs in {places.root} yet. Start one with `retinue run "..."`.')
-        reader = reader_of(places.store, places.database)
+    def __init__(self, paths: ProjectPaths) -> None:
+        if not paths.exists:
+            raise NotFound(f'No runs in {paths.root} yet. Start one with `retinue run "..."`.')
+        reader = reader_of(paths.store, paths.database)
         reader.open()
         self.row, self.children, self.account = reader.row, reader.children, reader.account
         self.messages, self.entries, self.load = reader.messages, reader.entries, reader.load
@@ -130,7 +130,7 @@ class RecordReader:
                     begun.add(id)
                     yield RunAdded(spec=row.spec)
                 yield Stepped(seq=after, entry=entry)
-                yield from readers[id].hear(id, entry)
+                yield from readers[id].take(id, entry)
                 if isinstance(event, ChildEnded) and event.child in rows:
                     yield RunChanged(row=StoredRun.of(rows[event.child]))
             if not is_open and last is not None and page[-1][1].at > last:

@@ -151,8 +151,8 @@ class PromptList(HostReply):
 
 
 class AgentInfo(HostReply):
-    """An agent: where it was found, and what it says of itself. `model` and `tools` are null when
-    it has those of the run that starts it."""
+    """An agent: where it was found, in which `dialect`, and what it says of itself. `model` and
+    `tools` are null when it has those of the run that starts it."""
 
     name: str
     description: str = ""
@@ -160,12 +160,25 @@ class AgentInfo(HostReply):
     tools: tuple[str, ...] | None = None
     scope: str = ""
     path: str = ""
+    dialect: str = ""
+
+
+class FileFault(HostReply):
+    """What is wrong with a file that defines agents. An error keeps its agent from being used, a
+    warning and a note do not. Line 0 is the whole file."""
+
+    path: str
+    line: int
+    severity: str
+    message: str
+    hint: str = ""
 
 
 class AgentList(HostReply):
-    """The agents that can be started."""
+    """The agents that can be started, and what is wrong with their files."""
 
     agents: tuple[AgentInfo, ...]
+    faults: tuple[FileFault, ...] = ()
 
 
 class ToolInfo(HostReply):
@@ -187,12 +200,16 @@ class BuiltinToolList(HostReply):
 
 class ProviderInfo(HostReply):
     """A provider: `ready` when its key is set or it needs none; `default` is the model that is used
-    when only the key is there."""
+    when only the key is there. What that model costs is in dollars for a million tokens, null where
+    no price is known."""
 
     provider: str
     ready: bool
     keys: tuple[str, ...]
     default: str
+    usd_in: float | None = None
+    usd_out: float | None = None
+    usd_cached: float | None = None
 
 
 class ModelList(HostReply):

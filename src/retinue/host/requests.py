@@ -102,11 +102,13 @@ class ForkRequest(HostRequest):
 
 
 class ForkPriceRequest(HostRequest):
-    """What the first prompts of `n` forks of a run would cost. Nothing is started."""
+    """What the first prompts of `n` forks of a run would cost, with its conversation up to message
+    `at`. Nothing is started."""
 
     run: str
     task: str = ""
     n: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    at: Position | None = None
 
 
 class RetryRequest(HostRequest):

@@ -17,11 +17,33 @@ from retinue.host.requests import RunTerms
 RAISED = ("tokens", "usd", "turns", "calls", "seconds")
 
 
-def start_options(terms: RunTerms, label: str, agent: Agent | None = None) -> dict[str, Any]:
+def start_options(terms: RunTerms, label: str, agent: Agent) -> dict[str, Any]:
     """The options of a new run. What an agent's file allows itself binds as well: the stricter of
     the two holds, and of its budget whatever the user has not set otherwise."""
-    own = agent.budget if agent is not None else Budget()
-    out: dict[str, Any] = {"label": terms.label or label}
+    out = _with_limits(terms, agent.budget, {"label": terms.label or label})
+    if terms.instructions:
+        out["instructions"] = _instructions(terms, agent)
+    access = narrow(_own_access(agent), _access(terms, Permissions()))
+    if access != Permissions():
+        out["permissions"] = access
+    return out
+
+
+def widens(terms: RunTerms, agent: Agent) -> bool:
+    """Whether a run could spend or last more than its agent's own limits say."""
+    own = agent.request_defaults
+    milliseconds = own.get("timeout_ms")
+    limits: list[tuple[float | None, float | None]] = [
+        (terms.max_turns, own.get("max_turns")),
+        (terms.timeout_seconds, None if milliseconds is None else milliseconds / 1000),
+    ]
+    for name in RAISED:
+        limits.append((getattr(terms.budget, name), getattr(agent.budget, name)))
+    return any(wish is not None and most is not None and wish > most for wish, most in limits)
+
+
+def _with_limits(terms: RunTerms, own: Budget, out: dict[str, Any]) -> dict[str, Any]:
+    """`own` is the budget of the agent, of which holds whatever the user has not set otherwise."""
     if terms.cwd:
         out["cwd"] = terms.cwd
     if terms.budget != Budget():
@@ -43,11 +65,6 @@ def start_options(terms: RunTerms, label: str, agent: Agent | None = None) -> di
         out["meta"] = dict(terms.meta)
     if terms.client_tools:
         out["meta"] = {**terms.meta, **kept(terms.client_tools)}
-    if terms.instructions and agent is not None:
-        out["instructions"] = _instructions(terms, agent)
-    access = narrow(_own_access(agent), _access(terms, Permissions()))
-    if access != Permissions():
-        out["permissions"] = access
     return out
 
 
@@ -56,7 +73,9 @@ def next_options(row: RunRecord, terms: RunTerms, agent: Agent) -> dict[str, Any
     nothing else."""
     spec, request = row.spec, row.spec.request
     capabilities = row.run.permissions or spec.permissions
-    out = start_options(terms, request.label or request.agent)
+    out = _with_limits(
+        terms, agent.budget, {"label": terms.label or request.label or request.agent}
+    )
     if terms.instructions:
         out["instructions"] = _instructions(terms, agent)
     if terms.client_tools == () and META in spec.meta:
@@ -82,10 +101,8 @@ def _instructions(terms: RunTerms, agent: Agent) -> str:
     return f"{own}\n\n{terms.instructions}" if own else terms.instructions
 
 
-def _own_access(agent: Agent | None) -> Permissions:
-    access: Permissions = (
-        agent.options.get("permissions", Permissions()) if agent is not None else Permissions()
-    )
+def _own_access(agent: Agent) -> Permissions:
+    access: Permissions = agent.options.get("permissions", Permissions())
     return access
 
 

@@ -16,7 +16,7 @@ class ShownValues:
         self._environ, self._redactor = environ, Redactor(secrets_of(environ))
 
     def value(self, key: tuple[str, ...], value: Any) -> Any:
-        self._redactor.learn(_held(key, value))
+        self._redactor.learn(_secrets_in(key, value))
         if key[0] == "mcp_servers" and isinstance(value, dict):
             secret = ("env", "headers", "http_headers")
             value = {
@@ -39,7 +39,7 @@ class ShownValues:
         return ""
 
 
-def _held(key: tuple[str, ...], value: Any) -> dict[str, str]:
+def _secrets_in(key: tuple[str, ...], value: Any) -> dict[str, str]:
     """The secrets that a setting holds itself: those of a server, and those in addresses."""
     if key[0] == "mcp_servers":
         entries = [{key[-1]: value}, *([value, *value.values()] if isinstance(value, dict) else [])]
@@ -49,5 +49,5 @@ def _held(key: tuple[str, ...], value: Any) -> dict[str, str]:
     else:
         values = value.values() if isinstance(value, dict) else value
         inner = values if isinstance(value, (dict, list, tuple)) else ()
-        groups = [_held(key, one) for one in inner]
+        groups = [_secrets_in(key, one) for one in inner]
     return {f"{n} {k}": v for n, own in enumerate(groups) for k, v in own.items()}

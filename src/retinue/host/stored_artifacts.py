@@ -18,16 +18,16 @@ def read_artifact(paths: ProjectPaths, id: str) -> bytes:
         from retinue.store.postgres.reader import PostgresReader
 
         reader = PostgresReader(paths.database)
-        return reader.artifact(_found(reader.artifact_names, id), 0, None)
+        return reader.artifact(_artifact_id(reader.artifact_names, id), 0, None)
     listing = Artifacts(f"{paths.store}.artifacts")
-    return listing.get(
-        _found(lambda start: [name for name in listing.names() if name.startswith(start)], id),
-        0,
-        None,
-    )
+
+    def beginning(start: str) -> list[str]:
+        return [name for name in listing.names() if name.startswith(start)]
+
+    return listing.get(_artifact_id(beginning, id), 0, None)
 
 
-def _found(beginning: Callable[[str], list[str]], id: str) -> str:
+def _artifact_id(beginning: Callable[[str], list[str]], id: str) -> str:
     digits = set("0123456789abcdef")
     if not LEAST <= len(id) <= 64 or set(id) - digits:
         shown = one_line(id, 80)

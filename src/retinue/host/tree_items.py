@@ -14,6 +14,7 @@ from retinue.core.spec import RunSpec
 from retinue.core.state import Run, RunRecord
 from retinue.core.values import Value
 from retinue.runtime.held_calls import HeldCall
+from retinue.runtime.text_pieces import TextPiece
 
 
 class StoredRun(Value):
@@ -59,11 +60,18 @@ class RunChanged(Value, tag="state", tag_field="is"):
 
 
 class TextArrived(Value, tag="delta", tag_field="is"):
-    """Text as it comes from a model; a preview, never recorded."""
+    """Text as it comes from a model; a preview, never recorded. `start` is the number of characters
+    before it in this reply: who connects again gets the reply that is being written from its
+    beginning."""
 
     run: str
     attempt: int
     text: str
+    start: int = 0
+
+    @classmethod
+    def of(cls, piece: TextPiece) -> TextArrived:
+        return cls(run=piece.run, attempt=piece.attempt, text=piece.text, start=piece.start)
 
 
 class CallsHeld(Value, tag="held", tag_field="is"):

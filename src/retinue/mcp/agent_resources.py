@@ -91,7 +91,7 @@ class AgentResources:
         while start < length:
             want = requests.TranscriptRequest(run=run, start=start, limit=requests.MOST_RUNS)
             page = await self._work.link.ask(want)
-            parts += [_told(message) for message in page["messages"]]
+            parts += [_message_text(message) for message in page["messages"]]
             length = page["length"]
             start += max(1, len(page["messages"]))
         return "\n\n".join(parts)
@@ -105,7 +105,7 @@ def _content(data: bytes) -> dict[str, Any]:
         return {"mimeType": "application/octet-stream", "blob": blob}
 
 
-def _told(message: Mapping[str, Any]) -> str:
+def _message_text(message: Mapping[str, Any]) -> str:
     """One message in Markdown."""
     role, text = message["role"], message.get("text", "")
     if role == "tool":

@@ -84,7 +84,7 @@ def with_entry(config: ClientConfig, text: str, entry: Mapping[str, Any] | None)
         servers = data.setdefault(config.table, {})
         if not isinstance(servers, dict):
             raise ValueError(f"{config.table} is not an object")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise ConfigError(
             f"{config.path} cannot be changed here ({error}): it may have comments. Add the entry "
             "yourself: `retinue mcp serve --print-config`."

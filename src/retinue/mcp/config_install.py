@@ -1,14 +1,22 @@
-"""Our entry in a client's configuration: written with a copy of what was there, and a way back."""
+"""Our entry in a client's configuration: written with a copy of what was there, and a way back. A
+link that a project has in the place of its file is not followed; one in the user's home is."""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from retinue.errors import ConfigError, NotFound
 from retinue.mcp.client_configs import CLIENTS, ClientConfig, server_entry, with_entry
+from retinue.sandbox.atomic_write import write_file
+from retinue.sandbox.open_beneath import make_real, open_real
+from retinue.sandbox.regular_file import read_small
 
+MOST_BYTES = 16 << 20
 COPY = ".before-retinue"
 
 
@@ -41,10 +49,7 @@ def planned_change(
     """What would be written; with no `command`, to take our entry out."""
     config = config_of(client)
     path = _path(config, environ, project)
-    before = None
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            before = file.read()
+    before = _text(path)
     entry = None if command is None else server_entry(client, command, _variables(environ))
     return PlannedChange(path, before, with_entry(config, before or "", entry))
 
@@ -59,35 +64,72 @@ def _variables(environ: Mapping[str, str]) -> list[str]:
 
 
 def _path(config: ClientConfig, environ: Mapping[str, str], project: str) -> str:
+    """In a project by its real path and the names in it; in a home wherever the user's own links
+    lead."""
     if config.place == "project":
-        return os.path.join(project, config.path)
+        return os.path.join(os.path.realpath(project), config.path)
     named = environ.get(config.home_variable, "") if config.home_variable else ""
     if named:
-        return os.path.join(named, config.path.partition("/")[2])
+        return os.path.realpath(os.path.join(named, config.path.partition("/")[2]))
     home = environ.get("HOME", "")
     if not home:
         raise ConfigError("HOME is not set, so the client's configuration cannot be found.")
-    return os.path.join(home, config.path)
+    return os.path.realpath(os.path.join(home, config.path))
+
+
+def _text(path: str) -> str | None:
+    """What the file says, None if there is none."""
+    folder, name = os.path.split(path)
+    try:
+        with _told(path):
+            fd = open_real(folder)
+            try:
+                return read_small(name, MOST_BYTES, dir_fd=fd, follow=False).decode("utf-8")
+            finally:
+                os.close(fd)
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """What stands in the way is told with the file."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ConfigError(
+            f"{path} cannot be used ({why}). It must be a regular file, without symbolic links on "
+            "the way. Nothing was changed."
+        ) from None
 
 
 def write_change(change: PlannedChange) -> None:
     """Write the file, whole or not at all. What was there before the first change is kept in a
     copy; a file that is empty afterwards and was not there before is removed."""
-    os.makedirs(os.path.dirname(change.path), exist_ok=True)
-    if change.before is not None and not os.path.exists(change.copy):
-        _put(change.copy, change.before, change.path)
-    if change.after:
-        _put(change.path, change.after, change.path)
-    elif change.before is not None:
-        os.unlink(change.path)
+    folder, name = os.path.split(change.path)
+    with _told(change.path):
+        fd = make_real(folder)
+        try:
+            mode = _mode(name, fd)
+            if change.before is not None and not _mode(name + COPY, fd):
+                write_file(name + COPY, change.before.encode(), mode or 0o600, dir_fd=fd)
+            if change.after:
+                write_file(name, change.after.encode(), mode or 0o600, dir_fd=fd)
+            elif change.before is not None:
+                os.unlink(name, dir_fd=fd)
+        finally:
+            os.close(fd)
 
 
-def _put(path: str, text: str, like: str) -> None:
-    mode = os.stat(like).st_mode & 0o777 if os.path.exists(like) else 0o600
-    real = os.path.realpath(path)
-    draft = f"{real}.{os.getpid()}"
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, real)
+def _mode(name: str, folder: int) -> int:
+    """Who may do what with a file, 0 if there is none. A link or a device is refused."""
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return 0
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, f"{name} is not a regular file")
+    return stat.S_IMODE(mode) & 0o777 or 0o600

@@ -101,7 +101,7 @@ class RpcSession:
         self.waiting[id := f"retinue-{self._n}"] = future
         return id, future
 
-    async def tell(self, method: str, params: dict[str, Any]) -> None:
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
         if self.outlet is not None:
             await self.outlet(rpc.notification_message(method, params))
 

@@ -40,7 +40,7 @@ class RunWaits:
             states = (await self._link.ask(wait))["states"]
             if all(states.values()):
                 return None
-            await self._tell(call, runs)
+            await self._report_progress(call, runs)
             if call.client.can_elicit:
                 questions = await self._reader.questions(runs)
                 if questions and call.client.is_stateless:
@@ -55,7 +55,7 @@ class RunWaits:
             if rest <= 0:
                 return None
 
-    async def _tell(self, call: RpcCall, runs: tuple[str, ...]) -> None:
+    async def _report_progress(self, call: RpcCall, runs: tuple[str, ...]) -> None:
         if "progressToken" in call.request.meta:
             reports = await self._reader.reports(runs)
             await call.progress(progress_of(reports), None, status_words(reports))

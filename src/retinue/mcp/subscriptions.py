@@ -76,7 +76,7 @@ class Subscriptions:
 
         async def tell() -> None:
             async for now in task_changes(self._tasks, state.id, call.client):
-                await session.tell("notifications/tasks/status", old_task_fields(now))
+                await session.notify("notifications/tasks/status", old_task_fields(now))
 
         _watch(session, state.id, tell())
 
@@ -91,7 +91,7 @@ class Subscriptions:
 
         async def tell() -> None:
             async for _ in resource_changes(self._version, uri, version):
-                await session.tell(UPDATED, {"uri": uri})
+                await session.notify(UPDATED, {"uri": uri})
 
         _watch(session, uri, tell())
         return {}

@@ -15,7 +15,7 @@ from retinue.models.anthropic_errors import failure_of
 from retinue.models.anthropic_reply_block import ReplyBlock, as_object, as_string
 from retinue.models.codec import count, encode_json, keep_opaque
 from retinue.models.reply_body import event_parser
-from retinue.models.usage_checks import grown
+from retinue.models.usage_checks import never_smaller
 
 MAX_BODY = 64 << 20
 THOUGHTS = {"redacted_thinking", "thinking"}
@@ -47,7 +47,7 @@ class _Draft:
             count(counts.get("cache_creation_input_tokens")),
         )
         self.fresh = max(self.fresh, count(counts.get("input_tokens")))
-        self.usage = grown(
+        self.usage = never_smaller(
             self.usage,
             Usage(output=count(counts.get("output_tokens")), cache_read=read, cache_write=written),
         )

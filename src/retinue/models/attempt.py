@@ -76,7 +76,7 @@ class Attempt(Struct):
                 self.progress.leave()
                 connection.send(*sender.writes(body, self.asked.size))
                 head = await connection.answer()
-                turn.heard(head.status, head.headers)
+                turn.answered(head.status, head.headers)
                 if head.status != 200:
                     # What is refused is not charged for.
                     self.progress.settle(Usage())

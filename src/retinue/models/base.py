@@ -55,9 +55,9 @@ class Progress:
         self.outage: Callable[[], Outage | None] | None = None
         """Says what lets the call wait before it leaves, while it does."""
         if not is_told:
-            self._tell()
+            self._report_mark()
 
-    def _tell(self) -> None:
+    def _report_mark(self) -> None:
         if self._mark is not None and (is_sent := self.sent) != self._is_marked:
             self._is_marked = is_sent
             self._mark(is_sent)
@@ -92,7 +92,7 @@ class Progress:
         if self._is_told and not self._is_out:
             return
         self._end_attempt()
-        self._tell()
+        self._report_mark()
 
     def leave(self) -> None:
         """The first byte is about to be written."""
@@ -119,7 +119,7 @@ class Progress:
         self._settle(usage)
         # A prompt that was counted has left, which is marked already.
         if not (usage.input and self._is_marked):
-            self._tell()
+            self._report_mark()
 
     def _settle(self, usage: Usage) -> None:
         self._spent = self._spent.plus(usage) if self._spent is not NOTHING else usage

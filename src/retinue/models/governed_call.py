@@ -55,7 +55,7 @@ class GovernedCall(Struct, eq=False):
         else:
             self.governor._left(self)
 
-    def heard(self, status: int, headers: Mapping[str, str]) -> None:
+    def answered(self, status: int, headers: Mapping[str, str]) -> None:
         """The answer has begun; its headers tell what is left of the account's limits."""
         self.status = status
-        self.governor._heard(self, status, headers)
+        self.governor._answered(self, status, headers)

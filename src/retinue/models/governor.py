@@ -269,9 +269,9 @@ class Governor:
 
     # what comes back
 
-    def _heard(self, turn: GovernedCall, status: int, headers: Mapping[str, str]) -> None:
+    def _answered(self, turn: GovernedCall, status: int, headers: Mapping[str, str]) -> None:
         if not turn.is_heard:
-            self._count_as_heard(turn)
+            self._count_as_answered(turn)
         if status == 200:
             if self._probe is turn:
                 turn.answered_at = self.seconds()
@@ -296,7 +296,7 @@ class Governor:
             if name == "requests" and status == 200 and self._is_calm(now):
                 self.width = max(self.width, min(self.most, level))
 
-    def _count_as_heard(self, turn: GovernedCall) -> None:
+    def _count_as_answered(self, turn: GovernedCall) -> None:
         turn.is_heard = True
         self._unheard -= 1
         self._unheard_tokens -= turn.tokens
@@ -305,7 +305,7 @@ class Governor:
         self.in_flight -= 1
         self.descriptors.calls -= 1
         if not turn.is_heard:
-            self._count_as_heard(turn)
+            self._count_as_answered(turn)
         if self._probe is turn:
             self._probe = None
         if self._finds_out is turn:

@@ -254,7 +254,7 @@ class HttpModel:
             on_arrival = _nothing if warm is None else warm.came
             reply = await self._attempt(request, body, size, turn, emit, on_arrival)
         except BaseException as error:
-            failure = self._told(error, turn, request)
+            failure = self._reported_error(error, turn, request)
             turn.end(failure)
             try:
                 if failure is error:
@@ -389,7 +389,7 @@ class HttpModel:
 
     # secrets
 
-    def _told(
+    def _reported_error(
         self, error: BaseException, turn: GovernedCall, request: ModelRequest
     ) -> BaseException:
         """The error as the machine can use it: without the key, with a time to wait that can be

@@ -136,7 +136,7 @@ class OpenAIChatCodec:
         """A message that has neither pictures nor thoughts: nearly all, so that they are written at
         one go."""
         if isinstance(message, AssistantMessage):
-            return self._said(message)
+            return self._assistant_message(message)
         if message.images:
             raise _NotPlain
         if isinstance(message, UserMessage):
@@ -184,7 +184,7 @@ class OpenAIChatCodec:
             else [message]
         )
 
-    def _said(self, message: AssistantMessage) -> dict[str, Any]:
+    def _assistant_message(self, message: AssistantMessage) -> dict[str, Any]:
         if not message.calls:
             return {"role": "assistant", "content": message.text or NOTHING_SAID}
         calls = [
@@ -198,7 +198,7 @@ class OpenAIChatCodec:
         return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
 
     def _assistant(self, message: AssistantMessage) -> bytes:
-        fields = self._said(message)
+        fields = self._assistant_message(message)
         seal = opaque_for(self.dialect, message)
         if self.reasoning and seal.startswith(f'{{"{self.reasoning}":'):
             return as_json(fields)[:-1] + b"," + clean(seal[1:]).encode()

@@ -16,7 +16,7 @@ from retinue.models.openai_chat_errors import failure
 from retinue.models.openai_chat_json import as_a, as_json, load_json
 from retinue.models.openai_chat_reply import plain_reply
 from retinue.models.reply_body import event_parser
-from retinue.models.usage_checks import grown
+from retinue.models.usage_checks import never_smaller
 
 if TYPE_CHECKING:
     from retinue.models.openai_chat import OpenAIChatCodec
@@ -120,7 +120,7 @@ class OpenAIChatDecoder:
             if used := part.get("usage") or (
                 "x_groq" in part and as_a(dict, part["x_groq"]).get("usage")
             ):
-                self._usage = grown(self._usage, _usage(used))
+                self._usage = never_smaller(self._usage, _usage(used))
         self._model = self._model or as_a(str, chunk.get("model"))
         self._is_answer = self._is_answer or isinstance(chunk.get("choices"), list)
         return [clean(piece) for choice in choices for piece in self._choice(choice)]

@@ -13,7 +13,7 @@ from retinue.models.openai_responses_errors import fault_of, text_of
 from retinue.models.openai_responses_items import Item, item_json, parse_as
 from retinue.models.openai_responses_output import WholeResponse, reply_of, usage_of
 from retinue.models.reply_body import event_parser
-from retinue.models.usage_checks import grown
+from retinue.models.usage_checks import never_smaller
 
 MAX_BODY = 64 << 20
 
@@ -108,7 +108,7 @@ class OpenAIResponsesDecoder:
             begun = parse_as(event.response, WholeResponse)
             self._model, self._usage = (
                 text_of(begun.model) or self._model,
-                grown(self._usage, usage_of(begun.usage)),
+                never_smaller(self._usage, usage_of(begun.usage)),
             )
         elif kind.endswith((".delta", ".done", ".added")):
             self.contents += 1
@@ -147,6 +147,6 @@ class OpenAIResponsesDecoder:
                 )
             ]
         response.model = response.model or self._model
-        self._usage = grown(self._usage, usage_of(response.usage))
+        self._usage = never_smaller(self._usage, usage_of(response.usage))
         self._reply = reply_of(text_of(response.status) or TERMINAL[kind], response, raws)
         self.done = True

@@ -98,7 +98,7 @@ _hearers: list[Callable[[AssertionError], None]] = []
 
 
 @contextmanager
-def heard(hear: Callable[[AssertionError], None]) -> Iterator[None]:
+def assertion_listener(hear: Callable[[AssertionError], None]) -> Iterator[None]:
     """Tells of every assertion that fails inside a script meanwhile, unless another listens further
     inside. The run that asked fails anyway; this is for the test around it."""
     _hearers.append(hear)

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from msgspec.structs import replace
 
 from retinue.core.history import Conversation, ShownMessages
-from retinue.core.image_checks import Looks, in_words, look
+from retinue.core.image_checks import ImageFacts, image_facts, in_words
 from retinue.core.messages import AssistantMessage, Image, Message, ToolMessage, UserMessage
 from retinue.errors import ModelError
 from retinue.models.codec import Codec, Options
@@ -151,7 +151,7 @@ class Outgoing:
             return message
         words, pictures = [], []
         for image in message.images:
-            looks = look(image)
+            looks = image_facts(image)
             if why := self._why_not(image, looks):
                 words.append(in_words(image, why))
             else:
@@ -180,7 +180,7 @@ class Outgoing:
         )
         return replace(message, opaque=f"{dialect}\n{seal}" if is_own else "")
 
-    def _why_not(self, image: Image, looks: Looks) -> str:
+    def _why_not(self, image: Image, looks: ImageFacts) -> str:
         if hash(image.data) in self._refused:
             return REFUSED
         most, side = LARGEST.get(self._codec.dialect, (1 << 62, 1 << 62))

@@ -89,7 +89,7 @@ def believed(usage: Usage, n_bytes: int, size: RequestSize, *, is_whole: bool = 
     return replace(used, nanos=size.info.cost_of(used) + guess, nanos_estimated=guess)
 
 
-def grown(before: Usage, usage: Usage) -> Usage:
+def never_smaller(before: Usage, usage: Usage) -> Usage:
     """Counts of a stream are totals: one that is smaller than an earlier one is not believed."""
     return Usage(
         input=max(before.input, usage.input),

@@ -51,7 +51,7 @@ class AwaitingTools:
         if (future := self._asking.get(where)) is not None and not future.done():
             future.set_result(effect.text)
 
-    async def hear(self, effect: CallTool, step: str, put: StepTaken | None) -> str:
+    async def question_answer(self, effect: CallTool, step: str, put: StepTaken | None) -> str:
         """The answer to a question, which is put first unless it is on record."""
         where = (effect.run, effect.turn, effect.index, step)
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -159,7 +159,7 @@ class TakenSteps:
         if known is not None and known.text is not None:
             return known.text
         put = self._event(step, question=question, choices=choices, parks=True)
-        return await self._home.hear(self._effect, step, put if known is None else None)
+        return await self._home.question_answer(self._effect, step, put if known is None else None)
 
     async def act(self, step: str, actions: Actions, reason: str = "") -> None:
         if step in self._known:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from retinue.core.events import LogEntry
+from retinue.runtime.text_pieces import OpenReplies, TextPiece
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,14 +24,6 @@ class Step(msgspec.Struct, frozen=True):
 
     seq: int
     entry: LogEntry
-
-
-class TextPiece(msgspec.Struct, frozen=True):
-    """Text as it comes from a model: a preview of attempt `attempt`, never recorded."""
-
-    run: str
-    attempt: int
-    text: str
 
 
 KEPT = 10_000
@@ -86,6 +79,7 @@ class Bus:
         self._n_watchers = 0
         self._news: asyncio.Future[None] | None = None
         self.end = 0
+        self.open_replies = OpenReplies()
 
     @contextmanager
     def watch(self) -> Iterator[Watcher]:
@@ -120,7 +114,8 @@ class Bus:
             self._add(Step(seq, entry))
 
     def preview(self, run: str, attempt: int, text: str) -> None:
-        self._add(TextPiece(run, attempt, text))
+        """Kept also without watchers: one that comes later begins with it."""
+        self._add(self.open_replies.add(run, attempt, text))
 
     def _add(self, item: Step | TextPiece) -> None:
         if not self._n_watchers:

@@ -36,7 +36,7 @@ class CommitBatch:
         self.seq = 0
         self.task: asyncio.Task[int] | None = None
 
-    def tell(self, most: int | None = None) -> None:
+    def release(self, most: int | None = None) -> None:
         """The batch is recorded: the waiters for its steps continue, or as many of them as
         given."""
         batch, self.waiting = self.waiting[:most], self.waiting[most:] if most else []
@@ -104,7 +104,7 @@ class Commits:
             if batch.task.cancelled() or batch.task.exception() is not None:
                 return False
         self.under_way = None
-        batch.tell()
+        batch.release()
         return True
 
     async def with_space(self, write: Callable[[], Awaitable[T]]) -> T:

@@ -31,7 +31,7 @@ class Conversations:
         elif (base := self._known.get(spec.base.conversation)) is not None:
             self._known[spec.conversation] = Conversation(base, spec.base.length)
 
-    def heard(self, messages: Iterable[tuple[str, int, Message]]) -> None:
+    def add(self, messages: Iterable[tuple[str, int, Message]]) -> None:
         """New messages, each with its conversation and its place there."""
         find = self._known.get
         for conversation, n, message in messages:

@@ -31,7 +31,7 @@ class EndWaiters:
         waiting.append(future)
         return future
 
-    def tell(self, id: str, error: Exception | None = None) -> None:
+    def release(self, id: str, error: Exception | None = None) -> None:
         """The run has ended, or nothing more will be known of it."""
         for waiter in self._by_run.pop(id, ()):
             if waiter.done():

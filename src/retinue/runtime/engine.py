@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from retinue.channels.base import Channel
@@ -169,7 +169,7 @@ class Engine:
         last.changes.entries.append(LogEntry(run="", at=self.clock.now(), event=Closed()))
         with contextlib.suppress(StoreError):
             await self.store.commit(last.changes)
-            last.tell()
+            last.release()
 
     @property
     def trouble(self) -> str:
@@ -190,7 +190,7 @@ class Engine:
         on no channel."""
         return clean_event(self.redactor, event) if self.redactor else event
 
-    def post_and_tell(self, run: str, event: AnyEvent) -> asyncio.Future[str]:
+    def post_and_wait(self, run: str, event: AnyEvent) -> asyncio.Future[str]:
         """The same; resolved when its step is committed, with why it was refused, or ""."""
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._queue.append((run, self.without_secrets(event), future))
@@ -200,7 +200,7 @@ class Engine:
     async def record(self, run: str, event: AnyEvent) -> str:
         """Post an event and wait until its step is committed; returns why it was refused, or ""."""
         self.check(run)
-        return await self.post_and_tell(run, event)
+        return await self.post_and_wait(run, event)
 
     def check(self, run: str = "") -> None:
         """Raise if the engine has stopped, and `Defect` if the run's tree was set aside."""
@@ -391,11 +391,11 @@ class Engine:
                     set_aside.set_aside_failed(self)
             self.found.saw(changes.runs)
             while len(batch.waiting) > MAX_STEPS:
-                batch.tell(MAX_STEPS)
+                batch.release(MAX_STEPS)
                 await self._breathe()
         finally:
             self._is_performing = False
-            batch.tell()
+            batch.release()
 
     def _is_late(self, began: int) -> bool:
         return not self._n_done % LOOK_EVERY and self.clock.now() - began > MAX_MS
@@ -405,7 +405,7 @@ class Engine:
         for spec in changes.specs:
             self.roots[spec.id] = spec.root
             conversations.begin(spec)
-        conversations.heard(changes.messages)
+        conversations.add(changes.messages)
         for id, run in changes.runs.items():
             if isinstance(run.state, Ended):
                 self._n_done += 1
@@ -423,7 +423,7 @@ class Engine:
         self.roots.pop(id, None)
         self.timers.drop(id)
         self.store.sent.drop(id)
-        self.end_waiters.tell(id)
+        self.end_waiters.release(id)
         self.performer.over(id)
 
     def _wanted(self, id: str) -> int | None:

@@ -71,7 +71,7 @@ class FoundRuns:
                 calls=calls,
                 unsent=tuple(a for a in attempts_of(run) if engine.is_unsent(run.id, a)),
             )
-            future = engine.post_and_tell(spec.id, event)
+            future = engine.post_and_wait(spec.id, event)
         if not trial.is_over and self._watched != trial.number:
             self._watched = trial.number
             engine.performer.later(self._watch(trial.number, future))

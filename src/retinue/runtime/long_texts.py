@@ -87,5 +87,5 @@ class Texts:
 
     async def _put(self, data: bytes) -> tuple[str, int]:
         data = self._engine.redactor.clean_bytes(data)
-        artifact = await self._engine.with_space(lambda: self._engine.store.put_artifact(data))
+        artifact = await self._engine.commits.with_space(lambda: self._engine.store.put_artifact(data))
         return artifact.sha256, artifact.size

@@ -133,7 +133,7 @@ class Outbox:
         except Exception as error:
             bounced = Bounced(key=effect.key, error=f"{type(error).__name__}: {error}")
             with contextlib.suppress(RetinueError):
-                await self._engine.post_and_tell("", bounced)
+                await self._engine.post_and_wait("", bounced)
             open_delivery = self._find(effect.key)
             if open_delivery is None or open_delivery.state not in ("pending", "sent"):
                 self.leave(effect.key)

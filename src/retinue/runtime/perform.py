@@ -178,7 +178,7 @@ class Performer:
             ):
                 self.perform(effect)
 
-    def held(self) -> tuple[HeldCall, ...]:
+    def held_calls(self) -> tuple[HeldCall, ...]:
         """The model calls that wait for a provider which is left alone."""
         calls = ((run, progress) for run, (_, progress) in self._progress.items())
         return tuple(held_calls(calls, self._engine.clock.now()))
@@ -288,9 +288,8 @@ class Performer:
         if self.hooks is not None:
             request = await self.hooks.before_model(spec, request)
         redactor = self._engine.redactor
-        preview = ReplyPreview(self._engine.bus, redactor, run.id, effect.attempt)
-        reply = clean_reply(await model.complete(request, preview), redactor)
-        preview.close()
+        with ReplyPreview(self._engine.bus, redactor, run.id, effect.attempt) as preview:
+            reply = clean_reply(await model.complete(request, preview), redactor)
         reply = reply if getattr(model, "exact", False) else checked(reply)
         if self.hooks is not None:
             reply = await self.hooks.after_model(spec, request, reply)
@@ -312,7 +311,7 @@ class Performer:
     def tools_for(self, spec: RunSpec) -> tuple[ToolSchema, ...]:
         """The agent's tools that its run may call; the same tuple for all runs of one kind."""
         tree = self._engine.trees.of(spec.id)
-        permissions = tree.held(spec.id) if tree is not None else spec.permissions
+        permissions = tree.permissions_of(spec.id) if tree is not None else spec.permissions
         key = (spec.request.agent, permissions.tools, permissions.deny)
         offered = self._offered.get(key)
         if offered is None:
@@ -338,7 +337,7 @@ class Performer:
             ended_children=effect.back,
             reader=self.tool_reader,
             root=place or spec.request.cwd or self._home,
-            permissions=tree.held(spec.id),
+            permissions=tree.permissions_of(spec.id),
             rules_above=tree.bounds(spec.id),
             rule=partial(tree.rule_on, spec.id),
             redactor=self._engine.redactor,

@@ -45,7 +45,7 @@ def rebuild(trees: Trees, snapshot: Snapshot) -> list[str]:
             tree.mail.setdefault(run, deque()).append(mail)
     for delivery in snapshot.deliveries:
         trees.open(delivery.root).keep_delivery(delivery)
-    return [row.spec.id for row in sorted(snapshot.open, key=_turn_to_be_told)]
+    return [row.spec.id for row in sorted(snapshot.open, key=_order_of_recovery)]
 
 
 def _tree_of(trees: Trees, row: RunRecord) -> Tree:
@@ -78,7 +78,7 @@ def _hang(tree: Tree, row: RunRecord, *, pending: bool) -> None:
         fan.ended.append(child_outcome(spec, row.run, row.run.state.ending))
 
 
-def _turn_to_be_told(row: RunRecord) -> tuple[int, int, str]:
+def _order_of_recovery(row: RunRecord) -> tuple[int, int, str]:
     """Those who hold slots first, then those who wait for budget, then those who come back to a
     lane, then those who never had a turn."""
     state = row.run.state

@@ -9,24 +9,34 @@ from retinue.runtime.bus import Bus
 
 
 class ReplyPreview(Struct, eq=False):
-    """Call it with each piece, and `close` it behind the last one. It is fed also without watchers,
-    so that a watcher who comes in the middle of a secret does not see the rest of it."""
+    """Call it with each piece, between its beginning and its end (`with`). It is fed also without
+    watchers, so that one who comes later has the text from its beginning, and no one sees the rest
+    of a secret."""
 
     bus: Bus
     redactor: Redactor
     run: str
     attempt: int
     shown: Stream | None = None
+    is_over: bool = False
+
+    def __enter__(self) -> ReplyPreview:
+        return self
 
     def __call__(self, text: str) -> None:
+        if self.is_over:
+            return
         if self.shown is None:
             self.shown = self.redactor.stream()
-        self._tell(self.shown.feed(text))
+        self._publish(self.shown.feed(text))
 
-    def close(self) -> None:
+    def __exit__(self, failure: object, *_: object) -> None:
         if self.shown is not None:
-            self._tell(self.shown.close())
+            if failure is None:
+                self._publish(self.shown.close())
+            self.bus.open_replies.forget(self.run)
+        self.is_over = True
 
-    def _tell(self, text: str) -> None:
-        if text and self.bus.busy:
+    def _publish(self, text: str) -> None:
+        if text:
             self.bus.preview(self.run, self.attempt, text)

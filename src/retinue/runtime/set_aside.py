@@ -39,7 +39,7 @@ def set_aside_failed(engine: Engine) -> None:
             engine.roots.pop(id, None)
             engine.timers.drop(id)
             engine.performer.over(id)
-            engine.end_waiters.tell(id, defect)
+            engine.end_waiters.release(id, defect)
         for future, _, of in engine.waiting:
             if of == root and not future.done():
                 future.set_exception(defect)

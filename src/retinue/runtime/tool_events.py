@@ -170,7 +170,7 @@ class ToolEvents:
         if diff_of_run is None:
             return None
         text = self._engine.redactor.clean_bytes(diff_of_run.diff)
-        diff = await self._engine.with_space(lambda: self._engine.store.put_artifact(text))
+        diff = await self._engine.commits.with_space(lambda: self._engine.store.put_artifact(text))
         fields = {
             f: getattr(diff_of_run, f)
             for f in ("branch", "base", "commit", "files", "added", "removed")

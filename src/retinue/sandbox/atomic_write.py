@@ -91,7 +91,7 @@ class PendingWrite:
             with os.fdopen(fd, "wb") as file:
                 file.write(data)
                 file.flush()
-                _dress(fd, spot.found or like)
+                _dress(fd, spot.stat or like)
                 os.fsync(fd)
         except BaseException as error:
             self.discard()
@@ -102,14 +102,14 @@ class PendingWrite:
         spot = self.spot
         spot.check()
         now = _identity(spot)
-        if now != _of(spot.found):
+        if now != _of(spot.stat):
             self.discard()
             raise Refused(
                 "changed",
                 f"{spot.path}: changed by another process just now. Nothing was written",
             )
         try:
-            if spot.found is None:
+            if spot.stat is None:
                 self._appear()
             else:
                 os.rename(self.name, spot.name, src_dir_fd=spot.dir_fd, dst_dir_fd=spot.dir_fd)
@@ -145,7 +145,7 @@ class PendingWrite:
 def remove(spot: FileLocation) -> None:
     """Take the file away; it must be the one that was looked at."""
     spot.check()
-    if _identity(spot) != _of(spot.found):
+    if _identity(spot) != _of(spot.stat):
         raise Refused(
             "changed", f"{spot.path}: changed by another process just now. It was not removed"
         )

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from retinue.core.merges import BranchMerge, WriterCopy, branch_name
 from retinue.errors import RetinueError
+from retinue.formats.safe_text import one_line
 from retinue.sandbox.git_process import base as environment
 from retinue.sandbox.git_process import program
 from retinue.sandbox.git_process import run as run_git
@@ -72,7 +73,7 @@ async def plan_merges(
             if why:
                 merge = replace(merge, state="kept", why=why)
             else:
-                merge, tree = await _merge_one(git, merge, base, tree, tip)
+                merge, tree = await _merge_one(git, copy, merge, base, tree, tip)
         elif copy.run in reasons:
             merge = replace(merge, state="kept", why=reasons[copy.run])
         merges.append(merge)
@@ -104,7 +105,7 @@ async def _measured(git: Git, merge: BranchMerge, base: str, tip: str) -> Branch
 
 
 async def _merge_one(
-    git: Git, merge: BranchMerge, base: str, tree: str, tip: str
+    git: Git, copy: WriterCopy, merge: BranchMerge, base: str, tree: str, tip: str
 ) -> tuple[BranchMerge, str]:
     """Into a tree; it stays as it is if two have changed the same lines."""
     ours = await git.text("commit-tree", tree, "-p", base, "-m", "Files as they stand")
@@ -112,7 +113,8 @@ async def _merge_one(
     answer = await git.run("merge-tree", *options, is_long=True, good=(0, 1))
     merged, *conflicts = [part for part in os.fsdecode(answer).split("\0") if part]
     if conflicts:
-        marked = await _marked(git, merged, conflicts)
+        shown = [c for c in conflicts if not copy.is_hidden(f"{git.repository.top}/{c}")]
+        marked = await _marked(git, merged, shown)
         conflict = replace(
             merge,
             state="conflict",
@@ -143,11 +145,11 @@ def _hunks(marked: Mapping[str, str], label: str) -> str:
     shown = ""
     for path, content in marked.items():
         for hunk in HUNK.findall(content):
-            named = re.sub(r"(?m)^<{7} .*$", "<<<<<<< your directory", hunk)
-            named = re.sub(r"(?m)^>{7} .*$", f">>>>>>> {label}", named)
+            named = re.sub(r"\A<{7} .*$", "<<<<<<< your directory", hunk, flags=re.MULTILINE)
+            named = re.sub(r"(?m)^>{7} .*$", lambda _: f">>>>>>> {one_line(label)}", named)
             if len(shown) + len(named) > MOST_HUNKS:
                 return f"{shown}(and more)\n"
-            shown += f"{path}:\n{named}"
+            shown += f"{one_line(path)}:\n{named}"
     return shown
 
 

@@ -20,7 +20,7 @@ from retinue.sandbox.bwrap_probe import CLOSE, INSTALL, ISOLATE, probe_bwrap
 from retinue.sandbox.kept_aside import KeptAside
 from retinue.sandbox.mount_check import inspect
 from retinue.sandbox.mount_watch import MountWatch
-from retinue.sandbox.mounts import Mounts, etc_files, given, own_python, roots, system
+from retinue.sandbox.mounts import Mounts, command_mounts, etc_files, own_python, roots, system
 from retinue.sandbox.private_paths import NOTHING, Private
 from retinue.sandbox.process import ProcessGuard, ProcessTree
 from retinue.sandbox.readonly_paths import ReadonlyPaths, beneath
@@ -101,11 +101,11 @@ class Bwrap:
             undo.callback(watching.close)
             guard = ProcessGuard(
                 inspect=lambda pid: inspect(pid, layout.mounts, command.opened),
-                look=lambda: any(
-                    [watching.look(), *(readonly.look() for readonly in readonly_sets)]
+                compare=lambda: any(
+                    [watching.compare(), *(readonly.remove_new() for readonly in readonly_sets)]
                 ),
-                told=watching.fd,
-                hear=watching.hear,
+                events_fd=watching.fd,
+                read_events=watching.read_events,
                 release=lambda: _release(watching, readonly_sets),
                 missing=tuple(path for readonly in readonly_sets for path in readonly.missing())
                 if self._aside
@@ -194,7 +194,7 @@ class Bwrap:
         options += ("--dev", "/dev", "--proc", "/proc")
         read = (*command.read, *self._readable)
         full = replace(command, read=read)
-        options += given(layout, full, readonly_sets, self._private)
+        options += command_mounts(layout, full, readonly_sets, self._private)
         options += (*CLOSE, "--chdir", command.cwd)
         packed = layout.data(b"".join(os.fsencode(option) + b"\0" for option in options))
         return [self.program, "--args", packed, "--", *self._inner(command.argv, command.limits)]
@@ -235,7 +235,7 @@ def find_sandbox(
 def _release(watching: MountWatch, readonly_sets: list[ReadonlyPaths]) -> tuple[str, ...]:
     """When nothing of the command is left: undo what it may have done where a mount was lost, and
     tell everything."""
-    watching.look()
+    watching.compare()
     watching.close()
     notes = [
         f"{path} was replaced by another process while the command ran, which removed its "

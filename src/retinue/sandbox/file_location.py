@@ -30,18 +30,18 @@ class FileLocation:
     dir_fd: int
     name: str
     path: str
-    found: os.stat_result | None
-    made: list[tuple[int, str]] = field(default_factory=list)
+    stat: os.stat_result | None
+    created: list[tuple[int, str]] = field(default_factory=list)
 
     def close(self) -> None:
         os.close(self.dir_fd)
-        for fd, _ in self.made:
+        for fd, _ in self.created:
             os.close(fd)
-        self.made.clear()
+        self.created.clear()
 
     def undo(self) -> None:
         """Take away the directories that were made for it, as far as they are empty."""
-        for fd, name in reversed(self.made):
+        for fd, name in reversed(self.created):
             try:
                 os.rmdir(name, dir_fd=fd)
             except OSError:
@@ -67,12 +67,12 @@ class FileLocation:
         """The whole path of the file, by where its directory is now."""
         return self.root.named(f"{real_path(self.dir_fd).rstrip('/')}/{self.name}", self.path)
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """See anew whether there is a file; what is there and is none is refused."""
-        self.found = _lstat(self.name, self.dir_fd)
-        if self.found is not None:
-            regular(self.found, self.path, MAX_FILE)
-        return self.found is not None
+        self.stat = _lstat(self.name, self.dir_fd)
+        if self.stat is not None:
+            regular(self.stat, self.path, MAX_FILE)
+        return self.stat is not None
 
     def read(self) -> bytes:
         """What the file holds now; it is the file that `found` describes."""
@@ -81,9 +81,9 @@ class FileLocation:
         except OSError as error:
             raise Refused("path", f"{self.path}: {error.strerror}") from None
         try:
-            self.found = os.fstat(fd)
-            regular(self.found, self.path, MAX_FILE)
-            self.root.refuse_link(self.found, self.path)
+            self.stat = os.fstat(fd)
+            regular(self.stat, self.path, MAX_FILE)
+            self.root.refuse_link(self.stat, self.path)
         except BaseException:
             os.close(fd)
             raise
@@ -114,15 +114,15 @@ def locate(root: Root, path: str, *, make: bool = False, plan: bool = False) -> 
             raise Refused("path", f"{path}: this is a directory, not a file")
         dir_fd, created, name = _directory(root, parent or ".", path, name, make, plan)
         place = FileLocation(
-            root=root, dir_fd=dir_fd, name=name, path=path, found=None, made=created
+            root=root, dir_fd=dir_fd, name=name, path=path, stat=None, created=created
         )
         try:
             place.check()
-            place.found = _lstat(name, dir_fd)
-            if place.found is None or stat.S_ISREG(place.found.st_mode):
+            place.stat = _lstat(name, dir_fd)
+            if place.stat is None or stat.S_ISREG(place.stat.st_mode):
                 return place
-            if not stat.S_ISLNK(place.found.st_mode):
-                regular(place.found, path, MAX_FILE)
+            if not stat.S_ISLNK(place.stat.st_mode):
+                regular(place.stat, path, MAX_FILE)
             target = os.readlink(name, dir_fd=dir_fd)
             if target.startswith("/"):
                 raise outside(path)
@@ -173,7 +173,7 @@ def _directory(
     created: list[tuple[int, str]] = []
     try:
         planned = FileLocation(
-            root=root, dir_fd=fd, name="/".join([*reversed(missing), name]), path=path, found=None
+            root=root, dir_fd=fd, name="/".join([*reversed(missing), name]), path=path, stat=None
         )
         planned.check()
         if plan and make:
@@ -185,7 +185,7 @@ def _directory(
             created.append((fd, part))
             fd = os.open(part, flags | os.O_NOFOLLOW, dir_fd=fd)
     except BaseException as error:
-        FileLocation(root=root, dir_fd=fd, name="", path=path, found=None, made=created).undo()
+        FileLocation(root=root, dir_fd=fd, name="", path=path, stat=None, created=created).undo()
         for open_fd in {fd, *(d for d, _ in created)}:
             os.close(open_fd)
         if isinstance(error, OSError):

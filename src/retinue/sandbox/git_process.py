@@ -100,9 +100,9 @@ async def _talk(process: asyncio.subprocess.Process, fed: bytes, most: int) -> t
     """Write its input and read its output to the end, or until there is more than `most`."""
     assert process.stdout is not None and process.stderr is not None
     feeding = asyncio.ensure_future(_feed(process, fed))
-    complaining = asyncio.ensure_future(_hear(process.stderr, MOST_COMPLAINT, goes_on=True))
+    complaining = asyncio.ensure_future(_read_output(process.stderr, MOST_COMPLAINT, goes_on=True))
     try:
-        out = await _hear(process.stdout, most)
+        out = await _read_output(process.stdout, most)
         if len(out) > most:
             return out, b""
         complaint = await complaining
@@ -122,7 +122,7 @@ async def _feed(process: asyncio.subprocess.Process, fed: bytes) -> None:
     process.stdin.close()
 
 
-async def _hear(stream: asyncio.StreamReader, most: int, *, goes_on: bool = False) -> bytes:
+async def _read_output(stream: asyncio.StreamReader, most: int, *, goes_on: bool = False) -> bytes:
     data = bytearray()
     while piece := await stream.read(1 << 20):
         data += piece

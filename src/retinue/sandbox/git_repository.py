@@ -61,14 +61,16 @@ class Git:
 
     async def point(self, reference: str, commit: str) -> None:
         """Have a reference of the repository name a commit."""
-        await asyncio.to_thread(_told, git_refs.write, self.repository.common, reference, commit)
+        await asyncio.to_thread(_changed, git_refs.write, self.repository.common, reference, commit)
 
     async def drop(self, reference: str, commit: str) -> None:
         """Take a reference away, if that is what it names."""
-        await asyncio.to_thread(_told, git_refs.delete, self.repository.common, reference, commit)
+        await asyncio.to_thread(
+            _changed, git_refs.delete, self.repository.common, reference, commit
+        )
 
 
-def _told(
+def _changed(
     change: Callable[[str, str, str], None], common: str, reference: str, commit: str
 ) -> None:
     try:

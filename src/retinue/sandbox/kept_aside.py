@@ -92,14 +92,14 @@ def _carry(dir_fd: int, name: str, target: str) -> None:
     folders.remove(hidden, dir_fd=dir_fd)
 
 
-def tell(saved_path: str) -> None:
+def mark_reported(saved_path: str) -> None:
     """A user has seen it. (Until then, the next start reports it.)"""
     with contextlib.suppress(OSError):
         if os.path.basename(saved_path) == "it":
             Path(saved_path).with_name("told").touch()
 
 
-def untold(folder: Path) -> list[tuple[str, str]]:
+def unreported(folder: Path) -> list[tuple[str, str]]:
     """What was taken away when no one was there to tell it: where from, and where it is. Asked
     once."""
     losses = []

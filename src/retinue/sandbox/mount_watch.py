@@ -28,8 +28,8 @@ READ = 1 << 16
 @dataclass
 class MountWatch:
     """`lost` are the paths whose mount has gone, for another thing is there now; `written` those of
-    them that someone may have changed since. `fd` can be read when there is something to `hear`
-    (-1: there are no notifications, and only polling is left)."""
+    them that someone may have changed since. `fd` can be read when there is something for
+    `read_events` (-1: there are no notifications, and only polling is left)."""
 
     mounts: dict[str, Mount]
     fd: int = -1
@@ -66,7 +66,7 @@ class MountWatch:
         if -1 in watched.values():  # no more watches for this user: a part would look like all
             self.close()
 
-    def hear(self) -> bool:
+    def read_events(self) -> bool:
         """Whether a mount was lost, by what the kernel has reported since."""
         while self.fd >= 0:
             try:
@@ -78,13 +78,13 @@ class MountWatch:
                 head = HEAD.unpack_from(data, at)  # watch, mask, cookie, length of the name
                 end = at + HEAD.size + head[3]
                 name = os.fsdecode(data[at + HEAD.size : end].rstrip(b"\0"))
-                self._heard(head[0], head[1], name)
+                self._take_event(head[0], head[1], name)
                 at = end
         return bool(self.lost)
 
-    def _heard(self, wd: int, mask: int, name: str) -> None:
+    def _take_event(self, wd: int, mask: int, name: str) -> None:
         if mask & OVERFLOW:
-            self.look()
+            self.compare()
             self.written |= self.lost
         elif (path := self._names.get((wd, name))) is not None:
             if path in self.lost or (path in self._gone and mask & (CREATE | MOVED_TO)):
@@ -95,9 +95,9 @@ class MountWatch:
             elif mask & (DELETE | MOVED_FROM):
                 self._gone.add(path)
 
-    def look(self) -> bool:
+    def compare(self) -> bool:
         """The same by comparing. What was found only so may have been changed."""
-        self.hear()
+        self.read_events()
         others = {path for path in self.mounts if path not in self.lost and self._is_other(path)}
         self.lost |= others
         self.written |= others

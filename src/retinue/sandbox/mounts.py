@@ -178,7 +178,7 @@ def system(layout: Mounts, etc: dict[str, bytes]) -> Iterator[str]:
     yield from ("--symlink", "../tmp", "/var/tmp")
 
 
-def given(
+def command_mounts(
     layout: Mounts, command: Command, readonly_sets: Iterable[ReadonlyPaths], private: Private
 ) -> Iterator[str]:
     """The directories of the command. What lies deeper is mounted later, so that it shows; then

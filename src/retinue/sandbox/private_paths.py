@@ -32,8 +32,9 @@ SECRET = (
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """`store` is the runtime's own file, `stores` those of others that are known, each with
-    everything beside it that has its name in front; `folders` are hidden whole."""
+    """`store` is the runtime's own file, `stores` those of others that are known and files of
+    tokens, each with everything beside it that has its name in front; `folders` are hidden
+    whole."""
 
     store: str = ""
     stores: tuple[str, ...] = ()

@@ -27,9 +27,9 @@ from retinue.sandbox.tagged_processes import TAG, kill_tagged
 # is never killed. $A and $B are the tag, in two parts and from the environment, so that neither
 # this process nor grep has it on its own command line. Then it takes away what has appeared at
 # protected names that were $MISSING, one on each line, and notes beside it where it was:
-# `aside.untold` finds that. It goes into the directory first and asks the kernel where it is: the
-# command may have put a link on the way. (It is ended with a signal that it ignores once it has
-# something to do.)
+# `kept_aside.unreported` finds that. It goes into the directory first and asks the kernel where it
+# is: the command may have put a link on the way. (It is ended with a signal that it ignores once it
+# has something to do.)
 SUPERVISE = r"""exec 3<&0; {limits}
 sweep() {{ n=0; while [ $n -lt 50 ]; do n=$((n + 1)); found=
 for at in $(grep -lsaz "^[$A]$B\$" /proc/[0-9]*/cmdline)
@@ -55,16 +55,16 @@ MUCH_DISK = 64 << 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessGuard:
     """What surrounds a command. `inspect` gets the first process of the sandbox and checks the
-    sandbox before the command begins, and raises if it is not as it should be; `look` says now and
-    then whether the command must be stopped, in a thread, and `hear` does immediately when `told`
-    can be read (-1: no notifications); `release` undoes what was set up, and returns notes for the
-    user. `missing` are names at which nothing may appear: what does when this process has died goes
-    to `aside`."""
+    sandbox before the command begins, and raises if it is not as it should be; `compare` says now
+    and then whether the command must be stopped, in a thread, and `read_events` does immediately
+    when `events_fd` can be read (-1: no notifications); `release` undoes what was set up, and
+    returns notes for the user. `missing` are names at which nothing may appear: what does when this
+    process has died goes to `aside`."""
 
     inspect: Callable[[int], None] = lambda pid: None
-    look: Callable[[], bool] = lambda: False
-    told: int = -1
-    hear: Callable[[], bool] = lambda: False
+    compare: Callable[[], bool] = lambda: False
+    events_fd: int = -1
+    read_events: Callable[[], bool] = lambda: False
     release: Callable[[], tuple[str, ...]] = tuple
     missing: Sequence[str] = ()
     aside: str = ""
@@ -139,8 +139,8 @@ class ProcessTree(asyncio.SubprocessProtocol):
             if self._status is not None:
                 os.set_blocking(self._status, False)
                 loop.add_reader(self._status, self._read_status)
-                if self._guard is not None and self._guard.told >= 0:
-                    loop.add_reader(self._guard.told, self._hear)
+                if self._guard is not None and self._guard.events_fd >= 0:
+                    loop.add_reader(self._guard.events_fd, self._read_events)
                 await self._begun
         except BaseException:
             self._why = "lost"
@@ -201,14 +201,14 @@ class ProcessTree(asyncio.SubprocessProtocol):
                     preparing.add_done_callback(self._prepared)
             self._code = status.get("exit-code", self._code)
 
-    def _hear(self) -> None:
-        if self._guard is not None and self._guard.hear():
+    def _read_events(self) -> None:
+        if self._guard is not None and self._guard.read_events():
             self.stop()
 
-    def _look(self) -> bool:
+    def _compare(self) -> bool:
         """In a thread: a directory may have very many names."""
         with self._looking:
-            return not self._is_over and self._guard is not None and self._guard.look()
+            return not self._is_over and self._guard is not None and self._guard.compare()
 
     def _prepare(self, pid: int) -> None:
         """Both take their time; meanwhile bwrap mounts. In a thread."""
@@ -261,7 +261,7 @@ class ProcessTree(asyncio.SubprocessProtocol):
                         await asyncio.wait_for(
                             self._exited.wait(), LOOK_SECONDS if is_watched else None
                         )
-                    if self._guard is not None and await asyncio.to_thread(self._look):
+                    if self._guard is not None and await asyncio.to_thread(self._compare):
                         self.stop()
                     if any(
                         _is_filling(path, before, self._limits.free_disk)
@@ -334,8 +334,8 @@ class ProcessTree(asyncio.SubprocessProtocol):
             asyncio.get_running_loop().call_later(1.0, self._group.remove)
         if self._transport is not None:
             self._transport.close()
-        if self._guard is not None and self._guard.told >= 0:
-            asyncio.get_running_loop().remove_reader(self._guard.told)
+        if self._guard is not None and self._guard.events_fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._guard.events_fd)
         for fd in (self._status, self._inside, self._gate, self._lifeline):
             if fd is not None:
                 with contextlib.suppress(RuntimeError):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from retinue.errors import Refused
 from retinue.sandbox import git_config
 from retinue.sandbox import protected_paths as protected
-from retinue.sandbox.kept_aside import KeptAside, tell
+from retinue.sandbox.kept_aside import KeptAside, mark_reported
 from retinue.sandbox.open_beneath import open_beneath
 from retinue.sandbox.protected_paths import plain
 from retinue.sandbox.regular_file import read_text
@@ -99,7 +99,7 @@ class ReadonlyPaths:
         if self._has_git:
             self._known.add(".git")
             self._pin(".git")
-        for path in (*self._found(), *self._profiles(names)):
+        for path in (*self._present(), *self._profiles(names)):
             self._known.add(path)
             if path not in self._tails():
                 self._protect(path)
@@ -142,7 +142,7 @@ class ReadonlyPaths:
                 "sandbox", f"{at} cannot be protected ({error.strerror}). Nothing was run."
             ) from None
 
-    def _found(self, names: list[str] | None = None) -> Iterator[str]:
+    def _present(self, names: list[str] | None = None) -> Iterator[str]:
         """Everything that is protected and there now, by its path beneath the root, whose `names`
         may be known."""
         for name in filter(_may_matter, self._names("") if names is None else names):
@@ -161,13 +161,13 @@ class ReadonlyPaths:
             yield from (f".git/{name}" for name in self._names(".git") if plain(name) in GIT_PARTS)
         yield from (path for path in (*self._hooks, *self._tails()) if self._kind(path))
 
-    def look(self) -> bool:
+    def remove_new(self) -> bool:
         """Take away what has appeared since; True when the command does it again and again."""
         self._known -= {
             path for path in (".git/worktrees", "worktrees") if self._was_replaced(path)
         }
         names = self._names("")
-        for path in list(self._found(names)):
+        for path in list(self._present(names)):
             if path not in self._known:
                 self._take(path)
         if not self._is_git and set(GIT_DIRECTORY) <= set(names):
@@ -312,7 +312,7 @@ class ReadonlyPaths:
             self._is_released = True
             try:
                 if looks:
-                    self.look()
+                    self.remove_new()
             except OSError as error:
                 self._notes.append(f"{self.root} could not be checked at the end: {error.strerror}")
             finally:
@@ -320,7 +320,7 @@ class ReadonlyPaths:
                 for bind in self.binds:
                     os.close(bind.fd)
                 for saved_path in self._kept:
-                    tell(saved_path)
+                    mark_reported(saved_path)
         return tuple(self._notes[: MOST_TAKEN + 1])
 
     def _kind(self, path: str) -> int:

@@ -28,7 +28,7 @@ from retinue.host.requests import (
 )
 from retinue.open_questions import OpenQuestion
 from retinue.run_info import RunTree
-from retinue.server.turn_events import TurnFollower, words_asked
+from retinue.server.turn_events import TurnFollower, text_questions
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class RunTurns:
     async def _say(self, run: str, text: str) -> RunTurn:
         """Words for an open run: the answer, if it has asked for one, else a message."""
         turn = await self._now(run)
-        questions = await words_asked(self.host, self.who, run)
+        questions = await text_questions(self.host, self.who, run)
         theirs = await self.client_tools(run)
         named = [q for q in questions if q.tool not in theirs]
         if named:
@@ -92,7 +92,7 @@ class RunTurns:
         waiting = open_calls(await self.host.row(run))
         if not waiting.keys() & results.keys():
             raise NotFound("No tool call waits for these results. They may have been sent before.")
-        questions = {q.id: q for q in await words_asked(self.host, self.who, run)}
+        questions = {q.id: q for q in await text_questions(self.host, self.who, run)}
         for id, question in waiting.items():
             if id in results and question in questions:
                 await self._answer(questions[question], results[id])

@@ -78,7 +78,9 @@ class TurnFollower:
             async for event in stream:
                 for item in self._items(event):
                     yield item
-                if event.name == "step" and (questions := await self._asked(event.value)):
+                if event.name == "step" and (
+                    questions := await self._client_questions(event.value)
+                ):
                     yield TurnParked(questions, event.value.entry.at)
                     if self.stops_when_parked:
                         return
@@ -89,7 +91,7 @@ class TurnFollower:
     def _items(self, event: ServerEvent) -> list[TurnEvent]:
         value = event.value
         if isinstance(value, TextArrived):
-            return self._said(value) if value.run == self._run else []
+            return self._text_events(value) if value.run == self._run else []
         if not isinstance(value, StepNews):
             return []
         items: list[TurnEvent] = []
@@ -103,7 +105,7 @@ class TurnFollower:
                 self._done = value.entry.event.attempt
         return items
 
-    def _said(self, delta: TextArrived) -> list[TurnEvent]:
+    def _text_events(self, delta: TextArrived) -> list[TurnEvent]:
         """The pieces of the first try. Of a later one the whole message is waited for, for what was
         sent cannot be taken back; and what is known whole already is not sent in pieces again."""
         if delta.attempt <= self._done or (self._sent and delta.attempt != self._attempt):
@@ -121,7 +123,7 @@ class TurnFollower:
         pieces: list[TurnEvent] = [TurnText(rest)] if rest else []
         return [*pieces, whole]
 
-    async def _asked(self, news: StepNews) -> tuple[OpenQuestion, ...]:
+    async def _client_questions(self, news: StepNews) -> tuple[OpenQuestion, ...]:
         """What the client has to answer, when nothing moves without it. Permissions and limits are
         decided by those who may."""
         if news.row is None:
@@ -130,13 +132,13 @@ class TurnFollower:
         is_still = self._states.get(self._run) in STILL
         if not is_still or "asking" not in self._states.values():
             return ()
-        questions = await words_asked(self._host, self._who, self._run)
+        questions = await text_questions(self._host, self._who, self._run)
         is_told = {q.id for q in questions} == {q.id for q in self.known}
         self.known = questions
         return () if is_told else questions
 
 
-async def words_asked(host: Host, who: Identity, run: str) -> tuple[OpenQuestion, ...]:
+async def text_questions(host: Host, who: Identity, run: str) -> tuple[OpenQuestion, ...]:
     """The open questions of a run and those below it that want words, or the result of a call."""
     reply = await host.questions(QuestionsRequest(run=run), who)
     return tuple(q for q in reply.questions if q.kind == "question")
@@ -146,4 +148,4 @@ async def parked_on(host: Host, who: Identity, run: str) -> tuple[OpenQuestion, 
     """What a run waits for that its client has to bring; nothing while it is at work."""
     if state_word((await host.row(run)).run) not in STILL:
         return ()
-    return await words_asked(host, who, run)
+    return await text_questions(host, who, run)

@@ -149,7 +149,7 @@ class Artifacts:
         return freed
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def keep_while_copying(self) -> Iterator[None]:
         """While a copy is made, what its database names is not deleted."""
         with self._lock:
             self._n_copies += 1

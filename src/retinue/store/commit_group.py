@@ -121,7 +121,7 @@ class CommitGroup(Generic[B]):
                 outcomes[n], job = outcome, jobs[n]
                 if isinstance(outcome, StoreError) and job.line.era == job.era:
                     job.line.era, job.line.failure = job.era + 1, outcome
-            self._tell(jobs, outcomes)
+            self._report(jobs, outcomes)
             if not stop:
                 self._writer.tidy()
             for act in acts:
@@ -151,7 +151,7 @@ class CommitGroup(Generic[B]):
         return jobs, acts, True
 
     def _perform(self, act: Act) -> None:
-        def hear(value: Any, error: Exception | None) -> None:
+        def resolve(value: Any, error: Exception | None) -> None:
             if act.future.done():
                 return
             if error is None:
@@ -165,22 +165,22 @@ class CommitGroup(Generic[B]):
         except Exception as error:
             failed = error
         with contextlib.suppress(RuntimeError):
-            act.loop.call_soon_threadsafe(hear, value, failed)
+            act.loop.call_soon_threadsafe(resolve, value, failed)
 
-    def _tell(self, jobs: list[PendingCommit[B]], outcomes: list[int | StoreError]) -> None:
+    def _report(self, jobs: list[PendingCommit[B]], outcomes: list[int | StoreError]) -> None:
         """One call into each loop that has someone waiting."""
         loops: dict[asyncio.AbstractEventLoop, list[Heard]] = {}
         for job, outcome in zip(jobs, outcomes, strict=True):
             loops.setdefault(job.loop, []).append((job.future, outcome, job.line, job.line.era))
         for loop, heard in loops.items():
             with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits
-                loop.call_soon_threadsafe(_hear, heard)
+                loop.call_soon_threadsafe(_take_report, heard)
 
 
 Heard = tuple[asyncio.Future[int], int | StoreError, CommitLine, int]
 
 
-def _hear(outcomes: list[Heard]) -> None:
+def _take_report(outcomes: list[Heard]) -> None:
     for future, outcome, line, era in outcomes:
         line.heard = max(line.heard, era)
         if future.done():

@@ -31,7 +31,7 @@ from retinue.testing.cassette_excerpt import (
     few,
     filled,
     ids_in,
-    look_at,
+    read_request,
     with_holes,
 )
 from retinue.testing.taped_catalog import PlayedCatalog, RecordedCatalog
@@ -317,7 +317,7 @@ class _Recorder:
         self._cassette, self._model = cassette, model
 
     async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
-        ids, shown = look_at(request)
+        ids, shown = read_request(request)
         key = self._cassette._name(_model_act(request))
         try:
             reply = await self._model.complete(request, emit)
@@ -339,7 +339,7 @@ class _Player:
         self._cassette = cassette
 
     async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
-        ids, shown = look_at(request)
+        ids, shown = read_request(request)
         request.progress.leave()
         line = await self._cassette._take(_model_act(request), shown)
         raw = filled(bytes(line.value).decode(), ids)

@@ -26,7 +26,7 @@ class Shown(Value):
     last: str = ""
 
 
-def look_at(request: ModelRequest) -> tuple[list[str], Shown]:
+def read_request(request: ModelRequest) -> tuple[list[str], Shown]:
     """The ids that the request names, and what it looks like without them."""
     texts = [_words(m) for m in request.messages]
     ids = ids_in([request.run, request.instructions, *texts])

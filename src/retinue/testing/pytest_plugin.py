@@ -103,7 +103,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if item.get_closest_marker(VIRTUAL):
         _check_virtual(item)
     failed: list[AssertionError] = []
-    with scripted.heard(failed.append), pytest.MonkeyPatch.context() as patch:
+    with scripted.assertion_listener(failed.append), pytest.MonkeyPatch.context() as patch:
         opened = item.stash.get(OPENED, [])
         if opened and isinstance(item, pytest.Function):
             patch.setattr(item, "obj", _opening(item.obj, opened))

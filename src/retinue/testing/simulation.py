@@ -117,7 +117,7 @@ class Schedule:
         """What went wrong, in one sentence; nothing if all is well."""
         broken: list[AssertionError] = []
         try:
-            with scripted.heard(broken.append):
+            with scripted.assertion_listener(broken.append):
                 run_virtual(self._play(scenario, opening))
         except Exception as error:
             self._problems.append(f"{type(error).__name__}: {error}")

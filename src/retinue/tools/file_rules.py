@@ -7,14 +7,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from retinue.core.call_rules import barred_path, denied_tool, patterns_below
+from retinue.core.call_rules import (
+    READERS,
+    READING,
+    barred_path,
+    denied_tool,
+    patterns_below,
+)
 from retinue.core.capabilities import allows
 from retinue.sandbox.path_checks import strip
 from retinue.tools.base import Context
 
-READING = ("read", "search")
 WRITING = ("edit", "write")
-READERS = (*READING, "shell")  # a command can read the whole workspace
 
 
 def barred(

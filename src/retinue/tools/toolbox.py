@@ -165,7 +165,7 @@ class Toolbox:
         if (
             known.writes
             and self._builtin is not None
-            and (why := self._builtin.writers.held(context))
+            and (why := self._builtin.writers.refusal(context))
         ):
             preview = replace(preview, problem=why)
         return replace(

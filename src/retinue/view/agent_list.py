@@ -24,8 +24,8 @@ def render_list(library: FoundAgents, *, cwd: str = "", width: int = 100) -> lis
         if rows
         else ["No agents found."]
     )
-    if not rows and library.places:
-        out.append(f"Looked in: {', '.join(_path(p, cwd) for p in library.places)}")
+    if not rows and library.searched:
+        out.append(f"Looked in: {', '.join(_path(p, cwd) for p in library.searched)}")
     for spec in library.broken:
         why = next(c for c in spec.complaints if c.severity == "error")
         out.append(f"broken: {spec.name} ({_where(spec, cwd)}): {one_line(why.message)}")

@@ -19,7 +19,7 @@ MOST_LINES = 2_000
 def wants(call: ToolCall) -> str:
     """One line for the person who decides; "" for an unknown tool, whose question must do."""
     args = arguments.read(call.args)
-    return "" if args is None else one_line(_said(call.name, args), MOST)
+    return "" if args is None else one_line(_call_text(call.name, args), MOST)
 
 
 def question_wants(q: Mapping[str, Any]) -> str:
@@ -31,7 +31,7 @@ def question_wants(q: Mapping[str, Any]) -> str:
     return wants(call) or one_line(text[:1].lower() + text[1:], MOST)
 
 
-def _said(name: str, args: dict[str, Any]) -> str:
+def _call_text(name: str, args: dict[str, Any]) -> str:
     path, command = args.get("path"), args.get("command")
     if name == "shell" and isinstance(command, str):
         return f"run `{' '.join(command.split())}`"

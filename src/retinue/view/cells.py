@@ -69,11 +69,11 @@ def fit_path(path: str, width: int) -> str:
     """A path gives way at its front: `…/http/client.py`."""
     if cell_len(path) <= width:
         return path
-    parts = path.split("/")
+    parts, end = path.rstrip("/").split("/"), "/" if path.endswith("/") else ""
     for n in range(1, len(parts)):
-        if cell_len(short_path := "…/" + "/".join(parts[n:])) <= width:
+        if cell_len(short_path := f"…/{'/'.join(parts[n:])}{end}") <= width:
             return short_path
-    return fits(parts[-1], width)
+    return fits(f"{parts[-1]}{end}", width)
 
 
 def fit_words(text: str, width: int) -> str:

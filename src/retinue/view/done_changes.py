@@ -39,7 +39,7 @@ class DoneChanges:
             self._decided[item.entry.run, event.index] = "✓ done: answered"
         elif isinstance(item, Stepped) and isinstance(event, TextReturned):
             expectation = self._expected.pop((item.entry.run, event.call_id), None)
-            return None if expectation is None else _told(*expectation, event)
+            return None if expectation is None else _result_lines(*expectation, event)
         return None
 
     def outcome(self, q: Mapping[str, Any], label: str) -> str:
@@ -48,7 +48,7 @@ class DoneChanges:
         return f"{decision} elsewhere" if decision else f"{label} no longer needs this."
 
 
-def _told(who: str, panel: RequestPanel, event: TextReturned) -> list[Line]:
+def _result_lines(who: str, panel: RequestPanel, event: TextReturned) -> list[Line]:
     if event.error:
         return [
             [

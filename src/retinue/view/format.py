@@ -69,7 +69,7 @@ def price_tag(tag: Mapping[str, Any]) -> str:
     return text if money(usd) == money(plain) else f"{text}, {money(plain)} without the cache"
 
 
-def asked_price(question: Mapping[str, Any]) -> str:
+def price_text(question: Mapping[str, Any]) -> str:
     """What a call that waits for a permission would cost, if it starts sub-agents: ` (5 forks of
     ...)`."""
     tag = question.get("price_tag")

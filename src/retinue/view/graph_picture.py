@@ -11,7 +11,7 @@ from retinue.view.graph_layers import Link, Pair, layers_of, links_of
 
 MOST_BOXES, MOST_ARROWS = 6, 10
 _BOX = re.compile(r'^(\w+)\["(.*)"\]$')
-_ARROW = re.compile(r"^(\w+) -->\|(\d+)\| (\w+)$")
+_ARROW = re.compile(r"^(\w+) ?-->\|(\d+)\| ?(\w+)$")
 PLAIN = str.maketrans("┌┐└┘─│┼┬┴▼↑", "++++-|+++v^")
 
 
@@ -148,12 +148,12 @@ def _width(graph: AreaGraph, name: str, links: Sequence[Link]) -> int:
     if name not in graph.labels:
         return 1
     text = max(len(line) for line in graph.labels[name]) + 4
-    down = sum(len(said(link)) + SPACE + 1 for link in links if link.upper == name)
+    down = sum(len(link_text(link)) + SPACE + 1 for link in links if link.upper == name)
     up = 4 * sum(link.lower == name for link in links)
     return max(text, down + SPACE, up + SPACE)
 
 
-def said(link: Link) -> str:
+def link_text(link: Link) -> str:
     return f"{link.n_down:,}" + (f" ↑{link.n_up:,}" if link.n_up else "")
 
 
@@ -193,7 +193,7 @@ def _channel(
         if lower in graph.labels:
             canvas.put(ends[n], bottom - 1, "▼")
         if upper in graph.labels:
-            canvas.put(starts[n] + 1, top, said(link))
+            canvas.put(starts[n] + 1, top, link_text(link))
     return bottom
 
 
@@ -203,7 +203,7 @@ def _starts(graph: AreaGraph, steps: Sequence[Step], spots: dict[str, Spot]) -> 
     for name in dict.fromkeys(upper for upper, _, _ in steps if upper in graph.labels):
         mine = [n for n, step in enumerate(steps) if step[0] == name]
         mine.sort(key=lambda n: (spots[steps[n][1]].middle, n))
-        sizes = [len(said(steps[n][2])) + SPACE + 1 for n in mine]
+        sizes = [len(link_text(steps[n][2])) + SPACE + 1 for n in mine]
         x = spots[name].x + max(1, (spots[name].width - sum(sizes) + SPACE) // 2)
         for n, size in zip(mine, sizes, strict=True):
             ports[n] = x

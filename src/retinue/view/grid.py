@@ -3,6 +3,7 @@ terminal has more columns, never another meaning, and its last column stays empt
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from retinue.view import format as view_format
-from retinue.view.cells import Cells, Line, crop, cut, fit_words, fits, right, size
+from retinue.view.cells import Cells, Line, crop, cut, fit_path, fit_words, fits, right, size
 from retinue.view.run_row import RunRow
 from retinue.view.state_marks import MARKS, loudest
 
@@ -18,6 +19,7 @@ SILENT_MS = 60_000
 LONG_SILENT_MS = 180_000
 STATE, NUMBER, SHORT = 12, 7, 4
 NOTHING_YET = "\N{EN DASH}"
+_PATH = re.compile(r"[^\s/]+/\S*")
 DEEPEST = 4
 """From the next level on, `…` replaces the guides."""
 
@@ -123,7 +125,8 @@ def _name(at: TreeRow, room: int, width: int) -> Line:
     """The name, how many are folded below it and, where there is room, the role."""
     row, more = at.row, f" +{at.n_folded}" if at.n_folded else ""
     label = row.label if row.depth else f"{row.short} {row.title}"
-    name = fits(label, max(1, room - len(more)))
+    shorten = fit_path if _PATH.fullmatch(label) else fits
+    name = shorten(label, max(1, room - len(more)))
     role = ""
     if width >= 120 and row.agent and row.agent != row.label:
         # Those that a family makes are named after their parent.
@@ -147,7 +150,7 @@ def _words(row: RunRow, width: int) -> Line:
     return [Cells(silent, tone), Cells(cut(rest, max(0, width - cell_len(silent))), quiet)]
 
 
-def told_by(row: RunRow, below: Iterable[RunRow]) -> RunRow:
+def folded_row(row: RunRow, below: Iterable[RunRow]) -> RunRow:
     """A row that others are folded into: of these it tells what is louder than itself, when it only
     waits."""
     others = list(below)

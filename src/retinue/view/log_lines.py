@@ -51,7 +51,7 @@ class LogLines:
         self._next_at, self._clock = began, clock
         self.last_at = 0
 
-    def hear(self, entries: Iterable[LogEntry], model: str = "") -> None:
+    def add(self, entries: Iterable[LogEntry], model: str = "") -> None:
         """What the record says of messages that are shown later."""
         for entry in entries:
             event = entry.event
@@ -87,10 +87,10 @@ class LogLines:
             )
         return " · ".join(parts)
 
-    def tell(self, n: int, message: Message, *, is_inherited: bool = False) -> Iterator[Line]:
+    def lines(self, n: int, message: Message, *, is_inherited: bool = False) -> Iterator[Line]:
         """The lines of message number `n`. What a run has from another has no times of its own."""
         if isinstance(message, AssistantMessage):
-            yield from self._said(n, message, is_inherited)
+            yield from self._reply_lines(n, message, is_inherited)
         elif isinstance(message, ToolMessage):
             yield from self._returned(n, message)
         else:
@@ -106,7 +106,7 @@ class LogLines:
             return self._names.get(message.sender) or view_format.short_id(message.sender)
         return "retinue" if message.kind in ("note", "nudge", "summary") else "you"
 
-    def _said(self, n: int, message: AssistantMessage, is_inherited: bool) -> Iterator[Line]:
+    def _reply_lines(self, n: int, message: AssistantMessage, is_inherited: bool) -> Iterator[Line]:
         self._open = {call.id: call for call in message.calls}
         at, took = 0, ""
         if not is_inherited:
@@ -188,7 +188,7 @@ def about(call: ToolCall) -> str:
     return describe(call).removeprefix(f"{call.name} ")
 
 
-def said_last(messages: list[Message], n: int) -> int:
+def index_of_last(messages: list[Message], n: int) -> int:
     """The index of the first of the last `n` messages that were said; results of tools come with
     the reply that called them."""
     for i in range(len(messages) - 1, -1, -1):

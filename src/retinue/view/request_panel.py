@@ -100,9 +100,9 @@ def _change(q: Mapping[str, Any], preview: Mapping[str, Any], home: str) -> Requ
         title=f"{_who(q)} wants to {verb} {what}",
         signs=signs(added, removed),
         facts=(
-            *_said(q),
+            *_reason(q),
             Fact("where", where),
-            *_asked(q),
+            *_limits(q),
             *_notes([f["path"] for f in files]),
         ),
         body=tuple(body),
@@ -139,8 +139,8 @@ def _command(q: Mapping[str, Any], preview: Mapping[str, Any], home: str) -> Req
         Fact("network", _network(it)),
         _sandbox(it),
         Fact("may write", _may_write(it, home), "" if is_contained else "fail"),
-        *_said(q),
-        *_asked(q),
+        *_reason(q),
+        *_limits(q),
         *_notes([it["command"]]),
     ]
     always = "Allow exactly this command in this run and its sub-agents"
@@ -165,12 +165,12 @@ def _in_copy(it: Mapping[str, Any], preview: Mapping[str, Any]) -> dict[str, Any
     """Where the copy is tells a reader nothing: it is called what it is."""
     root = preview.get("directory", "")
 
-    def told(path: str) -> str:
+    def shown_path(path: str) -> str:
         rest = path[len(root) :] if root and path.startswith(root) else None
         return path if rest is None else f"{COPY}{rest}"
 
-    writes = tuple(map(told, it.get("may_write", ())))
-    return {**it, "directory": told(it["directory"]), "may_write": writes}
+    writes = tuple(map(shown_path, it.get("may_write", ())))
+    return {**it, "directory": shown_path(it["directory"]), "may_write": writes}
 
 
 def _network(it: Mapping[str, Any]) -> str:
@@ -199,11 +199,11 @@ def _call(q: Mapping[str, Any], preview: Mapping[str, Any]) -> RequestPanel:
     """A call with unknown effects: its name and every argument."""
     problem = preview.get("problem", "")
     facts = [Fact("would fail", one_line(problem, 400), "fail")] if problem else []
-    price = view_format.asked_price(q).strip(" ()")
+    price = view_format.price_text(q).strip(" ()")
     facts += [Fact("cost", price)] if price else []
     return RequestPanel(
         title=f"{_who(q)} wants to call {one_line(q['tool'] or 'a tool', 60)}",
-        facts=(*facts, *_said(q), *_asked(q)),
+        facts=(*facts, *_reason(q), *_limits(q)),
         body=tuple(_text_lines(q["shown"])),
         choices=(
             PanelChoice("y", "Allow this call once", "allows this once", needs_all=True),
@@ -256,12 +256,12 @@ def _budget(q: Mapping[str, Any]) -> RequestPanel:
     )
 
 
-def _said(q: Mapping[str, Any]) -> list[Fact]:
+def _reason(q: Mapping[str, Any]) -> list[Fact]:
     why = one_line(q.get("why", ""), MOST_SAID)
     return [Fact("why", f'"{why}"')] if why else []
 
 
-def _asked(q: Mapping[str, Any]) -> list[Fact]:
+def _limits(q: Mapping[str, Any]) -> list[Fact]:
     out = []
     if q.get("holds_up"):
         out.append(Fact("holds up", ", ".join(one_line(name, 40) for name in q["holds_up"])))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from retinue.core.state import Ended, Queued, Short, Thinking, Waiting
+from retinue.core.writer_lines import TURN
 from retinue.view import states
 from retinue.view.run_node import RunNode, provider_wait
 from retinue.view.state_marks import counted, mark
@@ -53,6 +54,8 @@ def asks(node: RunNode) -> str:
 
 def _queued(node: RunNode, lane: int, lanes: Mapping[str, int]) -> str:
     mine = node.spec.request.lanes
+    if lane == TURN:
+        return "for its turn to write files"
     if not 0 <= lane < len(mine):
         return ""
     size = mine[lane].size

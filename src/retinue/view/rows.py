@@ -94,7 +94,7 @@ class TreeView:
         else:
             self._begin(step)
 
-    def hear(self, run: str, attempt: int, text: str, at: int) -> None:
+    def add_text(self, run: str, attempt: int, text: str, at: int) -> None:
         """Text as a model writes it."""
         node = self.nodes.get(run)
         if node is None or node.state in OVER:

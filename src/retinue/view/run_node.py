@@ -105,7 +105,7 @@ def mark_of(node: RunNode, state: str) -> str:
     return mark_name(state, stop=stop, is_thinking=isinstance(at, Thinking))
 
 
-def is_asked(node: RunNode, question: str) -> bool:
+def may_ask(node: RunNode, question: str) -> bool:
     """Whether a run may still ask this, as far as it is known here."""
     return bool(node.asked_of) or any(q.id in ("", question) for q in node.questions.values())
 

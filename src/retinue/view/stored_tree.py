@@ -50,7 +50,7 @@ def stored_rows(
     from being continued, by their runs."""
     view = TreeView(describe)
     recall(view, record, final)
-    rows = [_held(row, waits or {}, now) for row in view.rows(now)]
+    rows = [_with_wait(row, waits or {}, now) for row in view.rows(now)]
     return [
         as_paused(row, (lacks or {}).get(row.id, ""))
         if not row.is_over and (is_paused or row.id in (lacks or {}))
@@ -59,7 +59,7 @@ def stored_rows(
     ]
 
 
-def _held(row: RunRow, waits: Mapping[str, ProviderWait], now: int) -> RunRow:
+def _with_wait(row: RunRow, waits: Mapping[str, ProviderWait], now: int) -> RunRow:
     wait = waits.get(row.id)
     if wait is None or row.is_over:
         return row

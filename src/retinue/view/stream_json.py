@@ -74,7 +74,7 @@ class StreamJsonWriter:
         self.denials: list[dict[str, Any]] = []
         self.merges: list[dict[str, Any]] = []
 
-    def tell(self, item: TreeItem) -> Iterator[dict[str, Any]]:
+    def lines(self, item: TreeItem) -> Iterator[dict[str, Any]]:
         """The lines that one item gives."""
         match item:
             case RunAdded(spec=spec):
@@ -171,7 +171,7 @@ class StreamJsonWriter:
                 denial = {
                     "tool_name": name,
                     "tool_use_id": message.call_id,
-                    "tool_input": _given(args),
+                    "tool_input": _input(args),
                 }
                 self.denials.append({**denial, "agent_id": run})
             content: list[dict[str, Any]] = [
@@ -195,7 +195,7 @@ class StreamJsonWriter:
         for call in message.calls:
             self._calls[call.id] = (call.name, call.args)
             content.append(
-                {"type": "tool_use", "id": call.id, "name": call.name, "input": _given(call.args)}
+                {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call.args)}
             )
         out: dict[str, Any] = {"type": "message", "role": "assistant", "content": content}
         out["model"] = (replied.reply.model if replied is not None else "") or self._specs[
@@ -340,7 +340,7 @@ def lines(
     """All lines of a tree, the result last."""
     writer = StreamJsonWriter(head)
     for item in items:
-        yield from writer.tell(item)
+        yield from writer.lines(item)
     yield writer.result(final)
 
 
@@ -352,6 +352,6 @@ def _subtype(state: str, stop: str) -> str:
     return SUBTYPES.get(stop, "error_during_execution")
 
 
-def _given(args: str) -> dict[str, Any]:
+def _input(args: str) -> dict[str, Any]:
     values = arguments.read(args)
     return {"raw": args} if values is None else values

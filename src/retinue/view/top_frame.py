@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from retinue.view import format as view_format
 from retinue.view.ascii_marks import as_shown
 from retinue.view.cells import Cells, Line, crop, cut, fits, right, size
-from retinue.view.grid import TreeRow, columns_at, guides, told_by, tree_line
+from retinue.view.grid import TreeRow, columns_at, folded_row, guides, tree_line
 from retinue.view.row_filter import matches, meant
 from retinue.view.run_row import RunRow
 from retinue.view.state_marks import MARKS
@@ -131,7 +131,7 @@ class TopList:
                     below[row.id] = []
         return [
             TreeRow(
-                told_by(row, below.get(row.id, ())),
+                folded_row(row, below.get(row.id, ())),
                 bars,
                 len(below.get(row.id, ())),
                 row.id == self.selected,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from retinue.core.cache_figures import Cached
-from retinue.core.provenance import tell
+from retinue.core.provenance import provenance_text
 from retinue.core.spec import RunSpec
 from retinue.core.state import (
     Ended,
@@ -62,7 +62,7 @@ def says(row: RunRecord) -> str:
 def missing(row: RunRecord) -> str:
     """Which sub-agents of a result never returned, "" if all did."""
     end = ending(row)
-    return tell(end.helpers) if end is not None else ""
+    return provenance_text(end.helpers) if end is not None else ""
 
 
 def word(row: RunRecord) -> str:

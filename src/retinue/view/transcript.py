@@ -25,11 +25,11 @@ class Transcripts:
         self._said: dict[str, deque[tuple[str, str]]] = {}
         self._writing: dict[str, tuple[int, str]] = {}
 
-    def hear(self, run: str, message: Message) -> None:
+    def add(self, run: str, message: Message) -> None:
         lines = self._said.setdefault(run, deque(maxlen=KEEP))
         if isinstance(message, AssistantMessage):
             self._writing.pop(run, None)
-        lines.extend(tell(message, self._describe))
+        lines.extend(message_lines(message, self._describe))
 
     def preview(self, run: str, attempt: int, text: str) -> None:
         before, written = self._writing.get(run, (attempt, ""))
@@ -51,7 +51,9 @@ class Transcripts:
         return lines
 
 
-def tell(message: Message, describe: Callable[[ToolCall], str]) -> Iterator[tuple[str, str]]:
+def message_lines(
+    message: Message, describe: Callable[[ToolCall], str]
+) -> Iterator[tuple[str, str]]:
     """A message in a few lines."""
     if isinstance(message, AssistantMessage):
         yield from _lines("said", message.text)

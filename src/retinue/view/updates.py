@@ -17,13 +17,13 @@ def feed(view: TreeView, item: TreeItem, now: int, transcripts: Transcripts | No
     elif isinstance(item, RunChanged):
         view.take(item.row.run)
     elif isinstance(item, TextArrived):
-        view.hear(item.run, item.attempt, item.text, now)
+        view.add_text(item.run, item.attempt, item.text, now)
         if transcripts is not None:
             transcripts.preview(item.run, item.attempt, item.text)
     elif isinstance(item, CallsHeld):
         view.hold(item.calls)
     elif transcripts is not None:
-        transcripts.hear(item.run, item.message)
+        transcripts.add(item.run, item.message)
 
 
 def conclude(view: TreeView, final: TreeRecord) -> None:

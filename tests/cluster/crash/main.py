@@ -1,5 +1,5 @@
 """`python -m tests.cluster.crash.main --kills 200`: workers on one PostgreSQL are killed, stopped
-for longer than their lease and cut off, the database is restarted, and what is on record afterwards is
+for longer than their lease and cut off, the database is restarted, and what is on record is
 compared with what must be.
 
 The last line of the output is one line of JSON; the exit code is 1 when anything was lost, repeated

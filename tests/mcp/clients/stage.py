@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.testing import call
-from tests.cli.house import Gate, House, house
+from tests.cli.private_home import Gate, PrivateHome, private_home
 from tests.waiting import SECONDS
 
 TASK = "Look at the parser and say what it copies."
@@ -81,7 +81,7 @@ def _order(kind: str, text: str, orders: tuple[str, ...]) -> str:
 class Stage:
     """One client in one project."""
 
-    def __init__(self, home: House, script: Script) -> None:
+    def __init__(self, home: PrivateHome, script: Script) -> None:
         self.home, self.script, self.gate = home, script, script.gate
         self._started: list[subprocess.Popen[str]] = []
 
@@ -144,7 +144,7 @@ def stage(separator: str) -> Iterator[Stage]:
     script = Script(separator)
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        house(Path(folder), script) as home,
+        private_home(Path(folder), script) as home,
     ):
         made = Stage(home, script)
         try:

@@ -8,8 +8,10 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
+
+import aiohttp
 
 from retinue.errors import RetinueError
 from retinue.tools.mcp_client import McpError, McpServers
@@ -64,10 +66,38 @@ async def contents(servers: McpServers) -> None:
             await servers.prompt(prompt.server, prompt.name, values)
 
 
+class Headless:
+    """A browser whose person is logged in and allows everything."""
+
+    redirect_uri = "http://127.0.0.1:8765/callback"
+
+    async def go(self, url: str, state: str) -> str:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(url, allow_redirects=False) as response,
+        ):
+            return response.headers["Location"]
+
+
+@contextlib.asynccontextmanager
+async def visit(port: int) -> AsyncIterator[Headless]:
+    yield Headless()
+
+
+def oauth() -> dict[str, Any]:
+    """What a person has configured about the login."""
+    given = context()
+    names = {"clientId": "client_id", "clientSecret": "client_secret", "issuer": "issuer"}
+    settings = {ours: given[theirs] for ours, theirs in names.items() if theirs in given}
+    if os.environ.get("MCP_CONFORMANCE_SCENARIO") == "auth/basic-cimd":
+        settings["clientId"] = "https://conformance-test.local/client-metadata.json"
+    return settings
+
+
 async def main(url: str) -> int:
-    tree = {"mcpServers": {"suite": {"type": "http", "url": url}}}
+    tree = {"mcpServers": {"suite": {"type": "http", "url": url, "oauth": oauth()}}}
     configs, _ = translate(tree, ServerConfigSource(), {}, {})
-    async with McpServers(configs) as servers:
+    async with McpServers(configs, visit=visit) as servers:
         (status,) = servers.status()
         if status.state != "ready":
             sys.stderr.write(f"{status.state}: {status.reason}\n")

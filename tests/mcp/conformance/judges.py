@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.testing import call
-from tests.cli.house import House, house
+from tests.cli.private_home import PrivateHome, private_home
 from tests.mcp.node_packages import node, node_modules
 
 INSPECTOR = "@modelcontextprotocol/inspector"
@@ -48,7 +48,7 @@ def inspector_reports() -> dict[str, Any]:
     program = node_modules(INSPECTOR) / INSPECTOR / "clients" / "launcher" / "build" / "index.js"
     reports: dict[str, Any] = {}
     for era in ERAS:
-        with tempfile.TemporaryDirectory() as folder, house(Path(folder)) as home:
+        with tempfile.TemporaryDirectory() as folder, private_home(Path(folder)) as home:
             # It passes on only what it is told to.
             variables = [word for k, v in home.env.items() for word in ("-e", f"{k}={v}")]
             flags = ["--protocol-era", era, "--format", "json", "--connect-timeout", "120000"]
@@ -67,7 +67,7 @@ def typescript_reports() -> dict[str, Any]:
     folder = node_modules(CLIENT)
     reports: dict[str, Any] = {}
     for era in ERAS:
-        with tempfile.TemporaryDirectory() as place, house(Path(place), writer) as home:
+        with tempfile.TemporaryDirectory() as place, private_home(Path(place), writer) as home:
             done = _done([SCRIPT, era, folder, *SERVER], home)
         lines = done.stdout.strip().splitlines()
         if done.returncode or not lines:
@@ -77,7 +77,7 @@ def typescript_reports() -> dict[str, Any]:
     return reports
 
 
-def _done(command: Sequence[Any], home: House) -> subprocess.CompletedProcess[str]:
+def _done(command: Sequence[Any], home: PrivateHome) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [node()[0], *command],
         env=home.env,

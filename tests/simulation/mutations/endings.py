@@ -21,8 +21,8 @@ MUTATIONS = [
     Mutation(
         "children outlive a parent that must not be outlived",
         "core/ending.py",
-        "    for child in live:\n        ctx.tell(child, take_along",
-        "    live = []\n    for child in live:\n        ctx.tell(child, take_along",
+        "    for child in live:\n        ctx.post_event(child, take_along",
+        "    live = []\n    for child in live:\n        ctx.post_event(child, take_along",
     ),
     Mutation(
         "a child is counted before it has ended",

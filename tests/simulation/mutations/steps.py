@@ -26,7 +26,7 @@ MUTATIONS = [
     Mutation(
         "a child goes on for a function that has returned",
         "core/tool_steps.py",
-        '            ctx.tell(id, CancelAsked(by=run.id, reason=reason, who="parent"))\n',
+        '            ctx.post_event(id, CancelAsked(by=run.id, reason=reason, who="parent"))\n',
         "            assert reason\n",
     ),
     Mutation(

@@ -5,13 +5,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.sandbox.bwrap_world import House
+from tests.sandbox.bwrap_world import SandboxedTools
 
 
 async def main() -> None:
-    house = House(Path(sys.argv[1]))
+    tools = SandboxedTools(Path(sys.argv[1]))
     background = sys.argv[3:] == ["background"]
-    await house.sh(sys.argv[2], house.caller("victim"), background=background, timeout_seconds=600)
+    await tools.sh(sys.argv[2], tools.caller("victim"), background=background, timeout_seconds=600)
     if background:
         await asyncio.Event().wait()
 

@@ -15,7 +15,7 @@ from retinue.tools.builtin.git import OPTIONS, GitTool
 from retinue.tools.builtin.git_cuts import Hunks
 from retinue.tools.builtin.run_processes import Processes
 from tests.needs import needs
-from tests.sandbox.bwrap_world import House, in_house
+from tests.sandbox.bwrap_world import SandboxedTools, with_sandboxed_tools
 
 pytestmark = needs("bwrap", "git")
 
@@ -29,8 +29,8 @@ def host_git(folder: Path, *words: str) -> str:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Path:
-    workspace = House(tmp_path).workspace
+def repository(tmp_path: Path) -> Path:
+    workspace = SandboxedTools(tmp_path).workspace
     host_git(workspace, "init", "-q", "-b", "main")
     (workspace / "a.txt").write_text("one\n")
     host_git(workspace, "add", "-A")
@@ -44,12 +44,12 @@ def house(tmp_path: Path) -> Path:
 
 
 def ask(folder: Path, *words: str, **fields: Any) -> ToolResult:
-    async def act(house: House) -> ToolResult:
-        answer = await house.git.run(house.caller(**fields), {"args": list(words)})
+    async def act(tools: SandboxedTools) -> ToolResult:
+        answer = await tools.git.run(tools.caller(**fields), {"args": list(words)})
         assert isinstance(answer, ToolResult)
         return answer
 
-    return in_house(folder, act)
+    return with_sandboxed_tools(folder, act)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def ask(folder: Path, *words: str, **fields: Any) -> ToolResult:
         (["tag", "--list", "v*"], "v1\n"),
     ],
 )
-def test_it_shows_what_git_shows(house: Path, words: list[str], says: str) -> None:
-    assert says in ask(house, *words).text
+def test_it_shows_what_git_shows(repository: Path, words: list[str], says: str) -> None:
+    assert says in ask(repository, *words).text
 
 
 @pytest.mark.parametrize(
@@ -110,21 +110,21 @@ def test_it_shows_what_git_shows(house: Path, words: list[str], says: str) -> No
         ["log", "-n1;touch evil"],
     ],
 )
-def test_what_is_not_on_the_list_is_refused_by_name(house: Path, words: list[str]) -> None:
-    answer = ask(house, *words)
+def test_what_is_not_on_the_list_is_refused_by_name(repository: Path, words: list[str]) -> None:
+    answer = ask(repository, *words)
     assert answer.error and answer.text.startswith("Invalid parameters")
-    assert not (house / "workspace/evil").exists()
+    assert not (repository / "workspace/evil").exists()
 
 
-def test_a_bare_name_makes_neither_branch_nor_tag(house: Path) -> None:
-    ask(house, "branch", "other")
-    ask(house, "tag", "v2")
-    assert host_git(house / "workspace", "branch", "--format=%(refname:short)") == "main\n"
-    assert host_git(house / "workspace", "tag") == "v1\n"
+def test_a_bare_name_makes_neither_branch_nor_tag(repository: Path) -> None:
+    ask(repository, "branch", "other")
+    ask(repository, "tag", "v2")
+    assert host_git(repository / "workspace", "branch", "--format=%(refname:short)") == "main\n"
+    assert host_git(repository / "workspace", "tag") == "v1\n"
 
 
-def test_a_hostile_repository_runs_nothing(house: Path) -> None:
-    workspace = house / "workspace"
+def test_a_hostile_repository_runs_nothing(repository: Path) -> None:
+    workspace = repository / "workspace"
     script = workspace / "evil.sh"
     script.write_text("#!/bin/sh\necho ran-evil-$1\ntouch ran\ncat\n")
     script.chmod(0o755)
@@ -153,27 +153,27 @@ def test_a_hostile_repository_runs_nothing(house: Path) -> None:
         ["blame", "a.txt"],
         ["branch", "-v"],
     ):
-        answer = ask(house, *words)
+        answer = ask(repository, *words)
         assert "ran-evil" not in answer.text, (words, answer.text)
     assert not (workspace / "ran").exists()
 
 
-def test_filters_of_the_repository_are_not_run(house: Path) -> None:
+def test_filters_of_the_repository_are_not_run(repository: Path) -> None:
     """They can be called anything, so they cannot be switched off one by one."""
-    workspace = house / "workspace"
+    workspace = repository / "workspace"
     host_git(workspace, "config", "filter.evil.clean", "touch ran; echo ran-evil; cat")
     (workspace / ".gitattributes").write_text("*.txt filter=evil\n")
     os.utime(workspace / "a.txt")
-    answer = ask(house, "status")
-    assert "ran-evil" not in answer.text and "ran-evil" not in ask(house, "diff").text
+    answer = ask(repository, "status")
+    assert "ran-evil" not in answer.text and "ran-evil" not in ask(repository, "diff").text
     assert not (workspace / "ran").exists()
 
 
-def test_a_long_output_is_cut_in_the_middle(house: Path) -> None:
-    workspace = house / "workspace"
+def test_a_long_output_is_cut_in_the_middle(repository: Path) -> None:
+    workspace = repository / "workspace"
     (workspace / "big.txt").write_text("".join(f"line {i}\n" for i in range(100_000)))
     host_git(workspace, "add", "-A")
-    answer = ask(house, "diff", "--cached")
+    answer = ask(repository, "diff", "--cached")
     assert "bytes hidden" in answer.text and "+line 99999" in answer.text
     assert len(answer.text) < 300_000
 
@@ -183,21 +183,21 @@ def test_outside_of_a_repository_it_says_so(tmp_path: Path) -> None:
     assert answer.error and "is not in a git repository" in answer.text
 
 
-def test_a_run_with_a_network_gives_git_none_and_its_own_secrets_stay(house: Path) -> None:
+def test_a_run_with_a_network_gives_git_none_and_its_own_secrets_stay(repository: Path) -> None:
     held = Permissions(hosts=("*",))
-    assert "the second" in ask(house, "log", permissions=held).text
+    assert "the second" in ask(repository, "log", permissions=held).text
 
 
 @pytest.mark.parametrize(
     "args", [{}, {"args": []}, {"args": "log"}, {"args": [1]}, {"args": ["log"], "more": 1}]
 )
 def test_bad_arguments_are_named(tmp_path: Path, args: dict[str, Any]) -> None:
-    async def act(house: House) -> ToolResult:
-        answer = await house.git.run(house.caller(), args)
+    async def act(tools: SandboxedTools) -> ToolResult:
+        answer = await tools.git.run(tools.caller(), args)
         assert isinstance(answer, ToolResult)
         return answer
 
-    answer = in_house(tmp_path, act)
+    answer = with_sandboxed_tools(tmp_path, act)
     assert answer.error and answer.text.startswith("Invalid parameters")
 
 
@@ -213,21 +213,21 @@ HALVES = (KEY[:30], KEY[13:40], KEY[-20:])
 
 
 def keyed(folder: Path, *words: str) -> ToolResult:
-    async def act(house: House) -> ToolResult:
-        caller = house.caller()
+    async def act(tools: SandboxedTools) -> ToolResult:
+        caller = tools.caller()
         caller.redactor.learn({"KEY": KEY})
-        answer = await house.git.run(caller, {"args": list(words)})
+        answer = await tools.git.run(caller, {"args": list(words)})
         assert isinstance(answer, ToolResult)
         return answer
 
-    return in_house(folder, act)
+    return with_sandboxed_tools(folder, act)
 
 
 @pytest.fixture
-def keyed_house(house: Path) -> Path:
+def keyed_repository(repository: Path) -> Path:
     """A key in a commit's words, in a file's name, in a branch's, and in the line above every
     hunk."""
-    workspace = house / "workspace"
+    workspace = repository / "workspace"
     body = f"KEY={KEY}\n" + "#\n" * 6
     (workspace / ".env").write_text(body + "DEBUG=0\n")
     (workspace / f"{KEY}.txt").write_text("x\n")
@@ -242,7 +242,7 @@ def keyed_house(house: Path) -> Path:
     host_git(workspace, "commit", "-q", "-am", "two")
     host_git(workspace, "merge", "-q", "-s", "ours", "-m", "three", "other")
     (workspace / ".env").write_text(body + "DEBUG=3\n")
-    return house
+    return repository
 
 
 @pytest.mark.parametrize(
@@ -264,14 +264,14 @@ def keyed_house(house: Path) -> Path:
         ["tag", "-n3"],
     ],
 )
-def test_nothing_is_cut_before_it_is_cleaned(keyed_house: Path, words: list[str]) -> None:
-    answer = keyed(keyed_house, *words)
+def test_nothing_is_cut_before_it_is_cleaned(keyed_repository: Path, words: list[str]) -> None:
+    answer = keyed(keyed_repository, *words)
     assert not answer.error, answer.text
     assert not any(half in answer.text for half in HALVES), answer.text
 
 
-def test_numbers_of_hunks_stay(keyed_house: Path) -> None:
-    assert "\n@@ -5,4 +5,4 @@\n" in keyed(keyed_house, "diff").text
+def test_numbers_of_hunks_stay(keyed_repository: Path) -> None:
+    assert "\n@@ -5,4 +5,4 @@\n" in keyed(keyed_repository, "diff").text
 
 
 @pytest.mark.parametrize(
@@ -297,8 +297,8 @@ def test_numbers_of_hunks_stay(keyed_house: Path) -> None:
         ["branch", "--format=%(refname:rstrip=-1)"],
     ],
 )
-def test_a_format_that_cuts_is_refused(keyed_house: Path, words: list[str]) -> None:
-    answer = keyed(keyed_house, *words)
+def test_a_format_that_cuts_is_refused(keyed_repository: Path, words: list[str]) -> None:
+    answer = keyed(keyed_repository, *words)
     assert answer.error and answer.text.startswith("Invalid parameters"), answer.text
 
 
@@ -313,8 +313,8 @@ def test_a_format_that_cuts_is_refused(keyed_house: Path, words: list[str]) -> N
         ["shortlog", "-s", "--group=committer", "HEAD"],
     ],
 )
-def test_a_format_that_shows_all_is_taken(keyed_house: Path, words: list[str]) -> None:
-    answer = keyed(keyed_house, *words)
+def test_a_format_that_shows_all_is_taken(keyed_repository: Path, words: list[str]) -> None:
+    answer = keyed(keyed_repository, *words)
     assert not answer.error and answer.text, answer.text
 
 

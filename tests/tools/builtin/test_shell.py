@@ -20,17 +20,22 @@ from retinue.tools.builtin.command_record import plain
 from retinue.tools.builtin.run_processes import Processes
 from retinue.tools.builtin.shell import ShellTool
 from tests.needs import needs
-from tests.sandbox.bwrap_world import House, in_house, processes_with, wait_until
+from tests.sandbox.bwrap_world import (
+    SandboxedTools,
+    processes_with,
+    wait_until,
+    with_sandboxed_tools,
+)
 
 pytestmark = needs("bwrap")
 
 
 def sh(folder: Path, command: str, **args: Any) -> ToolResult:
-    return in_house(folder, lambda house: house.sh(command, **args))
+    return with_sandboxed_tools(folder, lambda tools: tools.sh(command, **args))
 
 
-async def begun(house: House) -> None:
-    assert await asyncio.to_thread(wait_until, (house.workspace / "begun").exists)
+async def begun(tools: SandboxedTools) -> None:
+    assert await asyncio.to_thread(wait_until, (tools.workspace / "begun").exists)
 
 
 def name_of(pid: int) -> str:
@@ -58,15 +63,15 @@ def test_the_time_limit_kills_and_shows_what_there_was(tmp_path: Path) -> None:
 
 
 def test_a_long_output_has_head_and_tail_and_the_middle_can_be_read(tmp_path: Path) -> None:
-    async def act(house: House) -> tuple[str, str]:
-        caller = house.caller()
-        first = await house.sh("seq 1 100000", caller)
-        record = house.processes.record(caller.key)
-        page = await house.output.run(house.caller(), {"id": record.id, "offset": 32768})
+    async def act(tools: SandboxedTools) -> tuple[str, str]:
+        caller = tools.caller()
+        first = await tools.sh("seq 1 100000", caller)
+        record = tools.processes.record(caller.key)
+        page = await tools.output.run(tools.caller(), {"id": record.id, "offset": 32768})
         assert isinstance(page, ToolResult)
         return first.text, page.text
 
-    text, page = in_house(tmp_path, act)
+    text, page = with_sandboxed_tools(tmp_path, act)
     assert len(text) < 70_000
     assert "\n1\n2\n" in text and text.endswith("99999\n100000\n")
     assert "[truncated: 523359 of 588895 bytes hidden; continue with shell_output, id '" in text
@@ -121,15 +126,15 @@ def test_no_secret_is_in_the_environment_and_named_ones_are(tmp_path: Path) -> N
         "TOKEN": "canary-3",
     }
 
-    async def act(house: House) -> tuple[str, str]:
+    async def act(tools: SandboxedTools) -> tuple[str, str]:
         script = "env; cat /proc/*/environ; ps e 2>/dev/null; cat ~/.aws/credentials"
-        all_of_it = await house.sh(script)
-        named = await house.sh(
-            "echo $TOKEN $PGPASSWORD", house.caller(permissions=Permissions(env=("TOKEN",)))
+        all_of_it = await tools.sh(script)
+        named = await tools.sh(
+            "echo $TOKEN $PGPASSWORD", tools.caller(permissions=Permissions(env=("TOKEN",)))
         )
         return all_of_it.text, named.text
 
-    text, named = in_house(tmp_path, act, environ=environ)
+    text, named = with_sandboxed_tools(tmp_path, act, environ=environ)
     assert "canary" not in text and "PATH=" in text
     assert named.endswith("\ncanary-3\n")
 
@@ -137,18 +142,18 @@ def test_no_secret_is_in_the_environment_and_named_ones_are(tmp_path: Path) -> N
 @pytest.mark.parametrize("cwd", ["..", "/", "/etc", "a/../../..", "out", "missing", "file", "a\0b"])
 def test_a_directory_outside_is_refused(tmp_path: Path, cwd: str) -> None:
     """A7."""
-    house = House(tmp_path)
-    (house.workspace / "a").mkdir()
-    (house.workspace / "file").touch()
-    (house.workspace / "out").symlink_to("/")
+    tools = SandboxedTools(tmp_path)
+    (tools.workspace / "a").mkdir()
+    (tools.workspace / "file").touch()
+    (tools.workspace / "out").symlink_to("/")
     answer = sh(tmp_path, "touch ran", cwd=cwd)
     assert answer.error and "cwd" in answer.text
-    assert not list(house.workspace.rglob("ran"))
+    assert not list(tools.workspace.rglob("ran"))
     assert not list(tmp_path.glob("state/shell/*")), "what is refused leaves no record"
 
 
 def test_a_directory_inside_is_where_it_runs(tmp_path: Path) -> None:
-    (House(tmp_path).workspace / "a/b").mkdir(parents=True)
+    (SandboxedTools(tmp_path).workspace / "a/b").mkdir(parents=True)
     assert sh(tmp_path, "pwd", cwd="a/b").text.endswith("/workspace/a/b\n")
     assert sh(tmp_path, "pwd", cwd=f"{tmp_path}/workspace/a").text.endswith("/workspace/a\n")
 
@@ -169,12 +174,12 @@ def test_a_directory_inside_is_where_it_runs(tmp_path: Path) -> None:
     ],
 )
 def test_bad_arguments_are_named(tmp_path: Path, args: dict[str, Any], says: str) -> None:
-    async def act(house: House) -> ToolResult:
-        answer = await house.shell.run(house.caller(), args)
+    async def act(tools: SandboxedTools) -> ToolResult:
+        answer = await tools.shell.run(tools.caller(), args)
         assert isinstance(answer, ToolResult)
         return answer
 
-    answer = in_house(tmp_path, act)
+    answer = with_sandboxed_tools(tmp_path, act)
     assert answer.error and answer.text.startswith("Invalid parameters") and says in answer.text
 
 
@@ -183,19 +188,19 @@ def test_half_a_surrogate_is_no_traceback(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_directory_is_told(tmp_path: Path) -> None:
-    answer = in_house(tmp_path, lambda house: house.sh("true", house.caller(root="")))
+    answer = with_sandboxed_tools(tmp_path, lambda tools: tools.sh("true", tools.caller(root="")))
     assert answer.error and "no working directory" in answer.text
 
 
 def test_a_run_that_may_not_write_sees_a_read_only_directory(tmp_path: Path) -> None:
-    async def act(house: House) -> tuple[ToolResult, ToolResult]:
+    async def act(tools: SandboxedTools) -> tuple[ToolResult, ToolResult]:
         held = Permissions(write=())
-        leased = ShellTool(house.processes, may_write=lambda caller: "run-7 is writing here")
-        other = await leased.run(house.caller(), {"command": "touch b"})
+        leased = ShellTool(tools.processes, may_write=lambda caller: "run-7 is writing here")
+        other = await leased.run(tools.caller(), {"command": "touch b"})
         assert isinstance(other, ToolResult)
-        return await house.sh("touch a", house.caller(permissions=held)), other
+        return await tools.sh("touch a", tools.caller(permissions=held)), other
 
-    refused, leased = in_house(tmp_path, act)
+    refused, leased = with_sandboxed_tools(tmp_path, act)
     assert (
         refused.text.startswith("[read-only: this run cannot write]\n")
         and "Read-only file system" in refused.text
@@ -212,14 +217,14 @@ def test_the_lease_may_be_asked_for_asynchronously(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         return ""
 
-    async def act(house: House) -> ToolResult:
-        answer = await ShellTool(house.processes, may_write=lease).run(
-            house.caller(), {"command": "touch a"}
+    async def act(tools: SandboxedTools) -> ToolResult:
+        answer = await ShellTool(tools.processes, may_write=lease).run(
+            tools.caller(), {"command": "touch a"}
         )
         assert isinstance(answer, ToolResult)
         return answer
 
-    assert not in_house(tmp_path, act).error
+    assert not with_sandboxed_tools(tmp_path, act).error
     assert (tmp_path / "workspace/a").exists()
 
 
@@ -230,47 +235,47 @@ def test_roots_of_a_run_are_what_it_sees(tmp_path: Path) -> None:
     workspace = str(tmp_path / "workspace")
     held = Permissions(read=(workspace, str(tmp_path / "notes")), write=(str(tmp_path / "out"),))
 
-    async def act(house: House) -> tuple[ToolResult, ToolResult]:
+    async def act(tools: SandboxedTools) -> tuple[ToolResult, ToolResult]:
         script = (
             "cd ..; cat notes/a out/a other/a; echo x > out/b; echo x > notes/b; echo x > "
             "workspace/b"
         )
         blind = Permissions(read=(str(tmp_path / "notes"),), write=())
-        return await house.sh(script, house.caller(permissions=held)), await house.sh(
-            "true", house.caller(permissions=blind)
+        return await tools.sh(script, tools.caller(permissions=held)), await tools.sh(
+            "true", tools.caller(permissions=blind)
         )
 
-    answer, blind = in_house(tmp_path, act)
+    answer, blind = with_sandboxed_tools(tmp_path, act)
     assert "in notes" in answer.text and "in out" in answer.text and "in other" not in answer.text
     assert [p for p in tmp_path.glob("*/b")] == [tmp_path / "out/b"]
     assert blind.error and "cannot read" in blind.text
 
 
 def test_the_network_is_there_only_for_a_run_that_holds_all_hosts(tmp_path: Path) -> None:
-    async def act(house: House) -> list[str]:
+    async def act(tools: SandboxedTools) -> list[str]:
         script = "cat /proc/net/dev | wc -l"
         hosts: list[tuple[str, ...] | None] = [None, (), ("example.com",), ("*",)]
         return [
-            (await house.sh(script, house.caller(permissions=Permissions(hosts=h)))).text.split(
+            (await tools.sh(script, tools.caller(permissions=Permissions(hosts=h)))).text.split(
                 "\n"
             )[1]
             for h in hosts
         ]
 
-    none, empty, named, everything = in_house(tmp_path, act)
+    none, empty, named, everything = with_sandboxed_tools(tmp_path, act)
     assert none == empty == named == "3", "a loopback of its own, and nothing else"
     with open("/proc/net/dev") as file:
         assert int(everything) == len(file.readlines())
 
 
 def test_the_state_of_the_runtime_is_private_and_hidden(tmp_path: Path) -> None:
-    async def act(house: House) -> ToolResult:
-        (house.state / "log.db").parent.mkdir(exist_ok=True)
-        (house.state / "log.db").write_text("canary")
-        caller = house.caller(root=str(tmp_path))
-        return await house.sh("cat state/log.db; ls state; echo x > state/x", caller)
+    async def act(tools: SandboxedTools) -> ToolResult:
+        (tools.state / "log.db").parent.mkdir(exist_ok=True)
+        (tools.state / "log.db").write_text("canary")
+        caller = tools.caller(root=str(tmp_path))
+        return await tools.sh("cat state/log.db; ls state; echo x > state/x", caller)
 
-    assert "canary" not in in_house(tmp_path, act).text
+    assert "canary" not in with_sandboxed_tools(tmp_path, act).text
     assert not (tmp_path / "state/x").exists()
     folder = tmp_path / "state/shell"
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -279,70 +284,70 @@ def test_the_state_of_the_runtime_is_private_and_hidden(tmp_path: Path) -> None:
 
 
 def test_cancelling_kills_and_records(tmp_path: Path) -> None:
-    async def act(house: House) -> tuple[str, Any]:
-        caller = house.caller()
-        task = asyncio.ensure_future(house.sh("touch begun; sleep 600", caller))
-        await begun(house)
+    async def act(tools: SandboxedTools) -> tuple[str, Any]:
+        caller = tools.caller()
+        task = asyncio.ensure_future(tools.sh("touch begun; sleep 600", caller))
+        await begun(tools)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        end = house.processes.record(caller.key).end
-        return house.processes.record(caller.key).id, end
+        end = tools.processes.record(caller.key).end
+        return tools.processes.record(caller.key).id, end
 
-    id, end = in_house(tmp_path, act)
+    id, end = with_sandboxed_tools(tmp_path, act)
     assert (end.code, end.why) == (None, "cancelled")
     assert processes_with(id) == []
 
 
 def test_after_a_restart_the_real_outcome_is_given_once_more(tmp_path: Path) -> None:
-    async def act(house: House) -> tuple[ToolResult, ToolResult]:
-        caller = house.caller("key-1")
-        first = await house.sh("echo x >> log; echo said; exit 5", caller)
-        later = House(tmp_path)  # a new process on the same state
+    async def act(tools: SandboxedTools) -> tuple[ToolResult, ToolResult]:
+        caller = tools.caller("key-1")
+        first = await tools.sh("echo x >> log; echo said; exit 5", caller)
+        later = SandboxedTools(tmp_path)  # a new process on the same state
         second = await later.sh(
             "echo x >> log; echo said; exit 5", later.caller("key-1", again=True)
         )
         return first, second
 
-    first, second = in_house(tmp_path, act)
+    first, second = with_sandboxed_tools(tmp_path, act)
     assert first == second and "exit code 5" in first.text
     assert (tmp_path / "workspace/log").read_text() == "x\n"
 
 
 def test_after_a_restart_a_command_that_never_began_is_run(tmp_path: Path) -> None:
-    answer = in_house(
-        tmp_path, lambda house: house.sh("echo x >> log", house.caller("key-2", again=True))
+    answer = with_sandboxed_tools(
+        tmp_path, lambda tools: tools.sh("echo x >> log", tools.caller("key-2", again=True))
     )
     assert not answer.error
     assert (tmp_path / "workspace/log").read_text() == "x\n"
 
 
 def test_after_a_restart_a_command_that_was_cut_off_is_unknown(tmp_path: Path) -> None:
-    async def act(house: House) -> ToolResult:
-        caller = house.caller("key-3")
-        task = asyncio.ensure_future(house.sh("echo half; touch begun; sleep 600", caller))
-        await begun(house)
+    async def act(tools: SandboxedTools) -> ToolResult:
+        caller = tools.caller("key-3")
+        task = asyncio.ensure_future(tools.sh("echo half; touch begun; sleep 600", caller))
+        await begun(tools)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         (
-            house.processes.record("key-3").folder / "end.json"
+            tools.processes.record("key-3").folder / "end.json"
         ).unlink()  # as if the runtime had died before
-        return await House(tmp_path).sh(
-            "echo half; touch begun; sleep 600", house.caller("key-3", again=True)
+        return await SandboxedTools(tmp_path).sh(
+            "echo half; touch begun; sleep 600", tools.caller("key-3", again=True)
         )
 
-    answer = in_house(tmp_path, act)
+    answer = with_sandboxed_tools(tmp_path, act)
     assert answer.error
     assert answer.text == f"{UNKNOWN}\nIts output until then:\nhalf\n"
 
 
 def test_a_torn_record_of_the_end_is_not_believed(tmp_path: Path) -> None:
-    async def act(house: House) -> ToolResult:
-        await house.sh("echo whole", house.caller("key-4"))
-        (house.processes.record("key-4").folder / "end.json").write_text('{"code": 0, "wh')
-        return await house.sh("echo whole", house.caller("key-4", again=True))
+    async def act(tools: SandboxedTools) -> ToolResult:
+        await tools.sh("echo whole", tools.caller("key-4"))
+        (tools.processes.record("key-4").folder / "end.json").write_text('{"code": 0, "wh')
+        return await tools.sh("echo whole", tools.caller("key-4", again=True))
 
-    assert in_house(tmp_path, act).text.startswith(UNKNOWN)
+    assert with_sandboxed_tools(tmp_path, act).text.startswith(UNKNOWN)
 
 
 def test_without_a_sandbox_nothing_runs_and_the_fix_is_named(
@@ -362,15 +367,15 @@ def test_without_a_sandbox_nothing_runs_and_the_fix_is_named(
 def test_a_helper_that_crashes_in_the_middle_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     """A37."""
 
-    async def act(house: House) -> tuple[ToolResult, str]:
-        caller = house.caller()
-        task = asyncio.ensure_future(house.sh("touch begun; setsid sleep 600 & sleep 600", caller))
-        await begun(house)
-        id = house.processes.record(caller.key).id
+    async def act(tools: SandboxedTools) -> tuple[ToolResult, str]:
+        caller = tools.caller()
+        task = asyncio.ensure_future(tools.sh("touch begun; setsid sleep 600 & sleep 600", caller))
+        await begun(tools)
+        id = tools.processes.record(caller.key).id
         os.kill(next(pid for pid in processes_with(id) if name_of(pid) == "bwrap"), signal.SIGKILL)
         return await task, id
 
-    answer, id = in_house(tmp_path, act)
+    answer, id = with_sandboxed_tools(tmp_path, act)
     assert (
         answer.error
         and "the sandbox failed" in answer.text
@@ -384,21 +389,21 @@ def test_a_copy_of_bwrap_that_is_removed_between_two_commands(tmp_path: Path) ->
     (tmp_path / "bin").mkdir()
     shutil.copy(shutil.which("bwrap") or "", tmp_path / "bin/bwrap")
 
-    async def act(house: House) -> ToolResult:
-        assert not (await house.sh("touch one")).error
+    async def act(tools: SandboxedTools) -> ToolResult:
+        assert not (await tools.sh("touch one")).error
         (tmp_path / "bin/bwrap").unlink()
-        return await house.sh("touch two")
+        return await tools.sh("touch two")
 
-    answer = in_house(tmp_path, act, sandbox=find_sandbox(path=str(tmp_path / "bin")))
+    answer = with_sandboxed_tools(tmp_path, act, sandbox=find_sandbox(path=str(tmp_path / "bin")))
     assert answer.error and "no longer exists" in answer.text
     assert not (tmp_path / "workspace/two").exists()
 
 
 def test_twenty_commands_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
-    async def act(house: House) -> list[ToolResult]:
-        return await asyncio.gather(*(house.sh(f"echo {i} > f{i}; cat f{i}") for i in range(20)))
+    async def act(tools: SandboxedTools) -> list[ToolResult]:
+        return await asyncio.gather(*(tools.sh(f"echo {i} > f{i}; cat f{i}") for i in range(20)))
 
-    answers = in_house(tmp_path, act)
+    answers = with_sandboxed_tools(tmp_path, act)
     assert [a.text.split("\n")[1] for a in answers] == [str(i) for i in range(20)]
     assert len(list((tmp_path / "workspace").iterdir())) == 20, "no placeholder is left"
 

@@ -16,7 +16,12 @@ from retinue.core.restarts import UNKNOWN
 from retinue.sandbox.resource_limits import find_groups, is_bound
 from retinue.tools.base import ToolResult
 from tests.needs import needs
-from tests.sandbox.bwrap_world import House, in_house, processes_with, wait_until
+from tests.sandbox.bwrap_world import (
+    SandboxedTools,
+    processes_with,
+    wait_until,
+    with_sandboxed_tools,
+)
 
 pytestmark = needs("bwrap")
 
@@ -60,15 +65,15 @@ def script(tree: str, name: str, then: str) -> str:
     return f"exec 2>/dev/null\n{tree}\nsleep 0.3\n{BOMB}\n: > ready\n{then}".replace("TOKEN", name)
 
 
-def prepare(folder: Path) -> House:
-    house = House(folder)
-    (house.workspace / "daemon.py").write_text(DAEMON)
-    os.mkfifo(house.workspace / "never")
-    return house
+def prepare(folder: Path) -> SandboxedTools:
+    tools = SandboxedTools(folder)
+    (tools.workspace / "daemon.py").write_text(DAEMON)
+    os.mkfifo(tools.workspace / "never")
+    return tools
 
 
-async def ready(house: House) -> None:
-    assert await asyncio.to_thread(wait_until, (house.workspace / "ready").exists)
+async def ready(tools: SandboxedTools) -> None:
+    assert await asyncio.to_thread(wait_until, (tools.workspace / "ready").exists)
 
 
 TABLE = [*TREES.items(), ("everything", EVERYTHING)]
@@ -78,8 +83,8 @@ TABLE = [*TREES.items(), ("everything", EVERYTHING)]
 def test_nothing_is_left_when_the_command_is_done(name: str, tree: str, tmp_path: Path) -> None:
     prepare(tmp_path)
     mark = token()
-    answer = in_house(
-        tmp_path, lambda house: house.sh(script(tree, mark, "echo bye"), timeout_seconds=40)
+    answer = with_sandboxed_tools(
+        tmp_path, lambda tools: tools.sh(script(tree, mark, "echo bye"), timeout_seconds=40)
     )
     assert "bye" in answer.text
     assert processes_with(mark) == []
@@ -89,10 +94,10 @@ def test_nothing_is_left_after_the_time_limit(tmp_path: Path) -> None:
     prepare(tmp_path)
     mark = token()
 
-    async def act(house: House) -> ToolResult:
-        return await house.sh(script(EVERYTHING, mark, FOR_EVER), timeout_seconds=2.5)
+    async def act(tools: SandboxedTools) -> ToolResult:
+        return await tools.sh(script(EVERYTHING, mark, FOR_EVER), timeout_seconds=2.5)
 
-    assert "it took longer than 2.5 s" in in_house(tmp_path, act).text
+    assert "it took longer than 2.5 s" in with_sandboxed_tools(tmp_path, act).text
     assert processes_with(mark) == []
 
 
@@ -100,41 +105,41 @@ def test_nothing_is_left_after_a_cancel(tmp_path: Path) -> None:
     prepare(tmp_path)
     mark = token()
 
-    async def act(house: House) -> int:
+    async def act(tools: SandboxedTools) -> int:
         task = asyncio.ensure_future(
-            house.sh(script(EVERYTHING, mark, FOR_EVER), timeout_seconds=60)
+            tools.sh(script(EVERYTHING, mark, FOR_EVER), timeout_seconds=60)
         )
-        await ready(house)
+        await ready(tools)
         n = len(processes_with(mark))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert processes_with(mark) == []
         return n
 
-    assert in_house(tmp_path, act) > 10, "they were there"
+    assert with_sandboxed_tools(tmp_path, act) > 10, "they were there"
 
 
 def test_cancelling_again_and_again_changes_nothing(tmp_path: Path) -> None:
     prepare(tmp_path)
     mark = token()
 
-    async def act(house: House) -> None:
+    async def act(tools: SandboxedTools) -> None:
         task = asyncio.ensure_future(
-            house.sh(script(EVERYTHING, mark, FOR_EVER), timeout_seconds=60)
+            tools.sh(script(EVERYTHING, mark, FOR_EVER), timeout_seconds=60)
         )
-        await ready(house)
+        await ready(tools)
         while not task.done():
             task.cancel()
             await asyncio.sleep(0)
-        await house.processes.close()
+        await tools.processes.close()
         assert processes_with(mark) == []
 
-    in_house(tmp_path, act)
+    with_sandboxed_tools(tmp_path, act)
 
 
 @pytest.mark.parametrize("background", [False, True])
 def test_nothing_is_left_when_the_runtime_is_killed(tmp_path: Path, background: bool) -> None:
-    house = prepare(tmp_path)
+    tools = prepare(tmp_path)
     mark = token()
     argv = [sys.executable, "-m", "tests.tools.builtin.shell_victim", str(tmp_path)]
     argv += [
@@ -144,25 +149,25 @@ def test_nothing_is_left_when_the_runtime_is_killed(tmp_path: Path, background: 
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     with subprocess.Popen(argv, cwd=ROOT, env=environment) as victim:
         try:
-            assert wait_until((house.workspace / "ready").exists)
+            assert wait_until((tools.workspace / "ready").exists)
             assert len(processes_with(mark)) > 10
         finally:
             victim.kill()
     assert wait_until(lambda: processes_with(mark) == [])
 
-    async def restart(house: House) -> tuple[ToolResult, ToolResult]:
-        again = house.caller("victim", again=True)
-        answer = await house.shell.run(again, {"command": "touch twice", "background": background})
-        page = await house.output.run(house.caller(), {"id": house.processes.record("victim").id})
+    async def restart(tools: SandboxedTools) -> tuple[ToolResult, ToolResult]:
+        again = tools.caller("victim", again=True)
+        answer = await tools.shell.run(again, {"command": "touch twice", "background": background})
+        page = await tools.output.run(tools.caller(), {"id": tools.processes.record("victim").id})
         assert isinstance(answer, ToolResult) and isinstance(page, ToolResult)
-        await house.sh("true")  # and the next command sweeps what the dead one left
+        await tools.sh("true")  # and the next command sweeps what the dead one left
         return answer, page
 
-    answer, page = in_house(tmp_path, restart)
+    answer, page = with_sandboxed_tools(tmp_path, restart)
     assert answer.error
     assert ("ended with the runtime" if background else UNKNOWN) in answer.text
     assert "The command ended with the runtime" in page.text
-    assert sorted(p.name for p in house.workspace.iterdir()) == ["daemon.py", "never", "ready"], (
+    assert sorted(p.name for p in tools.workspace.iterdir()) == ["daemon.py", "never", "ready"], (
         "no placeholder, no second run"
     )
 

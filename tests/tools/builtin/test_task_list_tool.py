@@ -20,7 +20,7 @@ from tests.tools.builtin.web_support import caller
 both = pytest.mark.parametrize("kind", ["memory", "sqlite"])
 
 
-class House:
+class TaskListRuns:
     """A store with two roots in it, and the tool on top."""
 
     def __init__(self, kind: str, folder: Path) -> None:
@@ -29,7 +29,7 @@ class House:
         )
         self.n = 0
 
-    async def __aenter__(self) -> House:
+    async def __aenter__(self) -> TaskListRuns:
         await self.store.open()
         world = World()
         self.root, self.other = world.start(), world.start()
@@ -56,99 +56,99 @@ class House:
 @both
 @run_async
 async def test_tasks_are_added_updated_listed_and_removed(kind: str, tmp_path: Path) -> None:
-    async with House(kind, tmp_path) as house:
-        assert (await house.do("list")).text == "The list is empty."
-        added = await house.do("add", titles=["Read the code", "Write | the docs"], owner="lead")
+    async with TaskListRuns(kind, tmp_path) as runs:
+        assert (await runs.do("list")).text == "The list is empty."
+        added = await runs.do("add", titles=["Read the code", "Write | the docs"], owner="lead")
         assert added.text == (
             "2 tasks: 2 pending.\nid | status | owner | title\n"
             "1 | pending | lead | Read the code\n2 | pending | lead | Write / the docs"
         )
-        done = await house.do("update", id=1, status="done", note="in\n  two files", owner="reader")
+        done = await runs.do("update", id=1, status="done", note="in\n  two files", owner="reader")
         assert done.text.splitlines()[-1] == "1 | done | reader | Read the code (in two files)"
-        assert (await house.do("update", id=1, note="")).text.splitlines()[
+        assert (await runs.do("update", id=1, note="")).text.splitlines()[
             -1
         ] == "1 | done | reader | Read the code"
-        assert (await house.do("update", id=2, titles=["Docs"])).text.endswith(
+        assert (await runs.do("update", id=2, titles=["Docs"])).text.endswith(
             "2 | pending | lead | Docs"
         )
-        assert (await house.do("remove", id=2)).text == "Removed task 2. 1 tasks: 1 done."
-        assert (await house.do("add", titles=["Later"])).text.splitlines()[
+        assert (await runs.do("remove", id=2)).text == "Removed task 2. 1 tasks: 1 done."
+        assert (await runs.do("add", titles=["Later"])).text.splitlines()[
             -1
         ] == "3 | pending | - | Later"
-        await house.restart()
-        assert (await house.do("list")).text == (
+        await runs.restart()
+        assert (await runs.do("list")).text == (
             "2 tasks: 1 pending, 1 done.\nid | status | owner | title\n"
             "1 | done | reader | Read the code\n3 | pending | - | Later"
         )
-        assert (await house.do("list", root=house.other)).text == "The list is empty."
+        assert (await runs.do("list", root=runs.other)).text == "The list is empty."
 
 
 @both
 @run_async
 async def test_a_call_that_is_repeated_after_a_crash_counts_once(kind: str, tmp_path: Path) -> None:
-    async with House(kind, tmp_path) as house:
-        first = await house.do("add", key="a", titles=["x", "y"])
-        await house.restart()
-        assert (await house.do("add", key="a", titles=["x", "y"])).text == first.text
-        await house.do("remove", key="b", id=1)
-        again = await house.do("remove", key="b", id=1)
+    async with TaskListRuns(kind, tmp_path) as runs:
+        first = await runs.do("add", key="a", titles=["x", "y"])
+        await runs.restart()
+        assert (await runs.do("add", key="a", titles=["x", "y"])).text == first.text
+        await runs.do("remove", key="b", id=1)
+        again = await runs.do("remove", key="b", id=1)
         assert not again.error and again.text == "Removed task 1. 1 tasks: 1 pending."
-        await house.do("update", key="c", id=2, status="done")
-        await house.do("update", key="d", id=2, status="dropped")
-        assert "dropped" in (await house.do("update", key="c", id=2, status="done")).text, (
+        await runs.do("update", key="c", id=2, status="done")
+        await runs.do("update", key="d", id=2, status="dropped")
+        assert "dropped" in (await runs.do("update", key="c", id=2, status="done")).text, (
             "an old act is not redone"
         )
-        assert not (await house.do("add", key="a", titles=["x", "y"])).error
-        assert (await house.do("list")).text.startswith("1 tasks: 1 dropped.")
+        assert not (await runs.do("add", key="a", titles=["x", "y"])).error
+        assert (await runs.do("list")).text.startswith("1 tasks: 1 dropped.")
 
 
 @both
 @run_async
 async def test_runs_of_a_tree_share_one_list_at_the_same_time(kind: str, tmp_path: Path) -> None:
-    async with House(kind, tmp_path) as house:
-        second = TasksTool(house.store)
+    async with TaskListRuns(kind, tmp_path) as runs:
+        second = TasksTool(runs.store)
         acts = [
             tool.run(
-                caller(f"run {n}", root=house.root, key=f"k{n}"),
+                caller(f"run {n}", root=runs.root, key=f"k{n}"),
                 {"action": "add", "titles": [f"t{n}"]},
             )
             for n in range(60)
-            for tool in (house.tasks, second)
+            for tool in (runs.tasks, second)
         ]
         await asyncio.gather(*acts)
-        text = (await house.do("list")).text
+        text = (await runs.do("list")).text
         assert text.startswith("60 tasks: 60 pending.")
         assert sorted(line.split(" | ")[3] for line in text.splitlines()[2:]) == sorted(
             f"t{n}" for n in range(60)
         )
-        ended = await asyncio.gather(*(house.do("remove", id=5) for _ in range(5)))
+        ended = await asyncio.gather(*(runs.do("remove", id=5) for _ in range(5)))
         assert sum(not answer.error for answer in ended) >= 1
-        assert (await house.do("list")).text.startswith("59 tasks")
+        assert (await runs.do("list")).text.startswith("59 tasks")
 
 
 @run_async
 async def test_ten_thousand_tasks_are_kept_and_shown_in_pages(tmp_path: Path) -> None:
-    async with House("memory", tmp_path) as house:
+    async with TaskListRuns("memory", tmp_path) as runs:
         for n in range(MOST // 200):
-            answer = await house.do("add", titles=[f"Aufgabe {n}-{i} 🔑" for i in range(200)])
+            answer = await runs.do("add", titles=[f"Aufgabe {n}-{i} 🔑" for i in range(200)])
             assert not answer.error and len(answer.text) < 20_000
-        full = await house.do("add", titles=["one too many"])
+        full = await runs.do("add", titles=["one too many"])
         assert full.error and "nothing was added" in full.text
-        page = (await house.do("list", offset=MOST - PAGE - 1)).text.splitlines()
+        page = (await runs.do("list", offset=MOST - PAGE - 1)).text.splitlines()
         assert (
             len(page) == PAGE + 3
             and page[-1] == f"[1 more; continue with action list, offset {MOST - 1}]"
         )
-        assert (await house.do("list", offset=MOST)).text == f"{MOST} tasks: {MOST} pending."
-        await house.do("remove", id=1)
-        assert not (await house.do("add", titles=["room again"])).error
+        assert (await runs.do("list", offset=MOST)).text == f"{MOST} tasks: {MOST} pending."
+        await runs.do("remove", id=1)
+        assert not (await runs.do("add", titles=["room again"])).error
 
 
 @run_async
 async def test_titles_are_one_line_of_what_can_be_seen(tmp_path: Path) -> None:
-    async with House("memory", tmp_path) as house:
+    async with TaskListRuns("memory", tmp_path) as runs:
         title = "a\u202eb\u200b\n\n\x1b[31mc\t| d \U000e0041👩\u200d💻 é"
-        answer = await house.do("add", titles=[title, "x" * 5_000, "\u200b"], owner="o\u2066wner")
+        answer = await runs.do("add", titles=[title, "x" * 5_000, "\u200b"], owner="o\u2066wner")
         assert answer.text.splitlines()[2:] == [
             "1 | pending | owner | ab c / d 👩\u200d💻 é",
             f"2 | pending | owner | {'x' * 299}…",
@@ -179,10 +179,10 @@ def test_malformed_arguments_become_an_answer_and_change_nothing(
     args: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
     async def story() -> None:
-        async with House("memory", tmp_path) as house:
-            answer = await house.tasks.run(caller(root=house.root), args)
+        async with TaskListRuns("memory", tmp_path) as runs:
+            answer = await runs.tasks.run(caller(root=runs.root), args)
             assert isinstance(answer, ToolResult) and answer.error and says in answer.text
-            assert await house.store.task_list(house.root) == []
+            assert await runs.store.task_list(runs.root) == []
 
     asyncio.run(story())
 

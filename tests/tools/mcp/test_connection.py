@@ -24,6 +24,7 @@ class MemoryWire:
     one may."""
 
     is_inline = False
+    is_logging_in = False
 
     def __init__(self, **on: list[tuple[float, dict[str, Any]]]) -> None:
         self.on = on

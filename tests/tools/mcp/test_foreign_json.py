@@ -138,6 +138,7 @@ class Liar:
     """Answers at once, and nearly right."""
 
     is_inline = False
+    is_logging_in = False
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

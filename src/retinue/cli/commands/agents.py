@@ -32,7 +32,7 @@ def list_(context: CommandContext, as_json: bool = False) -> None:
     if as_json:
         out(json_line([msgspec.to_builtins(spec) for spec in agents.agents.values()]))
         return
-    out("\n".join(render_list(agents, cwd=context.places.cwd)))
+    out("\n".join(render_list(agents, cwd=context.paths.cwd)))
 
 
 @command.command("show")
@@ -43,7 +43,7 @@ def show(context: CommandContext, name: str) -> None:
     """Show one agent as Retinue reads its file."""
     from retinue.view.agent_list import render_show
 
-    out("\n".join(render_show(library(context.project), name, cwd=context.places.cwd)))
+    out("\n".join(render_show(library(context.project), name, cwd=context.paths.cwd)))
 
 
 @command.command("lint")
@@ -62,7 +62,7 @@ def lint(context: CommandContext, fail_on: str) -> int:
     from retinue.view.agent_list import render_lint
 
     complaints = check(library(context.project))
-    if text := "\n".join(render_lint(complaints, cwd=context.places.cwd)):
+    if text := "\n".join(render_lint(complaints, cwd=context.paths.cwd)):
         out(text)
     worst = {c.severity for c in complaints}
     return exit_codes.FAILED if "error" in worst or fail_on in worst else exit_codes.OK

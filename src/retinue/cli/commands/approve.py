@@ -120,7 +120,7 @@ def _is_person() -> bool:
 
 def _run(context: CommandContext, name: str) -> str:
     """The id of the run that a name means, "" if the name can only mean a question."""
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         try:
             return listing.resolve(name).id
         except NotFound:
@@ -239,7 +239,7 @@ def _decision(
 
 def _list(context: CommandContext, as_json: bool, name: str, question: str) -> int:
     """Print what waits for a person: everything, or what a name means."""
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         is_idle = not _has_open_runs(listing)
     run = _run(context, name) if name else ""
     if is_idle:

@@ -20,9 +20,9 @@ def command(context: CommandContext, id: str) -> None:
     """Print the artifact with this ID. A truncated text names its artifact: `full text in
     artifact ID`. The first digits are enough if they match one artifact only. A pipe or a
     file gets exactly the stored bytes."""
-    if not context.places.exists:
-        raise NotFound(f"No runs in {context.places.root} yet, so there are no artifacts.")
-    data = read_artifact(context.places, id.strip().removeprefix("artifact").strip().lower())
+    if not context.paths.exists:
+        raise NotFound(f"No runs in {context.paths.root} yet, so there are no artifacts.")
+    data = read_artifact(context.paths, id.strip().removeprefix("artifact").strip().lower())
     if os.isatty(sys.stdout.fileno()):
         out(data.decode("utf-8", "replace"))
     else:

@@ -39,7 +39,7 @@ def command(
 ) -> int:
     """Watch a run until it ends, and print its answer. Ctrl-C detaches; the run continues."""
     context.is_quiet, context.color, context.is_reader = quiet, color, screen_reader
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(run)
     can_answer = output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     wish = RunDisplay(

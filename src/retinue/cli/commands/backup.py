@@ -8,7 +8,7 @@ import click
 
 from retinue.cli.context import CommandContext, common, pass_context
 from retinue.cli.foreground_run import line_to
-from retinue.config.user_folders import note_store
+from retinue.config.user_folders import note_file
 from retinue.errors import NotFound
 from retinue.host import requests
 
@@ -20,11 +20,11 @@ from retinue.host import requests
 def command(context: CommandContext, file: str) -> None:
     """Copy the store to FILE, even while it is in use. Its artifacts are copied next to it.
     Never overwrites a file."""
-    if not context.places.exists:
-        raise NotFound(f"No runs in {context.places.root} yet: nothing to copy.")
+    if not context.paths.exists:
+        raise NotFound(f"No runs in {context.paths.root} yet: nothing to copy.")
     with line_to(context) as client:
         client.ask(requests.BackupRequest(path=os.path.abspath(file)))
-    note_store(
+    note_file(
         context.environ, os.path.realpath(file)
     )  # what runs have said is in it, wherever it lies
     context.say(f"Copied to {file}. Use the copy with --store {file}.")

@@ -93,7 +93,7 @@ def command(
         raise click.UsageError("--end cannot be combined with raising a limit.")
     if min(more.values()) < 0:
         raise click.UsageError("Limits can be raised, not lowered.")
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(run)
     if then == "end":
         with line_to(context) as client:
@@ -106,15 +106,15 @@ def command(
         with line_to(context) as client:
             fields: dict[str, Any] = {"on_limit": then or "", **more}
             spending = client.ask(requests.BudgetRequest(run=line.id, **fields))["spending"]
-        _told(context, line, spending, then, more)
+        _report(context, line, spending, then, more)
         if as_json:
             out(json_line(spending))
         return exit_codes.OK
-    _look(context, line, as_json)
+    _show_budget(context, line, as_json)
     return exit_codes.OK
 
 
-def _told(
+def _report(
     context: CommandContext,
     line: ListedRun,
     spending: dict[str, Any],
@@ -140,8 +140,8 @@ def _told(
         note(f"retinue: {name} is still waiting: it needs more. Run `retinue budget {line.short}`.")
 
 
-def _look(context: CommandContext, line: ListedRun, as_json: bool) -> None:
-    with RecordReader(context.places) as record:
+def _show_budget(context: CommandContext, line: ListedRun, as_json: bool) -> None:
+    with RecordReader(context.paths) as record:
         final = record.tree(line.id)
         row, account = final.rows[0], final.account or Account(id=line.id)
         questions = {totals.waits_for(r): r for r in final.rows if totals.limit_of(r) == line.id}

@@ -24,7 +24,7 @@ def command(context: CommandContext, runs: tuple[str, ...], everything: bool, re
     group. Exits with code 0 only when all of them have stopped."""
     if bool(runs) == everything:
         raise click.UsageError("Name the runs to cancel, or pass --all.")
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         named = [line for run in runs for line in listing.open_group(run) or [listing.resolve(run)]]
         lines = named or _tops(listing.open_runs())
     if not lines:

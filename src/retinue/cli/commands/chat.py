@@ -84,7 +84,7 @@ def command(context: CommandContext, /, **flags: Any) -> int:
 
     can_answer = is_tty and setup.permission_prompts != "none"
     terms = setup.terms(
-        context.places.cwd, "ask" if can_answer or setup.permission_prompts == "wait" else "deny"
+        context.paths.cwd, "ask" if can_answer or setup.permission_prompts == "wait" else "deny"
     )
     if not run:
         plan()  # problems are reported before the first message, not after it
@@ -105,7 +105,7 @@ def command(context: CommandContext, /, **flags: Any) -> int:
 def _earlier(context: CommandContext, address: str) -> str:
     from retinue.host.listing import RunListing
 
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(address)
     context.say(f"Continuing {line.short}: {one_line(line.task, 60)}")
     return line.id

@@ -30,11 +30,11 @@ def command(context: CommandContext, as_json: bool) -> int:
     """Free the disk space of deleted runs, and delete artifacts that no run refers to. Open runs
     continue meanwhile. A store made by an older version must be rewritten once, which needs
     the host to be stopped."""
-    if not context.places.exists:
-        raise NotFound(f"No runs in {context.places.root} yet: nothing to compact.")
-    client = connect_to_host(context.places, carried(context.configure()))
+    if not context.paths.exists:
+        raise NotFound(f"No runs in {context.paths.root} yet: nothing to compact.")
+    client = connect_to_host(context.paths, carried(context.configure()))
     if client is None:
-        result = asyncio.run(compact_store(context.places, None if context.is_quiet else _show))
+        result = asyncio.run(compact_store(context.paths, None if context.is_quiet else _show))
     else:
         with client:
             result = _by_host(client, context.is_quiet)

@@ -90,12 +90,12 @@ def set_(context: CommandContext, key: str, value: str, project: bool) -> None:
     if path == ("models", "default"):
         _check_model(context, str(parsed))
     file = (
-        os.path.join(context.places.root, ".retinue", NAMES[0])
+        os.path.join(context.paths.root, ".retinue", NAMES[0])
         if project
         else user_file(context.environ)
     )
     if project and not os.path.realpath(file).startswith(
-        os.path.realpath(context.places.root) + os.sep
+        os.path.realpath(context.paths.root) + os.sep
     ):
         raise ConfigError(f"{file} is outside the project. Nothing was changed.")
     is_new = set_value(file, path, parsed, "project" if project else "user")
@@ -114,9 +114,9 @@ def path_(context: CommandContext, as_json: bool) -> None:
     """Print the config files, highest precedence first, and whether they are used."""
     from retinue.host.project_config import project_files, user_file
 
-    paths = project_files(context.places.root, context.places.cwd)
+    paths = project_files(context.paths.root, context.paths.cwd)
     try:
-        stands = context.project.trust.look()
+        stands = context.project.trust.read()
         files = [
             (f, "project", "used" if stands.trusts(f) else stands.why() or "not trusted")
             for f in paths
@@ -333,7 +333,7 @@ def _after(context: CommandContext, path: tuple[str, ...], file: str, *, is_proj
 
     if is_project:
         try:
-            if why := context.project.trust.look().why():
+            if why := context.project.trust.read().why():
                 note(f"This value has no effect yet: {why}")
         except ConfigError as error:
             note(f"This value has no effect yet: {error}")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import webbrowser
-
 import click
 
 from retinue.cli import exit_codes
+from retinue.cli.browser_window import opened_in_browser
 from retinue.cli.context import CommandContext, common, note, out, pass_context
 from retinue.cli.run_argument import run_argument
 from retinue.host import requests
@@ -29,31 +26,18 @@ def command(context: CommandContext, run: str, no_open: bool) -> int:
     host stays for as long as a page is open.
     """
     env = carried(context.configure())
-    places = context.prepare()
+    paths = context.prepare()
     path = ""
     if run:
-        with RunListing(places) as listing:
+        with RunListing(paths) as listing:
             path = f"r/{listing.resolve(run).id}"
-    with reach(places, env) as client:
+    with reach(paths, env) as client:
         page = client.ask(requests.PageRequest())
     address = f"{page['address']}/{path}?code={page['code']}"
     if no_open:
         out(address)
         return exit_codes.OK
     note(f"Dashboard: {address}")
-    if not _opened(address):
+    if not opened_in_browser(address):
         note("No browser was found here. Open the address in one on this machine.")
     return exit_codes.OK
-
-
-def _opened(address: str) -> bool:
-    """Whether a browser took the address. What it prints is not for the terminal."""
-    with contextlib.suppress(webbrowser.Error, OSError), open(os.devnull, "w") as nowhere:
-        saved = os.dup(2)
-        os.dup2(nowhere.fileno(), 2)
-        try:
-            return webbrowser.open(address)
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
-    return False

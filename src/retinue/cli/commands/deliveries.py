@@ -71,9 +71,9 @@ def drop(context: CommandContext, keys: tuple[str, ...], dead: bool) -> None:
 
 
 def _all(context: CommandContext, states: list[str]) -> list[Delivery]:
-    if not context.places.exists:
+    if not context.paths.exists:
         return []
-    with RecordReader(context.places) as record:
+    with RecordReader(context.paths) as record:
         return record.deliveries(states)
 
 

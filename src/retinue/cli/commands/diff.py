@@ -12,7 +12,7 @@ from retinue.cli.context import CommandContext, common, out, pass_context, put
 from retinue.cli.foreground_run import line_to
 from retinue.cli.run_argument import run_argument
 from retinue.cli.terminal.terminal_style import detect_style, size
-from retinue.formats.safe_text import one_line, several_lines
+from retinue.formats.safe_text import one_line, reveal
 from retinue.host import requests
 from retinue.host.client import HostClient
 from retinue.host.listing import RunListing
@@ -34,7 +34,7 @@ SIGNS = {"+": "32", "-": "31", "@": "2"}
 def command(context: CommandContext, run: str, as_json: bool) -> None:
     """Show what a run's copies of the files changed: a line for each branch, or the diff of the
     one that RUN/AGENT names."""
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(run)
     with line_to(context) as client:
         branches = branches_of(client, line.id)
@@ -62,11 +62,12 @@ def branches_of(client: HostClient, run: str) -> list[dict[str, Any]]:
 
 
 def _print(context: CommandContext, data: bytes) -> None:
-    """A diff as it is for a pipe; on a terminal with colours for what is added and removed."""
+    """A diff as it is for a pipe; on a terminal with colours for what is added and removed, and
+    nothing in it hidden."""
     if not sys.stdout.isatty():
         put(data)
         return
-    text = several_lines(data.decode("utf-8", "replace")).rstrip("\n")
+    text = reveal(data.decode("utf-8", "replace")).rstrip("\n")
     if not detect_style(context.environ, sys.stdout, context.color).color:
         out(text)
         return

@@ -33,7 +33,7 @@ def command(
     if recover:
         raise ConfigError(
             f"This version cannot recover damaged stores. {recover} was not created, and "
-            f"{context.places.store} was not changed. Use a backup: `retinue --store BACKUP "
+            f"{context.paths.store} was not changed. Use a backup: `retinue --store BACKUP "
             "ps`."
         )
     if fix:

@@ -33,9 +33,9 @@ def command(context: CommandContext, run: str, form: str, content: bool, output:
     folder = os.path.dirname(os.path.expanduser(output))
     if folder and not os.path.isdir(folder):
         raise click.UsageError(f"The folder {folder} does not exist. Create it, or name another.")
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         id = listing.resolve(run).id
-    with RecordReader(context.places) as record:
+    with RecordReader(context.paths) as record:
         tree = record.tree(id)
         day = time.strftime("%Y-%m-%d", time.localtime(tree.rows[0].spec.created_at / 1000))
         source = export_formats.ExportSource(record, tree, day, content)

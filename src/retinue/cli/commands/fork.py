@@ -51,7 +51,7 @@ def command(
 
     The new run starts after the last message, or after message N; no tool call may be open
     there."""
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(run)
     if at is not None:
         _check_message(context, line, at)
@@ -73,7 +73,7 @@ def command(
 
 
 def _check_message(context: CommandContext, line: ListedRun, at: int) -> None:
-    with RecordReader(context.places) as record:
+    with RecordReader(context.paths) as record:
         row = record.row(line.id)
     n = row.run.length if row is not None else 0
     if at > n:

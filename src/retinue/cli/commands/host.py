@@ -32,7 +32,7 @@ def command() -> None:
 @pass_context
 def status(context: CommandContext, as_json: bool) -> int:
     """Say whether the host of this project is running. Exits with code 1 if it is not."""
-    client = connect_to_host(context.places, {})
+    client = connect_to_host(context.paths, {})
     if client is None:
         out(json_line({"running": False}) if as_json else "No host is running.")
         return exit_codes.FAILED
@@ -42,8 +42,7 @@ def status(context: CommandContext, as_json: bool) -> int:
         out(json_line({"running": True, **answer}))
     else:
         out(
-            f"Host {answer['pid']} is running, {answer['open']} open runs. "
-            f"Log: {context.places.log}"
+            f"Host {answer['pid']} is running, {answer['open']} open runs. Log: {context.paths.log}"
         )
     return exit_codes.OK
 
@@ -54,7 +53,7 @@ def status(context: CommandContext, as_json: bool) -> int:
 def log(context: CommandContext) -> int:
     """Print the log of the host."""
     try:
-        with open(context.places.log, encoding="utf-8", errors="replace") as file:
+        with open(context.paths.log, encoding="utf-8", errors="replace") as file:
             text = file.read()
     except FileNotFoundError:
         context.say("The host has no log yet.")
@@ -70,7 +69,7 @@ def log(context: CommandContext) -> int:
 def stop(context: CommandContext, all_projects: bool) -> int:
     """Stop the background host of this project. Open runs are kept; `retinue resume` continues
     them."""
-    targets = [context.places]
+    targets = [context.paths]
     if all_projects:
         targets = [
             project_paths.find(context.environ, cwd=os.path.dirname(f), store=f)
@@ -97,7 +96,7 @@ def stop(context: CommandContext, all_projects: bool) -> int:
         except errors.HostOutdated as error:
             _end(error.pid, signal.SIGTERM)
             pid, n_open = error.pid, 0
-        if not _gone(target):
+        if not _has_stopped(target):
             note(f"retinue: Host {pid} is still shutting down. Its runs are recorded.")
             return exit_codes.FAILED
         n += 1
@@ -121,7 +120,7 @@ def _own(context: CommandContext, target: project_paths.ProjectPaths) -> project
     return project_paths.of_project(context.environ, target, name)
 
 
-def _gone(target: project_paths.ProjectPaths) -> bool:
+def _has_stopped(target: project_paths.ProjectPaths) -> bool:
     until = time.monotonic() + WAIT_SECONDS
     while is_held(target):
         if time.monotonic() > until:

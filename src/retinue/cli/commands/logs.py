@@ -55,10 +55,10 @@ def command(
 ) -> None:
     """Show the messages of a run: `retinue logs 7f3a/reviewer -f --tools`. Messages are numbered
     for `fork --at`."""
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(run)
     first = now_ms() - int(since * 1000) if since is not None else 0
-    with RecordReader(context.places) as record:
+    with RecordReader(context.paths) as record:
         if jsonl:
             _steps(record, line.id, follow, last, first)
         else:

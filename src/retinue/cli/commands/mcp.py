@@ -3,7 +3,7 @@ as a server for other programs."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,10 @@ from retinue.cli.context import CommandContext, common, out, pass_context
 from retinue.cli.mcp_serving import install, serve
 from retinue.errors import NotFound
 from retinue.formats.safe_text import one_line, several_lines
+
+if TYPE_CHECKING:
+    from retinue.host.agent_servers import OwnSources
+    from retinue.host.mcp_sources import ServerSources
 
 
 @click.group("mcp")
@@ -98,15 +102,78 @@ def approve(
     return exit_codes.OK
 
 
+@command.command("login")
+@click.argument("server")
+@click.option("--no-browser", is_flag=True, help="Print the address; read where it ends.")
+@_config
+@common
+@pass_context
+def login(
+    context: CommandContext,
+    server: str,
+    no_browser: bool,
+    mcp_config: tuple[str, ...],
+    strict_mcp_config: bool,
+) -> int:
+    """Log in to SERVER in a browser. The tokens are kept beside the store.
+
+    With --no-browser, open the printed address anywhere, and paste the one that the browser ends
+    at, although nothing answers there."""
+    from retinue.cli import mcp_login
+
+    sources, own = configured_servers(context, mcp_config, strict_mcp_config, server)
+    n_tools = mcp_login.log_in(context, server, sources, own, is_here=not no_browser)
+    context.say(f"Logged in to {one_line(server)}, which offers {n_tools} tools.")
+    return exit_codes.OK
+
+
+@command.command("logout")
+@click.argument("server")
+@_config
+@common
+@pass_context
+def logout(
+    context: CommandContext, server: str, mcp_config: tuple[str, ...], strict_mcp_config: bool
+) -> int:
+    """Forget the tokens for SERVER. Agents that use it now may keep its connection open."""
+    from retinue.cli import mcp_login
+
+    sources, own = configured_servers(context, mcp_config, strict_mcp_config, server)
+    is_known = mcp_login.log_out(context, server, sources, own)
+    context.say(
+        f"Logged out of {one_line(server)}." if is_known else "There was no login to forget."
+    )
+    return exit_codes.OK
+
+
 def _ask(
     context: CommandContext, files: tuple[str, ...], strict: bool, approve: str = "", tool: str = ""
 ) -> list[dict[str, Any]]:
     # Here, because `mcp serve` has to answer before all of this is loaded.
     from retinue.cli.foreground_run import line_to
-    from retinue.host import project_config, requests
+    from retinue.host import requests
+    from retinue.host.plan import Plan
+
+    sources, own = configured_servers(context, files, strict, approve)
+    if not sources.sources and not own.servers:
+        return sources.left_out
+    servers, env = sources.for_plan(context.environ)
+    plan = Plan(servers=servers, own_servers=own.servers, root=context.paths.root)
+    with line_to(context) as client:
+        statuses: list[dict[str, Any]] = client.ask(
+            requests.ServersRequest(plan=plan, env={**env, **own.env}, approve=approve, tool=tool)
+        )["mcp"]
+    return [*statuses, *sources.left_out]
+
+
+def configured_servers(
+    context: CommandContext, files: tuple[str, ...], strict: bool, name: str = ""
+) -> tuple[ServerSources, OwnSources]:
+    """The servers that may be used here, and those of agent files. NotFound if `name` is none of
+    them."""
+    from retinue.host import project_config
     from retinue.host.agent_servers import OwnSources, own_sources
     from retinue.host.mcp_sources import find_servers
-    from retinue.host.plan import Plan
     from retinue.host.project_agents import library
 
     value = project_config.load(context.project, strict=False).value
@@ -124,19 +191,11 @@ def _ask(
         own = OwnSources()
     names = {f"{agent}/{name}" for agent, one in own.servers.items() for name in one.servers}
     sources.left_out += own.left_out
-    if approve and approve not in sources.names | names:
-        omission = next((s for s in sources.left_out if s["name"] == approve), None)
+    if name and name not in sources.names | names:
+        omission = next((s for s in sources.left_out if s["name"] == name), None)
         raise NotFound(
-            f"MCP server {approve!r} is not used here: {omission['error']}"
+            f"MCP server {name!r} is not used here: {omission['error']}"
             if omission is not None
-            else f"Unknown MCP server {approve!r}. Run `retinue mcp list` to list them."
+            else f"Unknown MCP server {name!r}. Run `retinue mcp list` to list them."
         )
-    if not sources.sources and not own.servers:
-        return sources.left_out
-    servers, env = sources.told(context.environ)
-    plan = Plan(servers=servers, own_servers=own.servers, root=context.places.root)
-    with line_to(context) as client:
-        statuses: list[dict[str, Any]] = client.ask(
-            requests.ServersRequest(plan=plan, env={**env, **own.env}, approve=approve, tool=tool)
-        )["mcp"]
-    return [*statuses, *sources.left_out]
+    return sources, own

@@ -39,7 +39,7 @@ def command(
     """Merge what a run's copies of the files changed into the files of its directory. A branch that
     conflicts is not changed, and is named; your own branch and what you have staged are not
     touched."""
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(run)
     with line_to(context) as client:
         unmerged = [one for one in branches_of(client, line.id) if one["state"] == "kept"]
@@ -60,7 +60,7 @@ def command(
     if as_json:
         out(json_line(merges))
     else:
-        _tell(merges)
+        _report(merges)
     return (
         exit_codes.OK
         if all(one["state"] in ("merged", "empty") for one in merges)
@@ -99,7 +99,7 @@ def _count(n: int) -> str:
     return "1 branch" if n == 1 else f"{n} branches"
 
 
-def _tell(merges: list[dict[str, Any]]) -> None:
+def _report(merges: list[dict[str, Any]]) -> None:
     merged = [one for one in merges if one["state"] in ("merged", "empty")]
     if merged:
         branches = "its branch" if len(merged) == 1 else "their branches"

@@ -67,7 +67,7 @@ def command(
     is_all = everything or bool(states) or since is not None
     last = None
     while True:
-        look = _look(context, run, tree, is_all, limit)
+        look = _read_rows(context, run, tree, is_all, limit)
         look.keep(states, since)
         text = _as_json(look.lines, form) if form else _text(context, look, tree)
         if text != last:
@@ -81,7 +81,7 @@ def command(
 
 
 @dataclass
-class _Look:
+class _Rows:
     """What is listed: `lines`, every run that is open, and those that wait at their provider or at
     a limit, by the root of their trees."""
 
@@ -97,15 +97,17 @@ class _Look:
             self.lines = [line for line in self.lines if view_format.is_wanted(line.state, states)]
 
 
-def _look(context: CommandContext, run: str, tree: bool, everything: bool, limit: int) -> _Look:
-    with RunListing(context.places) as listing:
+def _read_rows(
+    context: CommandContext, run: str, tree: bool, everything: bool, limit: int
+) -> _Rows:
+    with RunListing(context.paths) as listing:
         recent = None if everything else now_ms() - RECENT_MS
         one = listing.resolve(run) if run else None
         roots = [one] if one is not None else listing.roots(recent_since=recent, limit=limit)
         lines = roots
         if tree:
             lines = [line for root in roots for line in (root, *_below(listing, root))]
-        open_runs = with_held(listing.open_runs(), context.places)
+        open_runs = with_held(listing.open_runs(), context.paths)
     waiting = {line.root: line for line in reversed(open_runs) if line.waits_for}
     waits = {line.id: line for line in open_runs if line.provider_wait or line.waits_kind == NO_KEY}
     lines = [waits.get(line.id, line)._replace(n_agents=line.n_agents) for line in lines]
@@ -117,7 +119,7 @@ def _look(context: CommandContext, run: str, tree: bool, everything: bool, limit
     lines = [
         line._replace(state=_asking(line.state)) if line.id in accounts else line for line in lines
     ]
-    return _Look(lines, open_runs, waiting)
+    return _Rows(lines, open_runs, waiting)
 
 
 def _below(listing: RunListing, top: ListedRun) -> list[ListedRun]:
@@ -134,7 +136,7 @@ def _below(listing: RunListing, top: ListedRun) -> list[ListedRun]:
     return out
 
 
-def _text(context: CommandContext, look: _Look, tree: bool) -> str:
+def _text(context: CommandContext, look: _Rows, tree: bool) -> str:
     """What a person reads: the table or the trees, and what to do about them."""
     if not look.lines:
         return ""
@@ -186,7 +188,7 @@ def _painted(context: CommandContext, lines: Sequence[TableLine]) -> str:
     )[0]
 
 
-def _trees(context: CommandContext, look: _Look, roots: Sequence[str]) -> str:
+def _trees(context: CommandContext, look: _Rows, roots: Sequence[str]) -> str:
     """The rows of the grid that the live view has."""
     from retinue.cli.terminal.line_output import shown
     from retinue.host.record import RecordReader
@@ -198,7 +200,7 @@ def _trees(context: CommandContext, look: _Look, roots: Sequence[str]) -> str:
     }
     lacks = {line.id: line.waits_for for line in look.open_runs if line.waits_kind == NO_KEY}
     out_lines = []
-    with RecordReader(context.places) as record:
+    with RecordReader(context.paths) as record:
         for root in roots:
             top = root if root in listed else next(i for i in listed if listed[i].root == root)
             is_paused = listed[top].state == "paused"
@@ -220,7 +222,7 @@ def _print(text: str, *, clear: bool) -> None:
 
 def _nothing(context: CommandContext, everything: bool) -> str:
     more = "" if everything else " Run `retinue ps --all` to see older ones."
-    return f'No runs in {context.places.root}.{more} Start one with: retinue run "..."'
+    return f'No runs in {context.paths.root}.{more} Start one with: retinue run "..."'
 
 
 def _asking(state: str) -> str:

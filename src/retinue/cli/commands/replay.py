@@ -41,9 +41,9 @@ LONGEST_SECONDS = 2.0
 @pass_context
 def command(context: CommandContext, run: str, speed: float, output_format: str) -> None:
     """Replay a run from its record. No model is called and nothing is done again."""
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         id = listing.resolve(run).id
-    with RecordReader(context.places) as record:
+    with RecordReader(context.paths) as record:
         final = record.tree(id)
         writer, last = StreamJsonWriter(StreamHeader()), 0
         logs = {row.spec.id: _log(row) for row in final.rows}
@@ -53,13 +53,13 @@ def command(context: CommandContext, run: str, speed: float, output_format: str)
                     time.sleep(min(LONGEST_SECONDS, max(0, item.entry.at - last) / 1000 / speed))
                 last = item.entry.at
                 if item.entry.run in logs:
-                    logs[item.entry.run].hear([item.entry])
-            lines = list(writer.tell(item))
+                    logs[item.entry.run].add([item.entry])
+            lines = list(writer.lines(item))
             if output_format == "stream-json":
                 for line in lines:
                     out(json_line(line))
             elif isinstance(item, MessageAdded):
-                print_lines(context, logs[item.run].tell(item.n + 1, item.message))
+                print_lines(context, logs[item.run].lines(item.n + 1, item.message))
             elif isinstance(item, RunChanged):
                 out(describe(item.row.record))
         if output_format == "stream-json":

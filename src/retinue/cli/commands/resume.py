@@ -60,7 +60,7 @@ def command(
     """Continue a run: one that was interrupted picks up where it stopped; one that has ended
     gets a new turn."""
     context.is_quiet = quiet
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(run)
     text = " ".join(instruction)
     is_open = line.state not in view_format.ENDS
@@ -93,7 +93,7 @@ def command(
 
 def _retry(context: CommandContext, client: HostClient, line: ListedRun, text: str) -> str:
     """Continue the failed sub-agents, and format what they report for their parent."""
-    with RecordReader(context.places) as record:
+    with RecordReader(context.paths) as record:
         failed = [
             r
             for r in record.tree(line.id).rows[1:]
@@ -115,7 +115,7 @@ def _retry(context: CommandContext, client: HostClient, line: ListedRun, text: s
         context.say(f"Retrying {label} as {view_format.short_id(again[id])}.")
     client.ask(requests.WaitRequest(runs=tuple(again.values())))
     reports = []
-    with RecordReader(context.places) as record:
+    with RecordReader(context.paths) as record:
         for id, label in labels.items():
             row = record.row(again[id])
             end = totals.ending(row) if row is not None else None

@@ -33,7 +33,7 @@ def command(
     """Delete runs that have ended, with their sub-agents and conversations."""
     if bool(runs) == ended:
         raise click.UsageError("Name the runs to delete, or pass --ended.")
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         lines = [listing.resolve(run) for run in runs] if runs else listing.roots(limit=1_000_000)
     if ended:
         last = (time.time() - (older_than or 0)) * 1000

@@ -124,7 +124,7 @@ def _wish(context: CommandContext, flags: dict[str, Any]) -> RunDisplay:
         or (prompts == "auto" and is_tty and not headless and not flags["background"]),
         is_strict=flags["strict"],
         fail_on=flags["fail_on"] or "",
-        files=tuple(answer_file.settled(f, context.places.cwd) for f in flags["output"]),
+        files=tuple(answer_file.settled(f, context.paths.cwd) for f in flags["output"]),
         is_memory=flags["no_session_persistence"],
         is_raw=flags["raw"],
     )
@@ -140,7 +140,7 @@ def _mode(flag: str, sandbox: str, yolo: bool) -> str:
 
 def _terms(context: CommandContext, setup: RunSetup, wish: RunDisplay) -> requests.RunTerms:
     waits = wish.waits or (setup.permission_prompts == "auto" and wish.is_background)
-    return setup.terms(context.places.cwd, "ask" if wish.can_answer or waits else "deny")
+    return setup.terms(context.paths.cwd, "ask" if wish.can_answer or waits else "deny")
 
 
 def _again(
@@ -149,7 +149,7 @@ def _again(
     """Continue an earlier run."""
     from retinue.host.listing import RunListing
 
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(flags["resume"] or "latest")
     if setup.model or setup.agent:
         raise ConfigError(

@@ -22,7 +22,7 @@ from retinue.host.listing import RunListing
 @pass_context
 def command(context: CommandContext, run: str, message: tuple[str, ...], steer: bool) -> None:
     """Send a message to a run. The run reads it at its next turn. Use `-` to read it from stdin."""
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(run)
     text = run_arguments.prompt(message)
     with line_to(context) as client:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
 from retinue.cli import exit_codes
 from retinue.cli.context import CommandContext, common, note, option, pass_context
+from retinue.config.user_folders import note_file
 from retinue.errors import ConfigError, StoreLocked
 from retinue.mcp.guests import Guest
 
@@ -62,6 +64,8 @@ def command(
     env = carried(context.configure())
     try:
         paths = context.prepare()
+        if token_file:
+            note_file(context.environ, os.path.realpath(token_file))
         serve(paths, env, address, tokens, note, lambda host: [mcp_endpoint(host, guest).route])
     except StoreLocked as error:
         raise StoreLocked(

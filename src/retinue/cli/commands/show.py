@@ -30,14 +30,14 @@ from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 @pass_context
 def command(context: CommandContext, run: str, as_json: bool) -> None:
     """Show one run: its sub-agents, result and cost. RUN is part of an id, a name, or RUN/AGENT."""
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(run)
-    with RecordReader(context.places) as record:
+    with RecordReader(context.paths) as record:
         final = record.tree(line.id)
         if as_json:
             writer = StreamJsonWriter(StreamHeader())
             for item in record.history(final):
-                for _ in writer.tell(item):
+                for _ in writer.lines(item):
                     pass
             out(
                 json_line(
@@ -46,13 +46,13 @@ def command(context: CommandContext, run: str, as_json: bool) -> None:
             )
             return
         is_open = line.ended_at is None
-        waits, lacks = host_waits(context.places) if is_open else HostWaits({}, {})
+        waits, lacks = host_waits(context.paths) if is_open else HostWaits({}, {})
         rows = stored_rows(
             record, final, now_ms(), is_paused=line.is_paused, waits=waits, lacks=lacks
         )
     top = final.rows[0]
     began = moment(top.run.started_at or top.spec.created_at, now_ms())
-    page = ShownRun(final, rows, context.places.root, began)
+    page = ShownRun(final, rows, context.paths.root, began)
     is_wrapped = sys.stdout.isatty()
     print_lines(context, show_page(page, size(sys.stdout)[0], now_ms(), is_wrapped=is_wrapped))
 

@@ -61,7 +61,7 @@ def _explained(context: CommandContext, tool: str, run: str, args: str) -> str:
         msgspec.json.decode(args, type=dict)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise click.UsageError(f"--args must be a JSON object: {error}.") from None
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         line = listing.resolve(run)
     if line.state in view_format.ENDS:
         raise Refused(

@@ -39,7 +39,7 @@ def command(context: CommandContext, run: str) -> None:
 
     opened = top = ""
     if run:
-        with RunListing(context.places) as listing:
+        with RunListing(context.paths) as listing:
             line = listing.resolve(run)
         opened, top = line.id, line.root
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -47,7 +47,7 @@ def command(context: CommandContext, run: str) -> None:
             "`retinue top` needs a terminal. In a pipe, use `retinue ps --tree` or "
             "`retinue ps --json`."
         )
-    board = ProjectRuns(context.places, carried(context.environ), (top,) if top else ())
+    board = ProjectRuns(context.paths, carried(context.environ), (top,) if top else ())
     with Keys() as keys:
         how = with_background(detect_style(context.environ, sys.stdout, context.color), keys)
     palette = Palette(how.theme, how.color)

@@ -52,7 +52,7 @@ def command(
     trust = open_trust_file(context.environ)
     if list_all:
         return _list(trust.projects())
-    root = context.places.root
+    root = context.paths.root
     if context.project.trust.is_home:
         raise ConfigError(f"{root} is not a project. Change to a project directory, or name one.")
     if revoke:
@@ -159,7 +159,7 @@ def _settings(review: ProjectTrust) -> Iterator[str]:
         ).startswith("config."):
             continue
         layer = read_layer(os.path.join(review.root, name), "project")
-        for key, setting in layer.found.items():
+        for key, setting in layer.settings.items():
             if key[0] == "mcp_servers":
                 yield f"{_one(dotted(key), 200)}: {_command(setting.value)}  ({_name(name)})"
             else:

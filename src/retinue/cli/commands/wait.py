@@ -37,7 +37,7 @@ def command(
 ) -> int:
     """Wait until runs end (by default the latest). Exits with code 0 if all completed, 4 if the
     time is up and a run is waiting for your answer."""
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         lines = [listing.resolve(run) for run in runs or ("latest",)]
     states = {line.id: line.state for line in lines}
     if any(state not in view_format.ENDS for state in states.values()):
@@ -59,7 +59,7 @@ def command(
 
 def _asks(context: CommandContext, states: Mapping[str, str | None]) -> bool:
     """Whether one that is still open waits for a person."""
-    with RunListing(context.places) as listing:
+    with RunListing(context.paths) as listing:
         asking = [
             line for line in listing.open_runs() if line.state == "needs_input" or line.limit_of
         ]

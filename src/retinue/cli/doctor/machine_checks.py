@@ -101,7 +101,7 @@ def sandbox(context: CommandContext) -> Iterator[Finding]:
 
     landlock = _landlock()
     more = [f"user namespaces: {_namespaces()}", f"Landlock: {landlock} (not used)"]
-    health = look_at_sandbox(context.environ, context.places.root)
+    health = look_at_sandbox(context.environ, context.paths.root)
     if health.problem:
         text = f"{health.problem}. The shell and git tools are disabled; {'; '.join(more)}"
         yield Finding(name="sandbox", state="degraded", text=text, fix=health.fix)
@@ -154,7 +154,7 @@ def programs(context: CommandContext) -> Iterator[Finding]:
         ("ripgrep", "rg", "searches are slower", "install the package ripgrep"),
         ("git", "git", "no git tool and no worktrees", "install the package git"),
     ):
-        path, refused = find_program(program, context.environ, context.places.root)
+        path, refused = find_program(program, context.environ, context.paths.root)
         if path:
             text = _version(path)
             old = _old_git(text) if name == "git" else ""

@@ -77,7 +77,7 @@ def trust(context: CommandContext) -> Iterator[Finding]:
     from retinue.host.project_trust import trust_file
 
     try:
-        stands = context.project.trust.look()
+        stands = context.project.trust.read()
     except ConfigError as error:
         fix = f"move {trust_file(context.environ)} away, then trust your projects again"
         yield Finding(name="trust", state="broken", text=str(error), fix=fix)
@@ -111,9 +111,9 @@ def agents(context: CommandContext) -> Iterator[Finding]:
     from retinue.host.project_paths import config_home
 
     library = find_agents(
-        context.places.cwd,
+        context.paths.cwd,
         context.environ.get("HOME") or None,
-        context.places.root,
+        context.paths.root,
         trusted=context.project.trust.is_trusted,
         config_home=os.path.dirname(config_home(context.environ)),
         codex_home=context.environ.get("CODEX_HOME") or None,

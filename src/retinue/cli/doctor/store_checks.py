@@ -30,10 +30,10 @@ LOW, SCARCE = 2 * GIB, 256 << 20
 
 
 def store(context: CommandContext) -> Iterator[Finding]:
-    if context.places.database:
-        yield from _database(context.places.database, context.places.shown_store)
+    if context.paths.database:
+        yield from _database(context.paths.database, context.paths.shown_store)
         return
-    path = context.places.store
+    path = context.paths.store
     if not os.path.exists(path):
         if os.path.exists(path + "-wal"):
             fix = "put the store back next to its -wal file, or restore a backup"
@@ -135,14 +135,14 @@ def _size(n: int) -> str:
 
 
 def host(context: CommandContext) -> Iterator[Finding]:
-    places = context.places
-    is_taken = is_held(places)
-    if not is_taken and not os.path.exists(places.socket):
+    paths = context.paths
+    is_taken = is_held(paths)
+    if not is_taken and not os.path.exists(paths.socket):
         yield Finding(
             name="host", state="ok", text="no host is running; a command starts one when needed"
         )
         return
-    pid = store_holder(places.store)
+    pid = store_holder(paths.store)
     answer = in_parallel({"host": lambda: _greet(context)}, HOST_SECONDS)["host"]
     if answer is None:
         fix = f"run `kill {pid}`; recorded work is safe" if pid else "retinue host stop"
@@ -178,7 +178,7 @@ def _greet(context: CommandContext) -> str:
     from retinue.host import requests
     from retinue.host.client import connect_to_host
 
-    client = connect_to_host(context.places, {})
+    client = connect_to_host(context.paths, {})
     if client is None:
         return ""
     with client:
@@ -202,14 +202,14 @@ def loose(context: CommandContext) -> Iterator[tuple[str, int, int]]:
         state_home(context.environ),
         os.path.join(data_home(context.environ), "projects"),
     ]
-    places = context.places
+    paths = context.paths
     own += [
-        os.path.dirname(places.log),
+        os.path.dirname(paths.log),
         os.path.join(data_home(context.environ), "trust.json"),
-        places.log,
+        paths.log,
     ]
     if not context.store:
-        own.append(os.path.dirname(places.store))
+        own.append(os.path.dirname(paths.store))
     tails = (
         "",
         "-wal",
@@ -222,10 +222,10 @@ def loose(context: CommandContext) -> Iterator[tuple[str, int, int]]:
         ".sock",
         ".sock.key",
     )
-    own += [places.store + tail for tail in tails] + [places.socket]
+    own += [paths.store + tail for tail in tails] + [paths.socket]
     for path in dict.fromkeys(own):
         yield from _loose(path, 0o077)
-    for folder in (places.plans,):
+    for folder in (paths.plans,):
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
             yield from _loose(os.path.join(folder, name), 0o077)
     # Your own settings are not secret, but no other user may write them: they can turn the sandbox
@@ -271,7 +271,7 @@ def tighten(context: CommandContext) -> Iterator[str]:
 
 
 def disk(context: CommandContext) -> Iterator[Finding]:
-    folder = os.path.dirname(context.places.store)
+    folder = os.path.dirname(context.paths.store)
     while folder and not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     free = shutil.disk_usage(folder or "/").free

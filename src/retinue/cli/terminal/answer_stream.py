@@ -46,7 +46,7 @@ class AnswerStream:
         self._kept: list[tuple[str, str]] = []
         self._last = ""
 
-    def hear(self, item: TreeItem) -> None:
+    def add(self, item: TreeItem) -> None:
         match item:
             case RunAdded(spec=spec):
                 self.is_single = not self._top
@@ -163,7 +163,7 @@ class AnswerView(LiveView):
         before = watching.listen
 
         def listen(item: TreeItem) -> None:
-            answer.hear(item)
+            answer.add(item)
             if before is not None:
                 before(item)
 

@@ -29,7 +29,7 @@ class Palette:
             out.append(as_shown(piece.text), style=self.style(piece.role, is_glyph=piece.is_glyph))
         return out
 
-    def said(self, text: str, role: str = "") -> Text:
+    def colored(self, text: str, role: str = "") -> Text:
         return Text(as_shown(text), style=self.style(role), no_wrap=True)
 
 

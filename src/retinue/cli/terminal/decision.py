@@ -205,7 +205,7 @@ class Decision:
     def _too_small(self, width: int, height: int) -> list[Text]:
         self.marked, self._seen = None, 0
         lines = wrap(TOO_SMALL, max(1, width))[: max(1, height)]
-        return [self._palette.said(fits(piece, width), "title") for piece in lines]
+        return [self._palette.colored(fits(piece, width), "title") for piece in lines]
 
     def _title(self, width: int) -> list[Line]:
         parts = wrap(title_text(self.panel), width - 3)

@@ -46,7 +46,7 @@ def added(q: dict[str, Any], text: str) -> requests.BudgetRequest | None:
     return requests.BudgetRequest(run=q["run"], question=q["id"], **fields)
 
 
-def said(q: dict[str, Any], text: str) -> requests.HostRequest | None:
+def typed_answer(q: dict[str, Any], text: str) -> requests.HostRequest | None:
     """A typed line: yes, land, end, or how much. Anything else is none of these."""
     word = text.strip().lower().rstrip(".!")
     for key, known in (("y", ("y", "yes")), ("n", ("n", "no", "land")), ("e", ("e", "end"))):

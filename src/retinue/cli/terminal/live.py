@@ -20,6 +20,7 @@ from retinue.cli.terminal import plain, request_answer
 from retinue.cli.terminal.colors import Palette
 from retinue.cli.terminal.decision import LATER, OPEN, Decision, typed, yes_or_no
 from retinue.cli.terminal.keyboard import Editor, Keys
+from retinue.cli.terminal.note_lines import note_lines
 from retinue.cli.terminal.pager import show_all
 from retinue.cli.terminal.painter import Painter
 from retinue.cli.terminal.screen import Focus, Screen
@@ -29,12 +30,12 @@ from retinue.formats.safe_text import one_line
 from retinue.host import requests
 from retinue.steps import TreeRecord
 from retinue.view.call_summary import describe
-from retinue.view.cells import Line, crop, fits, wrap
+from retinue.view.cells import Line, crop, fits
 from retinue.view.done_changes import DoneChanges
 from retinue.view.merge_lines import conflict_text, conflicts_of
 from retinue.view.request_panel import RequestPanel, request_panel
 from retinue.view.rows import TreeView
-from retinue.view.run_node import is_asked, walk
+from retinue.view.run_node import may_ask, walk
 from retinue.view.transcript import Transcripts
 from retinue.view.updates import conclude, feed
 
@@ -159,11 +160,11 @@ class LiveView:
         columns, lines = size(sys.stderr)
         focus = self._focus
         if self._decision is not None:
-            self._look_again(self._decision)
+            self._check_request(self._decision)
             focus.panel = self._decision.frame(columns - 1, lines - 3, self._painted)
         elif self._ask is not None and self._editor is not None:
             palette = self._screen.palette
-            title = palette.said(fits(self._title, columns - 1), "title")
+            title = palette.colored(fits(self._title, columns - 1), "title")
             focus.prompt = [title, palette.text(typed(self._editor, columns - 1))]
         transcript = self._said.of(focus.opened) if focus.opened else ()
         self._painter.title(self._screen.title())
@@ -175,10 +176,8 @@ class LiveView:
 
     def _note(self, text: str) -> None:
         columns, _ = size(sys.stderr)
-        self._painter.above(
-            [Text(f"retinue: {piece}") for piece in wrap(one_line(text), max(20, columns - 12))],
-            columns,
-        )
+        lines = note_lines(f"retinue: {one_line(text)}", max(20, columns - 1))
+        self._painter.above([Text(line) for line in lines], columns)
         self._painted = 0.0
 
     # keys
@@ -333,10 +332,11 @@ class LiveView:
             self._note("Requests cannot be answered here. Use `retinue approve`.")
             return
         self._watching.ask(
-            requests.QuestionsRequest(run=id), lambda reply: self._asked(id, reply["questions"])
+            requests.QuestionsRequest(run=id),
+            lambda reply: self._open_request(id, reply["questions"]),
         )
 
-    def _asked(self, id: str, questions: list[dict[str, Any]]) -> None:
+    def _open_request(self, id: str, questions: list[dict[str, Any]]) -> None:
         """Open the oldest request of a run; by now another user may have answered it."""
         mine = [q for q in questions if q["run"] == id] or questions
         if not mine:
@@ -356,7 +356,7 @@ class LiveView:
             if q["kind"] == "permission" and key in ("y", "A"):
                 self._changes.expect(q)
             n_more = self._view.counts["needs_input"] - 1
-            self._focus.said = request_answer.told(q, key, text, n_more)
+            self._focus.said = request_answer.answer_report(q, key, text, n_more)
 
         self._decide(request_panel(q, self._home), go, q)
 
@@ -374,14 +374,14 @@ class LiveView:
     def _close(self) -> None:
         self._decision, self._question, self._focus.panel = None, None, ()
 
-    def _look_again(self, decision: Decision) -> None:
+    def _check_request(self, decision: Decision) -> None:
         """Whether a request is still open, and still about the same thing. News clear what was
         marked; one that was decided elsewhere stays until a key is pressed."""
         q = self._question
         node = self._view.nodes.get(q["run"]) if q is not None else None
         if q is None or node is None or decision.over:
             return
-        if not is_asked(node, q["id"]):
+        if not may_ask(node, q["id"]):
             decision.over = self._changes.outcome(q, self._label(q["run"]))
         elif time.monotonic() - self._looked_at >= LOOK_SECONDS:
             self._looked_at = time.monotonic()

@@ -10,7 +10,7 @@ from retinue.host.message_cursor import inherited
 from retinue.host.record import RecordReader
 from retinue.view import totals
 from retinue.view.cells import Line
-from retinue.view.log_lines import LogLines, said_last
+from retinue.view.log_lines import LogLines, index_of_last
 from retinue.view.states import label
 from retinue.view.stored_tree import stored_rows
 
@@ -44,15 +44,15 @@ class LogReader:
         self.is_over = totals.has_ended(row)
         while page := record.entries(self._after, id, 1_000):
             self._after = page[-1][0]
-            self._lines.hear((entry for _, entry in page), row.spec.model)
+            self._lines.add((entry for _, entry in page), row.spec.model)
         at = self._n_read
         messages = record.conversation(row, at)
-        first = said_last(messages, last) if last else 0
+        first = index_of_last(messages, last) if last else 0
         if since:
             first = max(first, record.n_before(row, since))
         out: list[Line] = []
         for n, message in enumerate(messages):
-            lines = list(self._lines.tell(at + n + 1, message, is_inherited=at + n < self._n_own))
+            lines = list(self._lines.lines(at + n + 1, message, is_inherited=at + n < self._n_own))
             out += lines if n >= first else []
         self._n_read += len(messages)
         return out

@@ -66,23 +66,23 @@ class PlainView:
         while True:
             wait = SETTLED_MS / 1000 if self._view.fan_outs.is_open else STILL_MS / 1000
             thing = self._watching.next(wait, sys.stdin.fileno if self._asked else None)
-            self._tell_fan_outs(0 if isinstance(thing, TreeRecord) else SETTLED_MS)
+            self._print_fan_outs(0 if isinstance(thing, TreeRecord) else SETTLED_MS)
             if isinstance(thing, TreeRecord):
                 conclude(self._view, thing)
                 for id in self._view.order():
-                    self._tell(id)
+                    self._print_run(id)
                 return thing
             if isinstance(thing, Notice):
                 note(f"retinue: {one_line(thing.text)}")
             elif thing is not None:
                 feed(self._view, thing, now_ms())
-                self._hear_of(thing)
+                self._print_news(thing)
             elif self._asked and _is_readable():
-                self._hear()
+                self._read_line()
             if now_ms() - self._said_at >= STILL_MS:
-                self._tell_open()
+                self._print_open_runs()
 
-    def _hear_of(self, thing: TreeItem) -> None:
+    def _print_news(self, thing: TreeItem) -> None:
         """What is new with an item."""
         nodes = self._view.nodes
         for merge in conflicts_of(thing):
@@ -92,18 +92,18 @@ class PlainView:
             task = one_line(thing.spec.request.task, 100)
             self._say(f"run {view_format.short_id(thing.spec.id)}: {task}")
         elif isinstance(thing, RunChanged):
-            self._tell(thing.row.spec.id)
+            self._print_run(thing.row.spec.id)
             if (about := nodes[thing.row.spec.id].asks_at) in nodes:
-                self._tell(about)
+                self._print_run(about)
         elif isinstance(thing, CallsHeld):
             for id in self._view.order():
-                self._tell(id)
+                self._print_run(id)
         elif isinstance(thing, Stepped) and thing.entry.run in nodes:
-            self._tell(thing.entry.run)
+            self._print_run(thing.entry.run)
         elif isinstance(thing, MessageAdded):
-            self._tell_message(thing.run, thing.message)
+            self._print_message(thing.run, thing.message)
 
-    def _tell_message(self, run: str, message: Message) -> None:
+    def _print_message(self, run: str, message: Message) -> None:
         """Calls of a single agent, and every call that was denied."""
         if isinstance(message, AssistantMessage):
             self._calls |= {call.id: describe(call) for call in message.calls}
@@ -118,11 +118,11 @@ class PlainView:
             bad = f": {one_line(message.text, 100)}" if message.error else ""
             self._say(f"· {what}{bad}")
 
-    def _tell_fan_outs(self, settled_ms: int) -> None:
+    def _print_fan_outs(self, settled_ms: int) -> None:
         for line in self._view.fan_outs.take(now_ms(), settled_ms):
             self._say(line)
 
-    def _tell_open(self) -> None:
+    def _print_open_runs(self) -> None:
         """Which runs are still open, if nothing was printed for a while."""
         rows = [row for row in self._view.rows(now_ms()) if not row.is_over]
         counts = Counter(row.word for row in rows)
@@ -131,7 +131,7 @@ class PlainView:
         spent = f" · {view_format.money(total)}" if total else ""
         self._say(f"still open: {open_ones}{spent}", f"Still open: {open_ones}.")
 
-    def _tell(self, id: str) -> None:
+    def _print_run(self, id: str) -> None:
         node = self._view.nodes[id]
         if node.run is None:
             return
@@ -216,7 +216,7 @@ class PlainView:
         note("\n".join(texts))
         self._prompt()
 
-    def _show_asked(self, question: dict[str, Any]) -> None:
+    def _print_request(self, question: dict[str, Any]) -> None:
         """All of a request, and the prompt again."""
         panel = request_panel(question, self._context.environ.get("HOME", ""))
         note("\n".join(spoken.spoken_panel(panel)))
@@ -233,7 +233,7 @@ class PlainView:
             )
         put(choices.get(self._asked["kind"], "  > "))
 
-    def _hear(self) -> None:
+    def _read_line(self) -> None:
         """A line of the person answers the question that was put. A paste answers nothing, and
         neither does Enter."""
         line = sys.stdin.readline()
@@ -246,7 +246,7 @@ class PlainView:
             self._prompt()
             return
         if question["kind"] == "budget":
-            if (want := limit_answer.said(question, text)) is None:
+            if (want := limit_answer.typed_answer(question, text)) is None:
                 self._prompt()
             else:
                 self._asked = None
@@ -255,7 +255,7 @@ class PlainView:
         head, _, reason = text.partition(" ")
         word = head.lower().rstrip(",.:")
         if question["kind"] == "permission" and text.lower() == "show":
-            self._show_asked(question)
+            self._print_request(question)
             return
         self._asked = None
         if text.lower() == "later":

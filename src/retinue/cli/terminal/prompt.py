@@ -170,14 +170,14 @@ class HistoryPrompt:
 
         from prompt_toolkit.application import get_app, run_in_terminal
 
-        async def look() -> None:
+        async def interrupt_soon() -> None:
             self._interrupt()
             while True:
                 await asyncio.sleep(1.0)
                 for text in self._look():
                     await run_in_terminal(lambda text=text: self.say(text))  # type: ignore[misc]
 
-        get_app().create_background_task(look())
+        get_app().create_background_task(interrupt_soon())
 
     def say(self, text: str) -> None:
         note(text)

@@ -31,7 +31,7 @@ def answer(q: Mapping[str, Any], key: str, text: str) -> requests.HostRequest | 
     return requests.AnswerRequest(run=run, question=id, text=options.get(key, text))
 
 
-def told(q: Mapping[str, Any], key: str, text: str, n_more: int = 0) -> str:
+def answer_report(q: Mapping[str, Any], key: str, text: str, n_more: int = 0) -> str:
     """`Allowed once. 1 more needs you: a`."""
     who = one_line(view_format.agent_label(q["label"]), 40)
     if q["kind"] == "permission":

@@ -100,7 +100,7 @@ class Screen:
         ]
         lines = [*head, *self._tree(focus, now, width, most - len(head) - len(foot))]
         if focus.is_help:
-            lines += [self.palette.said(fits(f" {line}", width - 1), "quiet") for line in HELP]
+            lines += [self.palette.colored(fits(f" {line}", width - 1), "quiet") for line in HELP]
         elif focus.opened in self._view.nodes:
             room = max(4, height - 2 - len(lines) - len(foot))
             lines += self._opened(focus, now, width, room, transcript)
@@ -160,7 +160,7 @@ class Screen:
             rows = tuple(self._before_trouble(row) for row in rows)
         lines = [self.palette.text(tree_line(row, width, has_prices=has_prices)) for row in rows]
         if shown.rest:
-            lines.append(self.palette.said(fits(f" {shown.rest}", width - 1), "quiet"))
+            lines.append(self.palette.colored(fits(f" {shown.rest}", width - 1), "quiet"))
         return lines
 
     def _before_trouble(self, at: TreeRow) -> TreeRow:
@@ -181,14 +181,14 @@ class Screen:
         body: list[Text] = []
         for kind, text in transcript:
             for piece in wrap(text, width - 3):
-                body.append(self.palette.said(f"  {piece}", KINDS.get(kind, "")))
+                body.append(self.palette.colored(f"  {piece}", KINDS.get(kind, "")))
         room -= 1
         focus.scroll = max(0, min(focus.scroll, len(body) - room))
         end = len(body) - focus.scroll
         shown = body[max(0, end - room) : end]
         return [
-            self.palette.said(rule, "quiet"),
-            *(shown or [self.palette.said("  No messages yet.", "quiet")]),
+            self.palette.colored(rule, "quiet"),
+            *(shown or [self.palette.colored("  No messages yet.", "quiet")]),
         ]
 
     def _keys(self, focus: Focus, now: int, width: int) -> Line:
@@ -214,7 +214,7 @@ class Screen:
         row = self._row(focus.selected, now)
         if row is None or row.mark != "failed" or width < 60:
             return []
-        return [self.palette.said(fits(f" {row.label}: {row.error or row.now}", width - 1))]
+        return [self.palette.colored(fits(f" {row.label}: {row.error or row.now}", width - 1))]
 
     def _n_failed(self) -> int:
         return self._view.marks["failed"]

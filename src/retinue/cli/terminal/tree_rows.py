@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from retinue.view.grid import TreeRow, guides, told_by
+from retinue.view.grid import TreeRow, folded_row, guides
 from retinue.view.rows import TreeView
 from retinue.view.run_node import walk
 from retinue.view.run_row import RunRow
@@ -66,7 +66,9 @@ class RowChoice:
             return replace(row, state="cancelling", mark="cancelling")
         if not n_folded:
             return row
-        return told_by(row, (self._view.row(n.spec.id, now) for n in walk(node) if n is not node))
+        return folded_row(
+            row, (self._view.row(n.spec.id, now) for n in walk(node) if n is not node)
+        )
 
     def _visible(self, depth: int) -> list[str]:
         """The ids of rows down to a depth, without those below what a person has folded."""

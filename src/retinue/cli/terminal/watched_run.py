@@ -126,7 +126,7 @@ class WatchedRun:
                 requests.WatchRequest(run=self.run, after=self.after, deltas=self.deltas)
             )
         while True:
-            self._look()
+            self._check_soon()
             if not self.client.has_news():
                 self._leave_parked()
                 files: list[Any] = [
@@ -204,7 +204,7 @@ class WatchedRun:
             )
             raise WatchLeft(exit_codes.NEEDS_INPUT, f"◆ needs you: {advice}")
 
-    def _look(self) -> None:
+    def _check_soon(self) -> None:
         if not self._looking and time.monotonic() - self._looked_at >= LOOK_SECONDS:
             self._looked_at = time.monotonic()
             self._looking = self.client.begin(requests.StatusRequest())

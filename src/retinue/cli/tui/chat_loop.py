@@ -114,7 +114,7 @@ class ChatLoop:
             ):
                 return self.code
             try:
-                self._hear(message_text.strip(), prompt.say)
+                self._take_line(message_text.strip(), prompt.say)
             except WatchLeft as departure:
                 for line in departure.lines:
                     prompt.say(one_line(line))
@@ -126,7 +126,7 @@ class ChatLoop:
                 self.code = exit_codes.of_error(error)
                 prompt.say(f"retinue: {exit_codes.sentence(error)}")
 
-    def _hear(self, line: str, say: Callable[[str], None]) -> None:
+    def _take_line(self, line: str, say: Callable[[str], None]) -> None:
         """A command, by its name or the beginning of it, or a message: many begin with the path of
         a file."""
         head, _, rest = line.partition(" ")
@@ -181,7 +181,7 @@ class ChatLoop:
                 )
                 return
         self._is_open = False
-        self._tell(final, watching.code)
+        self._report_end(final, watching.code)
 
     def _terms_for(self, text: str) -> requests.RunTerms:
         """A family that is off in chats is turned on by a message that asks for it, and stays
@@ -239,7 +239,7 @@ class ChatLoop:
             return live.watch(watching, self._context, can_answer=self._can_answer)
         return plain.watch(watching, self._context, can_answer=self._can_answer)
 
-    def _tell(self, final: TreeRecord, code: int | None) -> None:
+    def _report_end(self, final: TreeRecord, code: int | None) -> None:
         self.spent = self.spent.plus(totals.spent(final))
         end = totals.ending(final.rows[0])
         text = end.text if end is not None else ""
@@ -266,20 +266,20 @@ class ChatLoop:
     def ended(self) -> list[str]:
         """What has ended in the background since the last time: a line each."""
         try:
-            with RunListing(self._context.places) as listing:
+            with RunListing(self._context.paths) as listing:
                 now = {run.id for run in listing.open_runs()}
             ids = self._background - now
             # A run that was left belongs to the background until it is over.
             ids -= {self.run} if not self._is_open else set()
             self._background, self._is_open = now, self._is_open and self.run in now
             with contextlib.ExitStack() as stack:
-                record = stack.enter_context(RecordReader(self._context.places)) if ids else None
+                record = stack.enter_context(RecordReader(self._context.paths)) if ids else None
                 rows = [
                     row for id in ids if record is not None and (row := record.row(id)) is not None
                 ]
         except (RetinueError, OSError):
             return []
-        self.rows.look()
+        self.rows.refresh()
         roots = self._roots()
         return [
             line
@@ -340,7 +340,7 @@ class ChatLoop:
             if not self.run:
                 raise RetinueError("No run yet. Send a message first.")
             return self.run
-        with RunListing(self._context.places) as listing:
+        with RunListing(self._context.paths) as listing:
             below = (
                 [n for n in listing.below(self._root(listing)) if address == n.label]
                 if self.run
@@ -356,7 +356,7 @@ class ChatLoop:
         if not self.run:
             say("No agents yet.")
             return
-        with RunListing(self._context.places) as listing:
+        with RunListing(self._context.paths) as listing:
             top = listing.line(self.run)
             lines = ([top] if top is not None else []) + listing.below(self._root(listing))
         for run in lines:
@@ -386,7 +386,7 @@ class ChatLoop:
         elif head in WITH_RUN and " " not in rest:
             with (
                 contextlib.suppress(RetinueError, OSError),
-                RunListing(self._context.places) as listing,
+                RunListing(self._context.paths) as listing,
             ):
                 lines = [
                     *(listing.below(self._root(listing)) if self.run else ()),

@@ -42,11 +42,11 @@ class ChatRows:
         self._context, self._roots = context, roots
         self._rows: list[RunRow] = []
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read what is at work; a store that cannot be read now is read the next time."""
         roots = self._roots()
         try:
-            with RunListing(self._context.places) as listing:
+            with RunListing(self._context.paths) as listing:
                 lines = [line for line in listing.open_runs() if line.root in roots]
             tops = dict.fromkeys(line.root for line in lines)
             self._rows = self._read(list(tops)) if tops else []
@@ -54,7 +54,7 @@ class ChatRows:
             return
 
     def _read(self, tops: list[str]) -> list[RunRow]:
-        with RecordReader(self._context.places) as record:
+        with RecordReader(self._context.paths) as record:
             trees = [stored_rows(record, record.tree(top), now_ms()) for top in tops]
         return [row for rows in trees for row in rows if not row.is_over]
 
@@ -89,7 +89,7 @@ class ChatRows:
         from retinue.cli.tui.top_app import TopApp
 
         runs = ProjectRuns(
-            self._context.places, carried(self._context.environ), tuple(self._roots())
+            self._context.paths, carried(self._context.environ), tuple(self._roots())
         )
         how = detect_style(self._context.environ, sys.stdout, self._context.color)
         home = self._context.environ.get("HOME", "")

@@ -35,7 +35,7 @@ from retinue.view.cells import plain
 from retinue.view.rows import TreeView
 from retinue.view.run_row import RunRow, as_paused
 from retinue.view.stored_tree import recall
-from retinue.view.transcript import Transcripts, tell
+from retinue.view.transcript import Transcripts, message_lines
 from retinue.view.updates import feed
 
 RECENT_MS = 3_600_000
@@ -47,10 +47,10 @@ class ProjectRuns:
     """The runs of one project as rows. `only` shows these trees."""
 
     def __init__(
-        self, places: ProjectPaths, env: Mapping[str, str], only: tuple[str, ...] = ()
+        self, paths: ProjectPaths, env: Mapping[str, str], only: tuple[str, ...] = ()
     ) -> None:
-        self._places, self._env, self.only = places, dict(env), only
-        self.name = one_line(places.root.rstrip("/").rpartition("/")[2], 40)
+        self._paths, self._env, self.only = paths, dict(env), only
+        self.name = one_line(paths.root.rstrip("/").rpartition("/")[2], 40)
         self.view = TreeView(describe)
         self.said = Transcripts(describe)
         self.client: HostClient | None = None
@@ -74,9 +74,9 @@ class ProjectRuns:
     def refresh(self) -> None:
         """Take in what has happened since the last time."""
         self._connect()
-        self._look()
+        self._ask_for_waits()
         self.listen()
-        with RunListing(self._places) as listing:
+        with RunListing(self._paths) as listing:
             lines = listing.roots(recent_since=now_ms() - RECENT_MS, limit=200)
             open_roots = {line.root for line in listing.open_runs()}
             self.today = listing.spent_since(midnight())
@@ -88,7 +88,7 @@ class ProjectRuns:
         self.listen()
         self._measure()
 
-    def _look(self) -> None:
+    def _ask_for_waits(self) -> None:
         """Ask which calls are held back because their provider needs a pause: that is not a
         step."""
         if self.client is not None and not self._is_looking:
@@ -111,16 +111,18 @@ class ProjectRuns:
 
     def _connect(self) -> None:
         if self.client is None:
-            client = connect_to_host(self._places, self._env)
+            client = connect_to_host(self._paths, self._env)
             if client is not None:
                 self._attend(client)
 
     def _attend(self, client: HostClient) -> None:
         self.client = client
         self._watched.clear()
-        threading.Thread(target=self._hear, args=(client,), name="retinue top", daemon=True).start()
+        threading.Thread(
+            target=self._receive, args=(client,), name="retinue top", daemon=True
+        ).start()
 
-    def _hear(self, client: HostClient) -> None:
+    def _receive(self, client: HostClient) -> None:
         try:
             while True:
                 self._heard.put((client, client.next_news()))
@@ -159,7 +161,7 @@ class ProjectRuns:
         elif has_open or line.id not in self._loaded:
             if not has_open:
                 self._loaded.add(line.id)
-            with RecordReader(self._places) as reader:
+            with RecordReader(self._paths) as reader:
                 recall(self.view, reader, reader.tree(line.id))
 
     def _measure(self) -> None:
@@ -192,18 +194,18 @@ class ProjectRuns:
         lines = self.said.of(id)
         if lines or id not in self.view.nodes:
             return lines
-        with RecordReader(self._places) as record:
+        with RecordReader(self._paths) as record:
             row = record.row(id)
             messages = [] if row is None else record.conversation(row)[-50:]
-        return [pair for message in messages for pair in tell(message, describe)]
+        return [pair for message in messages for pair in message_lines(message, describe)]
 
     def log(self, id: str, width: int) -> str:
         """All messages of a run, as `retinue logs` prints them."""
-        with RunListing(self._places) as listing:
+        with RunListing(self._paths) as listing:
             line = listing.line(id)
         if line is None:
             return "This run was deleted."
-        with RecordReader(self._places) as record:
+        with RecordReader(self._paths) as record:
             log = LogReader(record, line, width)
             lines = log.more()
             return "\n".join(plain(part) for part in [*lines, *([] if log.is_over else log.now())])
@@ -213,7 +215,7 @@ class ProjectRuns:
         notice."""
         try:
             if self.client is None:
-                self._attend(reach(self._places, self._env))
+                self._attend(reach(self._paths, self._env))
             assert self.client is not None
             self._asked[self.client.begin(want)] = then
         except (RetinueError, OSError) as error:

@@ -23,7 +23,7 @@ from retinue.view import format as view_format
 from retinue.view.call_wants import question_wants
 from retinue.view.cells import Cells, Line, cut, fit_words, right, size
 from retinue.view.request_panel import RequestPanel, request_panel
-from retinue.view.run_node import is_asked
+from retinue.view.run_node import may_ask
 
 LOOK_SECONDS = 1.5
 MOST_LISTED = 5
@@ -81,7 +81,7 @@ class RequestScreen(ModalScreen[None]):
         self.set_interval(0.1, self._draw)
 
     def _draw(self) -> None:
-        self._look_again()
+        self._check_request()
         width, height = self.app.size
         head = self._list(width) if len(self._questions) > 1 else []
         frame = self.decision.frame(width - 1, height - 1 - len(head), time.monotonic())
@@ -110,13 +110,13 @@ class RequestScreen(ModalScreen[None]):
             out.append(line)
         return [*out, []]
 
-    def _look_again(self) -> None:
+    def _check_request(self) -> None:
         """Whether a request is still open, and still about the same thing."""
         q, runs = self.question, self._runs
         node = runs.view.nodes.get(q["run"]) if q is not None and runs is not None else None
         if q is None or runs is None or node is None or self.decision.over:
             return
-        if not is_asked(node, q["id"]):
+        if not may_ask(node, q["id"]):
             self.decision.over = "✓ done: decided elsewhere. Nothing was decided here."
         elif time.monotonic() - self._looked_at >= LOOK_SECONDS:
             self._looked_at = time.monotonic()

@@ -70,14 +70,14 @@ class TopApp(App[None]):
         yield Static(id="frame")
 
     def on_mount(self) -> None:
-        self._look()
-        self.set_interval(self._seconds, self._look)
+        self._refresh()
+        self.set_interval(self._seconds, self._refresh)
         self.set_interval(0.1, self.runs.listen)
 
     def on_resize(self) -> None:
         self.draw()
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         self.runs.refresh()
         for text in self.runs.notices:
             self.list.said = one_line(text)
@@ -299,9 +299,9 @@ class TopApp(App[None]):
             return
         only = self.runs.only
         run = only[0] if len(only) == 1 else ""
-        self.runs.ask(requests.QuestionsRequest(run=run), self._asked)
+        self.runs.ask(requests.QuestionsRequest(run=run), self._show_requests)
 
-    def _asked(self, reply: dict[str, Any]) -> None:
+    def _show_requests(self, reply: dict[str, Any]) -> None:
         """By now another user may have answered."""
         waits = {row.id: row.idle_ms for row in self.runs.rows()}
         here = [q for q in reply["questions"] if q["run"] in waits]
@@ -323,5 +323,5 @@ class TopApp(App[None]):
         else:
             self.runs.ask(want)
             n_more = sum(n.state == "needs_input" for n in self.runs.view.nodes.values()) - 1
-            self.list.said = request_answer.told(q, key, text, n_more)
+            self.list.said = request_answer.answer_report(q, key, text, n_more)
         self.draw()

@@ -71,7 +71,7 @@ class RunScreen(Screen[None]):
         yield Static(id="title")
         with VerticalScroll():
             yield Static(id="said")
-        yield Static(self._palette.said(self.KEYS, "quiet"), id="keys")
+        yield Static(self._palette.colored(self.KEYS, "quiet"), id="keys")
 
     def on_key(self, event: Key) -> None:
         """The keys of the list that act on one run."""
@@ -94,7 +94,7 @@ class RunScreen(Screen[None]):
         self.query_one("#title", Static).update(
             Text(head, style="bold", no_wrap=True, overflow="ellipsis")
         )
-        keys = self._palette.said(f" {self._at.said}" if self._at.said else self.KEYS, "quiet")
+        keys = self._palette.colored(f" {self._at.said}" if self._at.said else self.KEYS, "quiet")
         self.query_one("#keys", Static).update(keys)
         if row.is_over and self._seen:
             return

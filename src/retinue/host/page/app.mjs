@@ -2,6 +2,7 @@
 
 import { effect } from "@preact/signals";
 import { render } from "preact";
+import { ChatPage } from "./chat.mjs";
 import { place } from "./client.mjs";
 import { Dialogs } from "./dialogs.mjs";
 import { html } from "./icons.mjs";
@@ -12,7 +13,7 @@ import { RunPage } from "./run_page.mjs";
 import { RunsPage } from "./runs_page.mjs";
 import { applyTheme, Empty, onKey, Shell } from "./shell.mjs";
 
-const PAGES = { "": RunsPage, r: RunPage, "needs-you": NeedsPage, agents: AgentsPage, models: ModelsPage, costs: CostsPage, deliveries: DeliveriesPage, health: HealthPage, settings: SettingsPage };
+const PAGES = { "": RunsPage, r: RunPage, "needs-you": NeedsPage, chat: ChatPage, agents: AgentsPage, models: ModelsPage, costs: CostsPage, deliveries: DeliveriesPage, health: HealthPage, settings: SettingsPage };
 
 function App() {
   const Page = PAGES[place.value.parts[0]] ?? Nowhere;

@@ -1,6 +1,7 @@
 // How the page talks to its host: requests, streams that continue where they were cut, addresses.
 
 import { signal } from "@preact/signals";
+import { oneLine } from "./words.mjs";
 
 export const ROOT = new URL("../", import.meta.url);
 const RETRY_MS = 1_000;
@@ -8,7 +9,7 @@ const RETRY_MS = 1_000;
 // What went wrong, in the host's own words.
 export class Problem extends Error {
   constructor(status, document) {
-    super(document.detail || document.title || "The host did not answer.");
+    super(oneLine(document.detail || document.title || "The host did not answer.", 1_000));
     this.status = status;
     this.kind = document.kind ?? "";
   }

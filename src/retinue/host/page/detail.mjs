@@ -1,21 +1,20 @@
 // The agent that is open: what it is, and its transcript, result, calls and budget.
 
-import { useRef, useState } from "preact/hooks";
-import { html, Glyph, Icon } from "./icons.mjs";
-import { kindOf, wordOf } from "./marks.mjs";
+import { useState } from "preact/hooks";
+import { Compose } from "./compose.mjs";
+import { html, Icon } from "./icons.mjs";
 import { Output, Prose } from "./prose.mjs";
-import { resume, send } from "./steering.mjs";
-import { BudgetBar, useSpending } from "./run_page.mjs";
-import { dialog } from "./shell.mjs";
+import { BudgetBar, useSpending } from "./budget.mjs";
+import { Provenance } from "./provenance.mjs";
+import { dialog, Pill } from "./shell.mjs";
 import { Transcript, useMessages } from "./transcript.mjs";
-import { count, money, plural, severalLines } from "./words.mjs";
+import { count, money, oneLine, severalLines } from "./words.mjs";
 
 const TABS = ["Transcript", "Result", "Tools", "Budget", "Raw"];
 
 export function Detail({ tree, node, isOpen, close, past }) {
   const row = tree.row(node.id);
   const [tab, setTab] = useState("Transcript");
-  const kind = kindOf(row.mark);
   const { title } = node;
   const messages = useMessages(tree, node);
   const nCalls = messages.reduce((sum, message) => sum + (message.calls?.length ?? 0), 0);
@@ -28,11 +27,11 @@ export function Detail({ tree, node, isOpen, close, past }) {
     event.currentTarget.querySelector(`[data-tab="${next}"]`).focus();
   };
   return html`<section class=${`detail ${isOpen ? "open" : ""}`} id="detail" aria-label=${title}>
-    <div class="detail-head"><div class="line"><button class="btn quiet square back" type="button" aria-label="Back to the tree" onClick=${close}><${Icon} name="right"/></button><h2 class="cut"><bdi>${title}</bdi></h2><span class=${`pill is-${kind}`}><${Glyph} kind=${kind}/>${wordOf(row.mark)}</span><span class="push"></span>
+    <div class="detail-head"><div class="line"><button class="btn quiet square back" type="button" aria-label="Back to the tree" onClick=${close}><${Icon} name="right"/></button><h2 class="cut"><bdi>${title}</bdi></h2><${Pill} mark=${row.mark}/><span class="push"></span>
         ${past === null && html`<button class="btn quiet" type="button" aria-label="Fork" onClick=${() => (dialog.value = { kind: "fork", node })}><${Icon} name="fork"/>Fork</button>`}
-        ${past === null && !node.isOver && html`<button class="btn quiet danger" type="button" aria-label="Stop" onClick=${() => (dialog.value = { kind: "cancel", tree, node })}><${Icon} name="stop"/>Stop</button>`}</div>
+        ${past === null && !node.isOver && html`<button class="btn quiet danger" type="button" aria-label="Stop" onClick=${() => (dialog.value = { kind: "cancel", tree, nodes: [node] })}><${Icon} name="stop"/>Stop</button>`}</div>
       ${row.task !== title && html`<p class="soft task-line"><bdi>${row.task}</bdi></p>`}
-      <div class="facts"><span><bdi>${row.agent}</bdi> · <b><bdi>${row.model || "no model"}</bdi></b></span><span>Turn <b>${row.turn}</b>${row.max_turns ? ` of ${row.max_turns}` : ""}</span><span>Context <b>${row.window ? `${Math.round((100 * row.context) / row.window)}%` : `${count(row.context)} tokens`}</b></span><span>Spent <b>${money(row.tree_usd, row.tree_usd_estimated > 0)}</b></span></div></div>
+      <div class="facts"><span><bdi>${row.agent}</bdi> · <b><bdi>${row.model || "no model"}</bdi></b></span><span>Turn <b>${row.turn}</b>${row.max_turns ? ` of ${row.max_turns}` : ""}</span><span>Context <b>${row.window ? `${Math.round((100 * row.context) / row.window)}%` : `${count(row.context)} tokens`}</b></span><span>Spent <b>${money(row.tree_usd, row.tree_usd_estimated > 0)}</b></span>${node.spec.base && html`<${CacheHit} node=${node}/>`}</div></div>
     <div class="tabs" role="tablist" aria-label="Detail" onKeyDown=${arrows}>${TABS.map((name) => html`<button role="tab" type="button" data-tab=${name} id=${`tab-${name}`} aria-controls="tab-panel" aria-selected=${String(tab === name)} tabindex=${tab === name ? 0 : -1} onClick=${() => setTab(name)}>${name}${name === "Tools" && nCalls > 0 && html`<span class="n">${nCalls}</span>`}</button>`)}</div>
     ${tab === "Transcript" && html`<${Transcript} tree=${tree} node=${node} messages=${messages} past=${past}/>`}
     ${tab !== "Transcript" && html`<div class="script" id="tab-panel" role="tabpanel" aria-labelledby=${`tab-${tab}`} tabindex="0">
@@ -41,14 +40,20 @@ export function Detail({ tree, node, isOpen, close, past }) {
   </section>`;
 }
 
+// What the first prompt of a fork had from the provider's cache, beside what its price tag said.
+function CacheHit({ node }) {
+  const { prompt = 0, cached = 0 } = node.spec.tag ?? {};
+  const first = node.phases.turns[0]?.usage;
+  const expected = `${count(cached)} of ${count(prompt)} tokens expected`;
+  return html`<span>First prompt <b>${first ? `${count(first.cache_read ?? 0)} of ${count(first.input ?? 0)}` : "not sent yet:"}</b> ${first ? `from the cache, ${expected}` : `${expected} from the cache`}</span>`;
+}
+
 function Result({ node }) {
   const { ending } = node;
   if (!ending) return html`<p class="soft">No result yet. It comes here when ${node.title} ends.</p>`;
-  const helpers = ending.helpers ?? {};
-  const started = helpers.n_started ?? 0;
   return html`<div class="stack">${ending.error && html`<p><b>${severalLines(ending.error)}</b></p>`}
     ${ending.text && html`<${Prose} text=${ending.text}/>`}${ending.data !== undefined && ending.data !== null && html`<${Output} text=${typeof ending.data === "string" ? ending.data : JSON.stringify(ending.data, null, 2)}/>`}
-    ${started > 0 && html`<div class="line wrap"><span class="badge">rests on ${plural(started, "sub-agent")}</span>${node.children.filter((child) => !child.isOver || child.mark !== "completed").length > 0 && html`<span class="badge warn">some did not complete</span>`}</div>`}
+    <${Provenance} node=${node}/>
     ${(ending.artifacts ?? []).map((one) => html`<a class="link" href=${new URL(`../api/v1/artifacts/${one.sha256}`, import.meta.url).pathname} download>The whole text, ${count(one.size ?? 0)} bytes</a>`)}</div>`;
 }
 
@@ -67,7 +72,7 @@ function Calls({ messages }) {
     }
   }
   if (!counts.size) return html`<p class="soft">It has called no tool.</p>`;
-  return html`<table class="table"><thead><tr><th>Tool</th><th class="num">Calls</th><th class="num">Failed</th></tr></thead><tbody>${[...counts].sort((a, b) => b[1] - a[1]).map(([name, n]) => html`<tr><td><code>${name}</code></td><td class="num">${n}</td><td class="num">${failed.get(name) ?? 0}</td></tr>`)}</tbody></table>`;
+  return html`<table class="table"><thead><tr><th>Tool</th><th class="num">Calls</th><th class="num">Failed</th></tr></thead><tbody>${[...counts].sort((a, b) => b[1] - a[1]).map(([name, n]) => html`<tr><td><code>${oneLine(name, 80)}</code></td><td class="num">${n}</td><td class="num">${failed.get(name) ?? 0}</td></tr>`)}</tbody></table>`;
 }
 
 const NAMES = { usd: "Dollars", tokens: "Tokens", turns: "Turns", calls: "Tool calls" };
@@ -87,28 +92,3 @@ function Raw({ node, messages }) {
   const text = messages.map((message) => JSON.stringify(message)).join("\n");
   return html`<div class="stack"><div class="line"><span class="grow soft mono cut">${node.id}</span><button class="btn" type="button" onClick=${() => navigator.clipboard?.writeText(text)}><${Icon} name="copy" small/>Copy</button></div><${Output} text=${text}/></div>`;
 }
-
-// A message: read at its next turn, or at once; for one that has ended, the way on is to resume it.
-function Compose({ node, label }) {
-  const [text, setText] = useState("");
-  const area = useRef(null);
-  const isOver = node.isOver;
-  const submit = async (steer) => {
-    if (!text.trim()) return;
-    const isDone = isOver ? await resume(node, text) : await send(node, text, steer);
-    if (isDone) setText("");
-    area.current?.focus();
-  };
-  const onKey = (event) => {
-    if (event.key === "Escape") event.target.blur();
-    if (event.key !== "Enter" || event.isComposing || event.altKey) return;
-    event.preventDefault();
-    submit(event.shiftKey);
-  };
-  const name = isOver ? `Go on with ${label}` : `Message ${label}`;
-  return html`<form class="compose" onSubmit=${(event) => { event.preventDefault(); submit(false); }}>
-    <textarea ref=${area} aria-label=${isOver ? name : `Message to ${label}`} placeholder=${name} value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
-    <div class="line"><span class="faint grow cut">${isOver ? "It has ended: this starts a run with the same conversation" : "Read at its next turn"}</span>
-      ${!isOver && html`<button class="btn" type="button" onClick=${() => submit(true)}>Steer now <kbd>⇧↵</kbd></button>`}<button class="btn main" type="submit">${isOver ? "Resume" : "Queue"} <kbd>↵</kbd></button></div></form>`;
-}
-

@@ -4,9 +4,8 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, go, post } from "./client.mjs";
 import { Glyph, html, Icon } from "./icons.mjs";
-import { all, attempt, now, summaries } from "./live.mjs";
+import { all, allLines, attempt } from "./live.mjs";
 import { kindOf, wordOf } from "./marks.mjs";
-import { lineOfSummary, lineOfTree } from "./runs.mjs";
 import { Dialog, dialog, KeyList } from "./shell.mjs";
 import { count, money, shortId, spanText } from "./words.mjs";
 
@@ -21,7 +20,7 @@ export function Dialogs() {
   return Found ? html`<${Found} ...${open.kind ? open : {}}/>` : null;
 }
 
-function NewRun() {
+function NewRun({ path = "r" }) {
   const [task, setTask] = useState("");
   const [form, setForm] = useState({ agent: "", model: "", cwd: "", budget: "" });
   const [choices, setChoices] = useState({ agents: [], providers: [] });
@@ -37,7 +36,7 @@ function NewRun() {
     const reply = await attempt(() => post("runs", { task, agent: form.agent, model: form.model, terms }, { "idempotency-key": key.current }));
     if (!reply) return;
     close();
-    go(`r/${reply.run}`);
+    go(`${path}/${reply.run}`);
   };
   const models = choices.providers.filter((provider) => provider.ready && provider.default);
   return html`<${Dialog} title="New run" footer=${html`<span class="faint grow">It may read. It asks before it writes or runs anything.</span><${Close}/><button class="btn main" type="button" disabled=${!task.trim()} onClick=${start}>Start <kbd>Ctrl ↵</kbd></button>`}>
@@ -51,52 +50,48 @@ function NewRun() {
 }
 
 // It names who has to stop, shows who still has to, and ends in a fact.
-function Cancel({ tree, node }) {
+function Cancel({ tree, nodes: wanted }) {
   const [since, setSince] = useState(0);
   const [took, setTook] = useState(null);
   tree.version.value;
-  const [targets] = useState(() => [...tree.view.walk([node])].filter((one) => !one.isOver).map((one) => one.id));
-  const nodes = targets.map((id) => tree.view.nodes.get(id));
+  const [nodes] = useState(() => [...new Set(tree.view.walk(wanted))].filter((one) => !one.isOver));
   const left = nodes.filter((one) => !one.isOver);
-  const n = targets.length;
+  const n = nodes.length;
   useEffect(() => {
     if (since && !left.length && took === null) setTook(Date.now() - since);
   });
   const stop = async () => {
     setSince(Date.now());
-    await attempt(() => post("cancel", { runs: [node.id], reason: "cancelled by you" }));
+    await attempt(() => post("cancel", { runs: wanted.map((one) => one.id), reason: "cancelled by you" }));
   };
   if (!since) {
-    const title = n === 1 ? `Stop ${node.title}?` : `Stop ${n} agents?`;
+    const title = n === 1 ? `Stop ${nodes[0].title}?` : `Stop ${n} agents?`;
     return html`<${Dialog} title=${title} sub="Results that are ready are kept." footer=${html`<${Close} text="Keep running"/><button class="btn danger" type="button" onClick=${stop}>Stop ${n}</button>`}><div class="body"><${StopList} nodes=${nodes.slice(0, 8)} more=${n - 8}/></div><//>`;
   }
-  const title = took === null ? `Stopping: ${left.length} of ${n} still have to stop` : `${n === 1 ? node.title : `All ${n}`} stopped in ${spanText(took)}`;
+  const title = took === null ? `Stopping: ${left.length} of ${n} still have to stop` : `${n === 1 ? nodes[0].title : `All ${n}`} stopped in ${spanText(took)}`;
   return html`<${Dialog} label="Stopping" title=${title} sub=${took === null ? "Results that are ready are kept. You can close this; it goes on." : "Results that were ready are kept."} footer=${html`<${Close}/>`}><div class="body"><${StopList} nodes=${(took === null ? left : nodes).slice(0, 8)} more=${(took === null ? left.length : n) - 8}/></div><//>`;
 }
 
 const StopList = ({ nodes, more }) => html`<ul class="stop-list">${nodes.map((node) => html`<li key=${node.id}><${Glyph} kind=${kindOf(node.mark)} colored/><span class="cut"><bdi>${node.title}</bdi></span><span class="soft">${wordOf(node.mark)}${node.calls.size ? `, ${[...node.calls.values()][0].slice(0, 40)}` : ""}</span></li>`)}${more > 0 && html`<li><span></span><span class="soft">and ${more} more</span></li>`}</ul>`;
 
-function Fork({ node }) {
+function Fork({ node, at, turn }) {
   const [task, setTask] = useState("");
-  const [at, setAt] = useState("");
   const [tag, setTag] = useState(null);
   const [problem, setProblem] = useState("");
   useEffect(() => {
-    const timer = setTimeout(() => get(`runs/${node.id}/fork`, { task }).then(setTag, (error) => setProblem(error.message)), tag ? 300 : 0);
+    const timer = setTimeout(() => get(`runs/${node.id}/fork`, { task, at }).then(setTag, (error) => setProblem(error.message)), tag ? 300 : 0);
     return () => clearTimeout(timer);
   }, [task]);
   const fork = async () => {
-    const reply = await attempt(() => post(`runs/${node.id}/fork`, { task, ...(at !== "" && { at: Number(at) }) }));
+    const reply = await attempt(() => post(`runs/${node.id}/fork`, { task, ...(at && { at }) }));
     if (!reply) return;
     close();
     go(`r/${reply.run}`);
   };
-  const turns = node.phases.turns;
   const price = tag && (tag.usd || tag.usd_without_cache);
   const cached = tag?.cached_tokens ?? 0;
-  return html`<${Dialog} title=${`Fork ${node.title}`} sub="The new run shares the conversation so far and goes its own way." footer=${html`<span class="faint grow">${problem}</span><${Close}/><button class="btn main" type="button" disabled=${!task.trim()} onClick=${fork}>${price ? `Fork for about ${money(tag.usd)}` : "Fork"}</button>`}>
+  return html`<${Dialog} title=${`Fork ${node.title}`} sub=${`The new run shares the conversation ${at ? `before turn ${turn}` : "so far"} and goes its own way.`} footer=${html`<span class="faint grow">${problem}</span><${Close}/><button class="btn main" type="button" disabled=${!task.trim()} onClick=${fork}>${price ? `Fork for about ${money(tag.usd)}` : "Fork"}</button>`}>
     <div class="body"><label class="field"><input autofocus aria-label="What should it do instead" placeholder="What should it do instead" value=${task} onInput=${(event) => setTask(event.target.value)}/></label>
-      ${turns.length > 1 && html`<label class="line"><span class="soft">Shared up to message</span><span class="field"><input aria-label="Message up to which the conversation is shared" inputmode="numeric" placeholder="all" value=${at} onInput=${(event) => setAt(event.target.value.replace(/\D/g, ""))}/></span></label>`}
       ${tag && html`<div class="price"><span class="soft">Its first prompt</span><span class="num soft">${count(tag.tokens ?? 0)} tokens</span><span class="num total">${price ? money(tag.usd) : "n/a"}</span>${cached > 0 && html`<span class="soft">Of it from the cache</span><span class="num soft">${count(cached)} tokens</span><span></span>`}${price && money(tag.usd) !== money(tag.usd_without_cache) ? html`<span class="faint">The same without the cache</span><span></span><span class="num faint">${money(tag.usd_without_cache)}</span>` : null}</div>`}</div><//>`;
 }
 
@@ -112,18 +107,16 @@ function Raise({ node, spending }) {
     <div class="body"><label class="field"><input autofocus aria-label="Dollars to add" inputmode="decimal" value=${amount} onInput=${(event) => setAmount(event.target.value)}/></label></div><//>`;
 }
 
-const ACTIONS = [["Start a new run", "n", () => (dialog.value = "new"), "plus"], ["Show what needs you", "g n", () => go("needs-you"), "inbox"], ["Show all runs", "g r", () => go(""), "list"], ["Costs", "", () => go("costs"), "coin"], ["Models and keys", "", () => go("models"), "keyi"], ["Settings", "", () => go("settings"), "gear"], ["All keys", "?", () => (dialog.value = "keys"), "term"]];
+const ACTIONS = [["Start a new run", "n", () => (dialog.value = "new"), "plus"], ["Show what needs you", "g n", () => go("needs-you"), "inbox"], ["Show all runs", "g r", () => go(""), "list"], ["Chat", "g c", () => go("chat"), "mail"], ["Costs", "", () => go("costs"), "coin"], ["Models and keys", "", () => go("models"), "keyi"], ["Settings", "", () => go("settings"), "gear"], ["All keys", "?", () => (dialog.value = "keys"), "term"]];
 
 function Palette() {
   const [query, setQuery] = useState("");
   const [chosen, setChosen] = useState(0);
   const wanted = query.toLowerCase();
-  const lines = new Map([...summaries.value.values()].map((run) => [run.id, lineOfSummary(run, now.value)]));
-  for (const top of all.view.tops) lines.set(top.id, lineOfTree(all.view, top, now.value));
   const has = (text) => text.toLowerCase().includes(wanted);
   const found = [
     ...ACTIONS.filter(([title]) => has(title)).map(([title, key, act, icon]) => ({ title, note: key, act, mark: html`<${Icon} name=${icon}/>` })),
-    ...[...lines.values()].filter((line) => has(`${line.title} ${shortId(line.id)}`)).map((line) => ({ title: line.title, note: "run", act: () => go(`r/${line.id}`), mark: html`<${Glyph} kind=${kindOf(line.mark)} colored/>` })),
+    ...allLines().filter((line) => has(`${line.title} ${shortId(line.id)}`)).map((line) => ({ title: line.title, note: "run", act: () => go(`r/${line.id}`), mark: html`<${Glyph} kind=${kindOf(line.mark)} colored/>` })),
     ...(wanted ? [...all.view.nodes.values()].filter((node) => node.parent && has(node.title)) : []).map((node) => ({ title: `${node.title}, ${wordOf(node.mark).toLowerCase()}`, note: shortId(node.spec.root), act: () => go(`r/${node.spec.root}/${node.id}`), mark: html`<${Glyph} kind=${kindOf(node.mark)} colored/>` })),
   ].slice(0, 12);
   const act = (one) => {

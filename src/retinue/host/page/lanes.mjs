@@ -4,7 +4,7 @@
 import { Fragment } from "preact";
 import { html } from "./icons.mjs";
 import { now } from "./live.mjs";
-import { axisText, bars, ticks } from "./timeline.mjs";
+import { axisText, bars, LEAST, ticks } from "./timeline.mjs";
 import { span } from "./words.mjs";
 
 const percent = (x) => `${x.toFixed(2)}%`;
@@ -28,14 +28,25 @@ export function Lane({ node, scale, path, at, select }) {
   const { phases } = node;
   const time = at ?? (phases.endedAt === null ? now.value : phases.endedAt);
   const shown = bars(phases, scale, time).filter((bar) => at === null || bar.from <= at);
-  const open = (event, bar) => {
+  const under = ({ currentTarget: lane, clientX }) => {
+    const { left, width } = lane.getBoundingClientRect();
+    const x = (100 * (clientX - left)) / width;
+    return shown.findLast((bar) => bar.x <= x && x <= bar.x + bar.width);
+  };
+  const explain = (event) => {
+    const bar = under(event);
+    event.currentTarget.firstChild.textContent = bar ? `${bar.kind}${bar.words ? `: ${bar.words}` : ""}, ${span(bar.ms)}` : "";
+  };
+  const open = (event) => {
+    const bar = under(event);
+    if (!bar || event.shiftKey) return;
     event.stopPropagation();
     const turn = phases.turns.find((one) => one.at >= bar.from) ?? phases.turns.at(-1);
     select(node.id, turn ? { turn: turn.n } : {});
   };
   const end = phases.endedAt !== null && phases.endedAt <= scale.to && (at === null || phases.endedAt <= at);
-  return html`<svg class="lane" aria-hidden="true"><use class="lane-back" href="#lane-back"/><g class="segs">
-    ${shown.map((bar) => html`<rect ...${SHAPES[bar.kind]} x=${percent(bar.x)} width=${percent(at === null ? bar.width : Math.max(0.25, Math.min(bar.width, scale.x(at) - bar.x)))} onClick=${(event) => open(event, bar)}><title>${bar.kind}${bar.words ? `: ${bar.words}` : ""}, ${span(bar.ms)}</title></rect>`)}
+  return html`<svg class="lane" aria-hidden="true" onPointerMove=${explain} onClick=${open}><title></title><use class="lane-back" href="#lane-back"/><g class="segs">
+    ${shown.map((bar) => html`<rect ...${SHAPES[bar.kind]} x=${percent(bar.x)} width=${percent(at === null ? bar.width : Math.max(LEAST, Math.min(bar.width, scale.x(at) - bar.x)))}/>`)}
     ${(path ?? []).map((part) => html`<line class="crit" x1=${percent(Math.max(0, scale.x(part.from)))} x2=${percent(Math.min(100, scale.x(part.to)))} y1="30" y2="30"/>`)}
     ${end && html`<svg x=${percent(scale.x(phases.endedAt))} y="14" width="14" height="12" overflow="visible"><path class=${`cap ${node.mark === "completed" ? "cap-done" : "cap-fail"}`} d=${node.mark === "completed" ? "m5 6.5 2 2 4-5" : "m5 3 6 6m0-6-6 6"}/></svg>`}
   </g><use href="#lane-now"/></svg>`;

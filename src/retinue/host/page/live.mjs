@@ -3,7 +3,9 @@
 
 import { batch, computed, signal } from "@preact/signals";
 import { get, Stream } from "./client.mjs";
+import { lineOfSummary, lineOfTree } from "./runs.mjs";
 import { TreeView } from "./tree.mjs";
+import { oneLine } from "./words.mjs";
 
 const PAINT_MS = 125;
 const LOST_MS = 10_000;
@@ -115,6 +117,15 @@ function take(runs) {
   summaries.value = more;
 }
 
+// A line for each tree: from its steps while it is open, from its summary afterwards.
+export function allLines() {
+  all.version.value;
+  const at = now.value;
+  const lines = new Map([...summaries.value.values()].map((run) => [run.id, lineOfSummary(run, at)]));
+  for (const top of all.view.tops) if (!top.spec.parent) lines.set(top.id, lineOfTree(all.view, top, at));
+  return [...lines.values()];
+}
+
 export async function loadRuns() {
   const before = pages.value.next ?? "";
   pages.value = { ...pages.value, isLoading: true };
@@ -139,7 +150,7 @@ async function lookForQuestions(force = false) {
   questions.value = found;
   isAsked.value = true;
   const fresh = found.filter((q) => !before.has(q.id));
-  if (fresh.length) announced.value = fresh.map((q) => `${q.label} needs you: ${q.text}`).join(". ");
+  if (fresh.length) announced.value = oneLine(fresh.map((q) => `${q.label} needs you: ${q.text}`).join(". "), 1_000);
 }
 
 let heard = 0;

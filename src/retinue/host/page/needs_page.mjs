@@ -6,10 +6,9 @@ import { go, link, place, post } from "./client.mjs";
 import { html, Icon, Glyph } from "./icons.mjs";
 import { all, attempt, isAsked, now, questions } from "./live.mjs";
 import { Diff, Output, Prose } from "./prose.mjs";
-import { answer, askedAt, isDiff } from "./questions.mjs";
+import { answer, askedAt, isDiff, QuestionTitle } from "./questions.mjs";
 import { lineOfTree } from "./runs.mjs";
-import { QuestionTitle } from "./runs_page.mjs";
-import { Shell, useKeys } from "./shell.mjs";
+import { setTitle, Shell, useKeys } from "./shell.mjs";
 import { clock, money, oneLine, parsed, plural, severalLines, span } from "./words.mjs";
 
 const SAFE_MS = 400;
@@ -28,9 +27,7 @@ export function NeedsPage() {
   useEffect(() => {
     if (open) setKnown(open);
   }, [open?.id]);
-  useEffect(() => {
-    document.title = `${list.length ? `(${list.length}) ` : ""}Needs you · Retinue`;
-  });
+  setTitle("Needs you");
   const shown = open ?? (known && (known.id === id || !id) ? known : null);
   const done = (q, text) => setAnswered((before) => [{ q, text, at: now.value }, ...before].slice(0, 20));
   return html`<${Shell} isFull=${Boolean(shown)}>${!shown && !list.length ? isAsked.value && html`<${Nothing}/>` : html`<h1 class="hide">Needs you</h1><div class="inbox">
@@ -44,6 +41,11 @@ export function NeedsPage() {
 const age = (q) => (askedAt(q) ? span(now.value - askedAt(q)) : "");
 
 const Nothing = () => html`<div class="page"><div class="empty"><div class="stack"><h1>No one waits for you</h1><p>When an agent asks something, wants to change a file or run a command, or reaches its limit, it shows up here and on Runs. Nothing happens until you answer.</p></div><div class="line"><a class="btn" ...${link("")}>Back to Runs</a></div></div></div>`;
+
+function howDecided(q) {
+  const { word, by, at } = all.view.decided.get(q.id) ?? {};
+  return word ? `${word} by ${oneLine(by || "the user", 80)}, ${clock(at)}.` : "This was answered.";
+}
 
 // Buttons ignore keys and clicks for a moment after they appear, so that no one allows by accident.
 function useSafe() {
@@ -74,7 +76,7 @@ function Decide({ q, isOpen, done, next }) {
         <div class="line"><h2><${QuestionTitle} q=${q}/></h2></div></div>
       ${q.why && html`<div class="why"><span class="label">In its words, turn ${q.turn}</span><${Prose} text=${q.why}/></div>`}
       <${Facts} q=${q}/><${Thing} q=${q}/></div></div>
-    <div class="answer"><div class="decide-col">${isOpen ? html`<${Answers} q=${q} act=${act} allow=${allow} always=${always} deny=${deny} text=${text} setText=${setText} isSafe=${isSafe} done=${done}/>` : html`<p><b>This was answered.</b> The first answer counts. <a class="link" ...${link(`r/${q.root}/${q.run}`)}>See how it went on</a></p>`}</div></div></section>`;
+    <div class="answer"><div class="decide-col">${isOpen ? html`<${Answers} q=${q} act=${act} allow=${allow} always=${always} deny=${deny} text=${text} setText=${setText} isSafe=${isSafe} done=${done}/>` : html`<p><b>${howDecided(q)}</b> The first answer counts. <a class="link" ...${link(`r/${q.root}/${q.run}`)}>See how it went on</a></p>`}</div></div></section>`;
 }
 
 function Facts({ q }) {

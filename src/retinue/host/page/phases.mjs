@@ -2,6 +2,8 @@
 // (model, tool, children, you, queue, provider, budget) and its times. The row of a run is only how
 // it stands now, so that a tree that is read again from its log has the same segments.
 
+import { oneLine } from "./words.mjs";
+
 export class Phases {
   constructor(spec) {
     this.segments = [];
@@ -18,7 +20,8 @@ export class Phases {
     return this.segments.at(-1);
   }
 
-  enter(kind, at, words = "") {
+  enter(kind, at, said = "") {
+    const words = oneLine(said, 200);
     if (this.endedAt !== null && at >= this.endedAt) return;
     const last = this.last;
     if (last?.kind === kind) {
@@ -35,9 +38,9 @@ export class Phases {
     TAKE[event.event]?.call(this, event, at, node);
   }
 
-  // How it stands now, which no event says: that a person is asked, or that it waits for budget.
+  // How it stands now, which no event says: that it is queued, asks a person or waits for budget.
   stand(state) {
-    this.standing = { Asking: "you", Short: state.asks ? "you" : "budget" }[state.is] ?? "";
+    this.standing = { Asking: "you", Queued: "queue", Short: state.asks ? "you" : "budget" }[state.is] ?? "";
   }
 
   // The kind of a segment; of the last one, how the run stands.
@@ -63,18 +66,19 @@ export class Phases {
   was(kind, at) {
     const last = this.last;
     if (last && last.from < at && last.kind !== "queue") last.kind = kind;
-    this.standing = "";
   }
 }
 
 const returned = function (event, at) {
   this.open.delete(event.index ?? 0);
-  this.turns.at(-1)?.done.set(event.index ?? 0, at);
+  const turn = this.turns.at(-1);
+  if (turn) turn.done[event.index ?? 0] = at;
   this.next(at);
 };
 
 const TAKE = {
   Admitted(event, at) {
+    if (!this.turns.length) this.was("queue", at);
     if (this.last?.kind === "queue") this.next(at);
   },
   Afforded(event, at) {
@@ -85,7 +89,7 @@ const TAKE = {
     const calls = reply.message.calls ?? [];
     const from = this.last?.kind === "model" ? this.last.from : at;
     if (this.last && this.last.kind !== "model") this.enter("model", at);
-    this.turns.push({ n: this.turns.length + 1, attempt, from, at, usage: reply.usage ?? {}, model: reply.model, done: new Map() });
+    this.turns.push({ n: this.turns.length + 1, attempt, from, at, usage: reply.usage ?? {}, model: reply.model, done: [] });
     for (const mail of this.mails) {
       if (mail.readIn || mail.at > from) continue;
       mail.deliveredAt = from;

@@ -1,6 +1,7 @@
 // What waits for a person: in words, and how it is answered.
 
 import { post } from "./client.mjs";
+import { html } from "./icons.mjs";
 import { all } from "./live.mjs";
 import { oneLine, parsed } from "./words.mjs";
 
@@ -18,7 +19,7 @@ export function askedAt(q) {
 }
 
 // Who wants what, in its real words.
-export function titleOfQuestion(q) {
+function titleOfQuestion(q) {
   const who = oneLine(q.label, 80);
   const { command, path, url } = parsed(q.call?.args ?? "{}");
   if (q.kind === "budget") return { who, what: "is at its limit and asks for more", code: "" };
@@ -29,5 +30,10 @@ export function titleOfQuestion(q) {
   if (q.tool === "fetch" && url) return { who, what: "wants to fetch", code: oneLine(url, 300) };
   return { who, what: `wants to call`, code: oneLine(q.tool || q.text, 300) };
 }
+
+export const QuestionTitle = ({ q }) => {
+  const { who, what, code } = titleOfQuestion(q);
+  return html`<bdi>${who}</bdi> ${what} ${code && html`<code><bdi>${code}</bdi></code>`}`;
+};
 
 export const answer = (q, body) => post(`runs/${q.run}/answer`, { question: q.id, by: "you in the dashboard", ...body });

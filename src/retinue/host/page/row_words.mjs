@@ -51,6 +51,7 @@ export function failureWords(end, startedAt) {
 }
 
 function queued(node, lane, lanes) {
+  if (lane < 0) return "for its turn to write files";
   const mine = (node.order.lanes ?? [])[lane];
   if (!mine) return "";
   const used = Math.min(lanes[mine.name] ?? 0, mine.size);

@@ -1,49 +1,21 @@
 // One run: its head with budget and questions, the tree, and the agent that is open beside it.
 
 import { useSignal } from "@preact/signals";
-import { useEffect, useMemo, useState } from "preact/hooks";
-import { get, go, link, place, Stream } from "./client.mjs";
+import { Budget } from "./budget.mjs";
+import { go, link, place } from "./client.mjs";
 import { Detail } from "./detail.mjs";
 import { Glyph, html, Icon } from "./icons.mjs";
-import { isStale, LiveTree, now, questions } from "./live.mjs";
+import { isStale, now, questions } from "./live.mjs";
 import { kindOf, loudest, LOUDNESS, wordOf } from "./marks.mjs";
-import { askedAt } from "./questions.mjs";
-import { QuestionTitle } from "./runs_page.mjs";
-import { dialog, Shell, Trouble, useKeys } from "./shell.mjs";
+import { askedAt, QuestionTitle } from "./questions.mjs";
+import { useTree } from "./run_tree.mjs";
+import { dialog, Pill, setTitle, Shell, Trouble, useKeys } from "./shell.mjs";
 import { TreePane } from "./tree_pane.mjs";
-import { clock, money, shortId, span } from "./words.mjs";
-
-// The tree of a run, from its whole log and then as it moves.
-function useTree(run) {
-  const tree = useMemo(() => new LiveTree(), [run]);
-  const problem = useSignal(null);
-  useEffect(() => {
-    let stream = null;
-    let isGone = false;
-    problem.value = null;
-    get(`runs/${encodeURIComponent(run)}`).then(
-      (shown) => {
-        if (isGone) return;
-        if (shown.root !== run) return go(`r/${shown.root}/${run}`, {}, { replace: true });
-        stream = new Stream(`runs/${run}/events`, { deltas: true }, ["step", "delta", "end", "problem"], (name, value) => {
-          if (name === "problem") problem.value = value;
-          else tree.hear(name, value);
-        });
-      },
-      (error) => (problem.value = error),
-    );
-    return () => {
-      isGone = true;
-      stream?.close();
-      tree.close();
-    };
-  }, [run]);
-  return [tree, problem];
-}
+import { clock, shortId, span } from "./words.mjs";
 
 export function RunPage() {
   const [, run, agent] = place.value.parts;
-  const [tree, problem] = useTree(run);
+  const [tree, problem] = useTree(run, (root) => go(`r/${root}/${run}`, {}, { replace: true }));
   tree.shape.value;
   const top = tree.view.tops[0];
   if (problem.value && !top) return html`<${Shell}><div class="page"><${Gone} problem=${problem.value} run=${run}/></div><//>`;
@@ -63,12 +35,10 @@ function RunBody({ tree, top, agent }) {
     const { view = "", q = "" } = Object.fromEntries(place.value.query);
     go(`r/${top.id}${id ? `/${id}` : ""}`, { view, q, ...more }, { replace: true });
   };
-  useEffect(() => {
-    document.title = `${questions.value.length ? `(${questions.value.length}) ` : ""}${title} · Retinue`;
-  });
+  setTitle(title);
   useKeys({
     a: () => mine.length && go("needs-you", { q: mine[0].id }),
-    x: () => (selected.isOver ? false : (dialog.value = { kind: "cancel", tree, node: selected })),
+    x: () => (selected.isOver ? false : (dialog.value = { kind: "cancel", tree, nodes: [selected] })),
     f: () => (dialog.value = { kind: "fork", node: selected }),
     m: () => document.querySelector(".compose textarea")?.focus(),
     Escape: () => {
@@ -91,42 +61,12 @@ function Head({ tree, top, row, title }) {
   tree.version.value;
   const { marks } = tree.view;
   const mark = loudest(row.mark, new Set(LOUDNESS.filter((name) => marks[name] > 0)));
-  const kind = kindOf(mark);
   const tallies = LOUDNESS.filter((name) => marks[name] > 0);
   return html`<div class="run-head">
-    <div class="line"><h1 class="cut" title=${title}><bdi>${title}</bdi></h1><span class=${`pill is-${kind}`}><${Glyph} kind=${kind}/>${wordOf(mark)}</span></div>
+    <div class="line"><h1 class="cut" title=${title}><bdi>${title}</bdi></h1><${Pill} mark=${mark}/></div>
     <div class="line actions"><button class="btn" type="button" onClick=${() => (dialog.value = { kind: "fork", node: top })}><${Icon} name="fork"/>Fork</button>
-      ${!top.isOver && html`<button class="btn danger" type="button" onClick=${() => (dialog.value = { kind: "cancel", tree, node: top })}><${Icon} name="stop"/>Cancel run</button>`}</div>
+      ${!top.isOver && html`<button class="btn danger" type="button" onClick=${() => (dialog.value = { kind: "cancel", tree, nodes: [top] })}><${Icon} name="stop"/>Cancel run</button>`}</div>
     <div class="line gap-4 under"><span class="crumb"><a class="link" ...${link("")}>Runs</a><span>/</span><span class="mono">${shortId(top.id)}</span></span>
       <span class="tallies">${tallies.map((name) => html`<span class="tally" key=${name}><${Glyph} kind=${kindOf(name)} colored/><b>${marks[name]}</b> ${wordOf(name).toLowerCase()}</span>`)}</span></div>
     <${Budget} tree=${tree} node=${top} isOpen=${!top.isOver}/></div>`;
-}
-
-// What a run may spend, has spent and holds. Asked again when the tree has moved, once a second.
-export function useSpending(tree, node) {
-  const [spending, setSpending] = useState(null);
-  const version = tree.version.value;
-  useEffect(() => {
-    const timer = setTimeout(() => get(`runs/${node.id}/budget`).then((reply) => setSpending(reply.spending), () => {}), spending ? 1_000 : 0);
-    return () => clearTimeout(timer);
-  }, [version, node.id]);
-  return spending;
-}
-
-export function Budget({ tree, node, isOpen }) {
-  const spending = useSpending(tree, node);
-  if (!spending) return html`<div class="run-budget"></div>`;
-  const spent = spending.spent?.usd ?? 0;
-  const held = spending.held?.usd ?? 0;
-  const limit = spending.limit?.usd ?? null;
-  const raise = isOpen && html`<button class="link plain" type="button" onClick=${() => (dialog.value = { kind: "raise", tree, node, spending })}>Raise</button>`;
-  if (limit === null) return html`<div class="run-budget free"><div class="budget-words"><span>spent <b>${money(spent)}</b></span>${held > 0 && html`<span>reserved <b>${money(held)}</b></span>`}<span>no limit in dollars</span></div></div>`;
-  return html`<div class="run-budget"><${BudgetBar} spent=${spent} held=${held} limit=${limit}/><div class="budget-words"><span><span class="key spent"></span>spent <b>${money(spent)}</b></span><span><span class="key reserved"></span>reserved <b>${money(held)}</b></span><span><span class="key left"></span>left <b>${money(Math.max(0, limit - spent - held))}</b></span>${raise}</div></div>`;
-}
-
-export function BudgetBar({ spent, held, limit }) {
-  const share = (value) => `${Math.min(100, limit ? (100 * value) / limit : 100).toFixed(1)}%`;
-  const left = limit - spent - held;
-  const state = left <= 0 ? "over" : left < limit / 10 ? "low" : "";
-  return html`<svg class=${`budget ${state}`} role="img" aria-label=${`Budget ${money(limit)}: ${money(spent)} spent, ${money(held)} reserved, ${money(Math.max(0, left))} left`}><rect class="spent" width=${share(spent)} height="100%"/><rect fill="url(#p-res)" x=${share(spent)} width=${share(held)} height="100%"/><rect class="edge" x=${share(spent)} width="1" height="100%"/></svg>`;
 }

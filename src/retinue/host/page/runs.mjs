@@ -19,7 +19,7 @@ export function lineOfTree(view, top, now) {
   const row = view.row(top, now);
   const words = loud ? `${loud.title}: ${view.row(loud, now).now}` : row.now;
   return {
-    id: top.id, mark, words, counts, isOpen: !top.isOver, isLive: true, state: top.state,
+    id: top.id, resumes: top.spec.resumes ?? "", mark, words, counts, isOpen: !top.isOver, isLive: true, state: top.state,
     title: top.title, agent: row.agent, model: row.model,
     created: top.spec.created_at, elapsed: row.elapsed_ms, tokens: row.tree_tokens,
     usd: row.tree_usd, bound: row.tree_usd_estimated > 0, saved: 0,
@@ -34,8 +34,8 @@ export function lineOfSummary(run, now) {
   const isEnded = ENDS.includes(run.state);
   const words = run.state === "completed" ? heading(run.text) : failureWords(ending, began);
   return {
-    id: run.id, mark: markName(run.state, { stop: run.stop }), words: isEnded ? oneLine(words, 300) : "", counts: {}, isOpen: !isEnded, isLive: false, state: run.state,
-    title: titleOf(run.label, run.agent, run.task), agent: run.agent, model: run.model, created: run.created_at,
+    id: run.id, resumes: run.resumes, mark: markName(run.state, { stop: run.stop }), words: isEnded ? oneLine(words, 300) : "", counts: {}, isOpen: !isEnded, isLive: false, state: run.state,
+    title: titleOf(run.label, run.agent, run.task), agent: oneLine(run.agent, 200), model: oneLine(run.model, 200), created: run.created_at,
     elapsed: (run.ended_at ?? now) - began, tokens: run.tokens, usd: run.usd, bound: run.usd_estimated > 0, saved: run.saved_usd,
     n: run.n_agents, nDone: run.n_done, nFailed: run.n_failed,
   };

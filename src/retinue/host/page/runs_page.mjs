@@ -1,25 +1,18 @@
 // Runs: what needs a person first, then every tree, newest first.
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import { Chosen, useChosen } from "./chosen.mjs";
 import { go, link, place, post } from "./client.mjs";
 import { Glyph, html, Icon } from "./icons.mjs";
-import { all, attempt, loadRuns, now, pages, questions, summaries } from "./live.mjs";
+import { all, allLines, attempt, loadRuns, now, pages, questions } from "./live.mjs";
 import { kindOf, wordOf } from "./marks.mjs";
-import { answer, askedAt, isShort, titleOfQuestion } from "./questions.mjs";
-import { byDay, inTheWay, lineOfSummary, lineOfTree, matches, today } from "./runs.mjs";
-import { dialog, Shell, Trouble, useKeys } from "./shell.mjs";
+import { answer, askedAt, isShort, QuestionTitle } from "./questions.mjs";
+import { byDay, inTheWay, lineOfTree, matches, today } from "./runs.mjs";
+import { dialog, setTitle, Shell, Trouble, useKeys } from "./shell.mjs";
 import { bare, clock, count, money, plural, span } from "./words.mjs";
 
 const CHIPS = [["", "All"], ["state:open", "Open"], ["state:failed", "Failed"], ["state:done", "Done"]];
 const MIX = [["completed", "done"], ["failed", "fail"], ["at_limit", "held"], ["needs_input", "you"], ["rate_limited", "held"], ["retrying", "held"], ["working", "work"], ["thinking", "work"]];
-
-function allLines() {
-  all.version.value;
-  const at = now.value;
-  const lines = new Map([...summaries.value.values()].map((run) => [run.id, lineOfSummary(run, at)]));
-  for (const top of all.view.tops) if (!top.spec.parent) lines.set(top.id, lineOfTree(all.view, top, at));
-  return [...lines.values()];
-}
 
 // New runs are announced, not put above what someone looks at.
 function useShown(lines) {
@@ -40,6 +33,8 @@ export function RunsPage() {
   const everything = allLines();
   const [lines, nFresh, showFresh] = useShown(everything);
   const found = lines.filter((line) => matches(line, query, now.value));
+  const [chosen, choose, clear] = useChosen();
+  const picked = everything.filter((line) => chosen.has(line.id)).map((line) => all.view.nodes.get(line.id) ?? { ...line, isOver: !line.isOpen, children: [] });
   const input = useRef(null);
   const setQuery = (q) => go("", { q }, { replace: true });
   const rows = () => [...document.querySelectorAll("a.run-row")];
@@ -49,9 +44,7 @@ export function RunsPage() {
     links[Math.max(0, Math.min(links.length - 1, at + by))]?.focus();
   };
   useKeys({ "/": () => input.current.focus(), j: () => step(1), k: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1) });
-  useEffect(() => {
-    document.title = `${questions.value.length ? `(${questions.value.length}) ` : ""}Runs · Retinue`;
-  });
+  setTitle("Runs");
   const { isLoading, problem } = pages.value;
   if (!everything.length && !isLoading && !problem) return html`<${Shell}><${NoRuns}/><//>`;
   const counts = Object.fromEntries(CHIPS.map(([q]) => [q, everything.filter((line) => matches(line, q, now.value)).length]));
@@ -60,24 +53,30 @@ export function RunsPage() {
       <label class="field grow runs-filter"><${Icon} name="search" small/><input ref=${input} aria-label="Filter runs" placeholder="Filter: state:failed agent:coder cost:>1 since:7d" value=${query} onInput=${(event) => setQuery(event.target.value)} onKeyDown=${(event) => event.key === "Escape" && event.target.blur()}/><kbd>/</kbd></label>
       <div class="seg chips" role="group" aria-label="State">${CHIPS.map(([q, title]) => html`<a ...${link("", { q })} aria-current=${q === query ? "true" : undefined}>${title} <span class="tab-nums faint">${counts[q].toLocaleString("en")}${pages.value.next ? "+" : ""}</span></a>`)}</div>
       <button class="btn main" type="button" onClick=${() => (dialog.value = "new")}><${Icon} name="plus" small/>New run <kbd>n</kbd></button></div>
-    <${Asks}/>
+    ${picked.length > 0 && html`<${Chosen} tree=${all} nodes=${picked} clear=${clear}/>`}<${Asks}/>
     ${problem && html`<${Trouble} title="The list could not be read" cause=${problem.message} next="Try again; open runs go on." ><button class="btn" type="button" onClick=${loadRuns}>Try again</button><//>`}
     <div class="panel"><${Today} lines=${everything}/>
       <div class="run-row head"><span></span><span>Run</span><span>Agents done</span><span class="who-col">Agent, model</span><span class="num start-col">Started</span><span class="num tk-col">Time</span><span class="num cost-col">Cost</span></div>
       ${nFresh > 0 && html`<button class="fresh" type="button" onClick=${showFresh}>${plural(nFresh, "new run")}. Show</button>`}
-      ${byDay(found, now.value).map((day) => html`<${Day} key=${day.name} day=${day}/>`)}
+      ${byDay(found, now.value).map((day) => html`<${Day} key=${day.name} day=${day} chosen=${chosen} choose=${choose}/>`)}
       ${!found.length && query && html`<${NoMatch} lines=${lines} query=${query} setQuery=${setQuery}/>`}
       ${isLoading && !everything.length && html`<${Ghosts}/>`}
       ${pages.value.next && html`<div class="more"><button class="btn" type="button" disabled=${isLoading} onClick=${loadRuns}>Show older runs</button></div>`}
     </div></div><//>`;
 }
 
-const Day = ({ day }) => html`<div class="day"><b>${day.title}</b><span>${plural(day.lines.length, "run")}</span><span class="push tab-nums">${money(day.usd)}${day.isPartial ? ", more n/a" : ""}</span></div>
-  <div class="runs">${day.lines.map((line) => html`<${RunRow} key=${line.id} line=${line}/>`)}</div>`;
+const Day = ({ day, chosen, choose }) => html`<div class="day"><b>${day.title}</b><span>${plural(day.lines.length, "run")}</span><span class="push tab-nums">${money(day.usd)}${day.isPartial ? ", more n/a" : ""}</span></div>
+  <div class="runs">${day.lines.map((line) => html`<${RunRow} key=${line.id} line=${line} isChosen=${chosen.has(line.id)} choose=${choose}/>`)}</div>`;
 
-function RunRow({ line }) {
+function RunRow({ line, isChosen, choose }) {
+  const { onClick, ...to } = link(`r/${line.id}`);
+  const act = (event) => {
+    if (!event.shiftKey) return onClick(event);
+    event.preventDefault();
+    choose(line.id);
+  };
   const kind = kindOf(line.mark);
-  return html`<a class=${`run-row is-${kind}`} ...${link(`r/${line.id}`)}><${Glyph} kind=${kind}/>
+  return html`<a class=${`run-row is-${kind} ${isChosen ? "is-chosen" : ""}`} ...${to} onClick=${act}><${Glyph} kind=${kind}/>
     <span class="two"><span class="title cut"><bdi>${line.title}</bdi></span><span class="sub"><span class="word">${wordOf(line.mark)}</span><span class="cut"><bdi>${bare(line.words)}</bdi></span></span></span>
     <span class="two agents-col">${line.isOpen && line.isLive && html`<${Mix} line=${line}/>`}<span class="mix-words">${line.nDone} of ${line.n}${line.nFailed ? `, ${line.nFailed} failed` : ""}</span></span>
     <span class="two who-col"><span class="cut soft"><bdi>${line.agent}</bdi></span><span class="sub"><span class="cut"><bdi>${line.model}</bdi></span></span></span>
@@ -135,11 +134,6 @@ function Ask({ q }) {
     <span class="soft tab-nums"><span class="waits-word">waiting </span>${at ? span(now.value - at) : ""}</span>
     <span class="line">${askActions(q, act)}</span></div>`;
 }
-
-export const QuestionTitle = ({ q }) => {
-  const { who, what, code } = titleOfQuestion(q);
-  return html`<bdi>${who}</bdi> ${what} ${code && html`<code><bdi>${code}</bdi></code>`}`;
-};
 
 function askActions(q, act) {
   if (q.kind === "budget") {

@@ -5,15 +5,16 @@ import { useEffect, useRef } from "preact/hooks";
 import { go, link, place } from "./client.mjs";
 import { Glyph, html, Icon, Patterns } from "./icons.mjs";
 import { announced, connection, isStale, notice, now, questions, tryNow } from "./live.mjs";
+import { kindOf, wordOf } from "./marks.mjs";
 import { clock, span } from "./words.mjs";
 
-const PAGES = [["", "Runs"], ["needs-you", "Needs you"], ["agents", "Agents"], ["models", "Models"], ["costs", "Costs"], ["deliveries", "Deliveries"], ["health", "Health"]];
-const TABS = [["", "Runs", "list"], ["needs-you", "Needs you", "inbox"], ["costs", "Costs", "coin"], ["agents", "Agents", "map"], ["settings", "More", "more"]];
+const PAGES = [["", "Runs"], ["needs-you", "Needs you"], ["chat", "Chat"], ["agents", "Agents"], ["models", "Models"], ["costs", "Costs"], ["deliveries", "Deliveries"], ["health", "Health"]];
+const TABS = [["", "Runs", "list"], ["needs-you", "Needs you", "inbox"], ["chat", "Chat", "mail"], ["costs", "Costs", "coin"], ["settings", "More", "more"]];
 const KEYS = [
   ["j k", "Next, previous row"], ["g n", "Next that needs you"], ["← →", "Fold, unfold"], ["/", "Filter"],
   ["↵", "Open"], ["Ctrl K", "Find or do anything"], ["a", "Allow, or answer"], ["[ ]", "Earlier, later moment"],
   ["m", "Message"], ["l", "Back to live"], ["x", "Stop, with a question first"], ["v", "Dense rows"],
-  ["r", "Retry"], ["n", "New run"], ["f", "Fork"], ["?", "This list"],
+  ["r", "Retry"], ["n", "New run"], ["⇧ click", "Choose several"], ["g c", "Chat"], ["f", "Fork"], ["?", "This list"],
 ];
 
 export const dialog = signal(null);
@@ -108,6 +109,14 @@ export function Shell({ children, isFull = false }) {
     <div class="hide" role="status" aria-live="polite">${announced.value}</div>`;
 }
 
+// The title of the tab begins with the number of those who need a person.
+export const setTitle = (title) =>
+  useEffect(() => {
+    document.title = `${nAsked.value ? `(${nAsked.value}) ` : ""}${title} · Retinue`;
+  });
+
+export const Pill = ({ mark }) => html`<span class=${`pill is-${kindOf(mark)}`}><${Glyph} kind=${kindOf(mark)}/>${wordOf(mark)}</span>`;
+
 // A dialog that closes with Escape and gives the focus back.
 export function Dialog({ title, sub, children, footer, label = title, kind = "" }) {
   const ref = useRef(null);
@@ -169,4 +178,5 @@ const GLOBAL = {
   n: () => (dialog.value = "new"),
   "g n": () => go("needs-you"),
   "g r": () => go(""),
+  "g c": () => go("chat"),
 };

@@ -15,9 +15,9 @@ export async function retry(node) {
   go(`r/${reply.run}`);
 }
 
-export async function resume(node, task) {
+export async function resume(node, task, path) {
   const reply = await attempt(() => post(`runs/${node.id}/resume`, { task }));
-  if (reply) go(`r/${reply.run}`);
+  if (reply) go(`${path}/${reply.run}`);
   return Boolean(reply);
 }
 

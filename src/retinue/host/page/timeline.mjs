@@ -4,6 +4,7 @@
 const GAP_MS = 30_000;
 const GAP_SHARE = 0.1;
 const GAP_WIDTH = 5;
+export const LEAST = 0.5; // percent of a lane: about two pixels
 const RUNS = ["model", "tool", "provider"];
 const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1.5e4, 3e4, 6e4, 1.2e5, 3e5, 6e5, 9e5, 1.8e6, 3.6e6, 7.2e6, 1.08e7, 2.16e7, 4.32e7, 8.64e7, 1.728e8, 4.32e8];
 
@@ -85,7 +86,7 @@ export function axisText(ms, step = 1_000) {
 }
 
 // The bars of one run within a scale: what is too small to be seen is merged with its neighbour.
-export function bars(phases, scale, now, least = 0.25) {
+export function bars(phases, scale, now, least = LEAST) {
   const out = [];
   for (const segment of phases.segments) {
     const end = segment.to ?? Math.max(segment.from, phases.endedAt ?? now);
@@ -93,9 +94,8 @@ export function bars(phases, scale, now, least = 0.25) {
     const x = Math.max(0, scale.x(segment.from));
     const width = Math.min(100, scale.x(end)) - x;
     const last = out.at(-1);
-    if (width < least && last && x - (last.x + last.width) < least && last.width < least) {
-      last.width = Math.max(least, x + width - last.x);
-      if (end - segment.from > last.ms) Object.assign(last, { kind: phases.kindOf(segment), ms: end - segment.from });
+    if (last && x + width <= last.x + least) {
+      if (end - segment.from > last.ms) Object.assign(last, { kind: phases.kindOf(segment), ms: end - segment.from, words: segment.words });
     } else out.push({ kind: phases.kindOf(segment), x, width: Math.max(least, width), ms: end - segment.from, from: segment.from, to: end, words: segment.words });
   }
   return out;

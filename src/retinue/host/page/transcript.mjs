@@ -6,7 +6,8 @@ import { get, link, place } from "./client.mjs";
 import { html, Icon } from "./icons.mjs";
 import { now } from "./live.mjs";
 import { Diff, Output, Prose } from "./prose.mjs";
-import { clock, count, mainArgument, oneLine, parsed, size, span } from "./words.mjs";
+import { dialog } from "./shell.mjs";
+import { clock, count, mainArgument, oneLine, parsed, severalLines, size, span } from "./words.mjs";
 
 const PAGE = 200;
 const MOST_ITEMS = 100;
@@ -40,10 +41,10 @@ export function itemsOf(messages, phases) {
   const mails = [...phases.mails];
   const out = [];
   let n = phases.turns.length - replies;
-  for (const message of messages) {
+  for (const [at, message] of messages.entries()) {
     if (message.role === "assistant") {
       const turn = phases.turns[n++];
-      out.push({ kind: "turn", n: turn?.n ?? n, turn });
+      out.push({ kind: "turn", n: turn?.n ?? n, turn, at });
       if (message.text) out.push({ kind: "say", text: message.text });
       if (message.calls?.length) out.push({ kind: "calls", calls: message.calls.map((call, index) => ({ call, index, turn, result: results.get(call.id) })) });
     } else if (message.role === "user") {
@@ -86,13 +87,13 @@ function Item({ item, tree, node }) {
   if (item.kind === "turn") {
     const { turn } = item;
     const { input = 0, cache_read: cached = 0, output = 0 } = turn?.usage ?? {};
-    return html`<div class="turn-mark" data-turn=${item.n}><span>Turn ${item.n}</span>${turn && html`<span class="tail">${clock(turn.at, true)} · ${count(input)} in${cached ? `, ${count(cached)} from cache` : ""}, ${count(output)} out</span>`}</div>`;
+    return html`<div class="turn-mark" data-turn=${item.n}><span>Turn ${item.n}</span>${turn && html`<span class="tail">${clock(turn.at, true)} · ${count(input)} in${cached ? `, ${count(cached)} from cache` : ""}, ${count(output)} out</span>`}<button class="link plain" aria-label=${`Fork before turn ${item.n}`} onClick=${() => (dialog.value = { kind: "fork", node, at: item.at, turn: item.n })}>Fork</button></div>`;
   }
   if (item.kind === "say") return html`<${Prose} text=${item.text}/>`;
   if (item.kind === "calls") return html`<div class="calls">${item.calls.map((one) => html`<${Call} key=${one.index} ...${one} tree=${tree} node=${node}/>`)}</div>`;
-  if (item.kind === "mail") return html`<div class="mail"><div class="line"><b>You</b><span class="faint">${item.mail ? `to ${node.title}, ${clock(item.mail.at)}` : ""}</span></div><div><bdi>${item.message.text}</bdi></div><${Receipt} mail=${item.mail} node=${node}/></div>`;
+  if (item.kind === "mail") return html`<div class="mail"><div class="line"><b>You</b><span class="faint">${item.mail ? `to ${node.title}, ${clock(item.mail.at)}` : ""}</span></div><div><bdi>${severalLines(item.message.text)}</bdi></div><${Receipt} mail=${item.mail} node=${node}/></div>`;
   const { message } = item;
-  return html`<div class="say task"><span class="from">${FROM[message.kind ?? "task"] ?? "Note"}${message.sender ? ` from ${message.sender}` : ""}</span><${Prose} text=${message.text}/></div>`;
+  return html`<div class="say task"><span class="from">${FROM[message.kind ?? "task"] ?? "Note"}${message.sender ? ` from ${oneLine(message.sender, 80)}` : ""}</span><${Prose} text=${message.text}/></div>`;
 }
 const FROM = { task: "Task", mail: "Message", news: "News of a sub-agent", note: "Note", nudge: "Reminder", summary: "Summary" };
 
@@ -115,10 +116,10 @@ function Call({ call, index, turn, result, tree, node }) {
   const children = node.children.filter((child) => child.spec.slot?.call_id === call.id);
   const isLive = !result && !node.isOver && node.phases.turns.at(-1) === turn;
   const shown = isOpen ?? isLive;
-  const end = turn?.done.get(index) ?? (isLive ? now.value : null);
+  const end = turn?.done[index] ?? (isLive ? now.value : null);
   const text = result?.text ?? "";
   const note = children.length ? (children.length === 1 ? "child" : `${children.length} children`) : result ? size(text) : "";
-  return html`<button class=${`call ${isLive ? "live" : ""}`} type="button" aria-expanded=${String(shown)} onClick=${() => setOpen(!shown)}><${Icon} name=${shown ? "down" : "right"}/><span class="fn cut">${call.name}</span><span class="arg cut"><bdi>${mainArgument(call)}</bdi></span><span class="num size">${result?.error ? "failed" : note}</span><span class="num">${turn && end ? span(end - turn.at) : ""}</span></button>
+  return html`<button class=${`call ${isLive ? "live" : ""}`} type="button" aria-expanded=${String(shown)} onClick=${() => setOpen(!shown)}><${Icon} name=${shown ? "down" : "right"}/><span class="fn cut">${oneLine(call.name, 80)}</span><span class="arg cut"><bdi>${mainArgument(call)}</bdi></span><span class="num size">${result?.error ? "failed" : note}</span><span class="num">${turn && end ? span(end - turn.at) : ""}</span></button>
     ${shown && html`<${CallBody} call=${call} result=${result} children=${children} node=${node}/>`}`;
 }
 

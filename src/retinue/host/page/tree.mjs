@@ -43,6 +43,7 @@ export class TreeView {
     this.marks = {};
     this.lanes = {};
     this.models = new Map();
+    this.decided = new Map(); // who answered which question, by its id
     this.changed = new Set();
     this.shape = 0;
     this.seq = 0;
@@ -283,8 +284,14 @@ const TAKE = {
   },
   Asked: asked,
   StepTaken: asked,
-  Answered: dropQuestion,
-  Decided: dropQuestion,
+  Answered(node, event, entry) {
+    this.decided.set(event.question || node.questions.find((q) => (q.index ?? 0) === (event.index ?? 0))?.id, { word: "Answered", by: event.by, at: entry.at });
+    dropQuestion(node, event);
+  },
+  Decided(node, event, entry) {
+    this.decided.set(event.question, { word: event.allow ? "Allowed" : "Denied", by: event.by, at: entry.at });
+    dropQuestion(node, event);
+  },
   Merged(node, event) {
     for (const merge of event.merges ?? []) {
       const writer = this.nodes.get(merge.run);

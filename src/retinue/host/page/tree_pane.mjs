@@ -3,6 +3,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { Chosen, useChosen } from "./chosen.mjs";
 import { go, place } from "./client.mjs";
 import { Glyph, html, Icon } from "./icons.mjs";
 import { Flame, Numbers } from "./flame.mjs";
@@ -56,6 +57,7 @@ export function TreePane({ tree, top, selected, select, past }) {
   const query = place.value.query.get("q") ?? "";
   const [folded, setFolded] = useState(new Set());
   const [isDense, setDense] = useState(Boolean(stored("tree").isDense));
+  const [chosen, choose, clear] = useChosen();
   const input = useRef(null);
   const box = useRef(null);
   tree.shape.value;
@@ -75,6 +77,7 @@ export function TreePane({ tree, top, selected, select, past }) {
   const left = () => (node.children.length && !folded.has(selected) ? fold(selected, true) : node.parent && select(node.parent.id));
   const right = () => (folded.has(selected) ? fold(selected, false) : node.children.length && select(node.children[0].id));
   useKeys({
+    J: () => { choose(selected); move(1); }, K: () => { choose(selected); move(-1); },
     j: () => move(1), k: () => move(-1), ArrowDown: () => move(1), ArrowUp: () => move(-1), ArrowLeft: left, ArrowRight: right,
     Enter: () => select(selected), "/": () => input.current.focus(), 1: () => set({ view: "" }), 2: () => set({ view: "numbers" }), 3: () => set({ view: "flame" }),
     r: () => node.mark === "failed" && retry(node),
@@ -85,10 +88,11 @@ export function TreePane({ tree, top, selected, select, past }) {
     <div class="tools"><label class="field grow"><${Icon} name="search" small/><input ref=${input} aria-label="Filter agents" placeholder="Filter: state:failed agent:coder cost:>0.10" value=${query} onInput=${(event) => set({ q: event.target.value })} onKeyDown=${(event) => event.key === "Escape" && event.target.blur()}/><kbd>/</kbd></label>
       <div class="seg views" role="group" aria-label="View">${VIEWS.map(([name, title]) => html`<button type="button" aria-pressed=${String(view === name)} onClick=${() => set({ view: name === "timeline" ? "" : name })}>${title}</button>`)}</div>
       ${view === "timeline" && html`<div class="seg zoom" role="group" aria-label="Zoom">${ZOOMS.map(([ms, title]) => html`<button type="button" aria-pressed=${String(zoom.value === ms)} onClick=${() => (zoom.value = ms)}>${title}</button>`)}</div>`}</div>
+    ${chosen.size > 0 && at === null && html`<${Chosen} tree=${tree} nodes=${[...chosen].map((id) => tree.view.nodes.get(id))} clear=${clear}/>`}
     ${view === "timeline" && html`<${LaneBack} scale=${scale} isLive=${!top.isOver} at=${at ?? now.value}/>`}
     ${view === "flame" ? html`<${Flame} tree=${tree} top=${top} select=${select}/>` : html`<div class="tree" ref=${box}>
       <div class="trow head"><span>${rows.length === tree.view.nodes.size ? "" : `${rows.length} of `}${tree.view.nodes.size === 1 ? "1 agent" : `${tree.view.nodes.size.toLocaleString("en")} agents`}</span>${view === "numbers" ? html`<${Numbers} isHead/>` : html`<${Axis} scale=${scale} unfold=${unfold} isLive=${!top.isOver} at=${at ?? now.value}/>`}<span class="num">Time</span><span class="num">Tokens</span><span class="num">Cost</span></div>
-      <${Rows} box=${box} rows=${rows} isDense=${isDense} draw=${({ node: one, guides }) => html`<${TreeRow} key=${one.id} tree=${tree} node=${one} guides=${guides} isSelected=${one.id === selected} isFolded=${folded.has(one.id)} fold=${fold} select=${select} view=${view} scale=${scale} path=${path.get(one.id)} at=${at}/>`}/>
+      <${Rows} box=${box} rows=${rows} isDense=${isDense} draw=${({ node: one, guides }) => html`<${TreeRow} key=${one.id} tree=${tree} node=${one} guides=${guides} isSelected=${one.id === selected} isChosen=${chosen.has(one.id)} choose=${choose} isFolded=${folded.has(one.id)} fold=${fold} select=${select} view=${view} scale=${scale} path=${path.get(one.id)} at=${at}/>`}/>
       ${!rows.length && html`<div class="trouble"><${Icon} name="search"/><div class="stack"><h3>No agent matches <span class="filter-word">${query}</span></h3><div class="line"><button class="btn" type="button" onClick=${() => set({ q: "" })}>Clear the filter</button></div></div></div>`}
     </div>`}
     ${view === "timeline" && html`<${Scrubber} tree=${tree} scale=${scale} past=${past} isLive=${!top.isOver}/><${Legend} scale=${scale}/>`}
@@ -139,7 +143,7 @@ function pastRow(row, node, at) {
   return { ...row, mark: isOver ? row.mark : PAST[kind], now: isOver ? row.now : node.phases.segments.findLast((s) => s.from <= at)?.words ?? "", tokens, tree_tokens: tokens, usd: null, tree_usd: isOver && !node.children.length ? row.usd : undefined, silent_ms: 0, elapsed_ms: (isOver ? node.phases.endedAt : at) - (node.startedAt ?? node.spec.created_at) };
 }
 
-function TreeRow({ tree, node, guides, isSelected, isFolded, fold, select, view, scale, path, at }) {
+function TreeRow({ tree, node, guides, isSelected, isChosen, choose, isFolded, fold, select, view, scale, path, at }) {
   const live = tree.row(node.id);
   const row = at === null ? live : pastRow(live, node, at);
   const kind = kindOf(row.mark);
@@ -153,7 +157,7 @@ function TreeRow({ tree, node, guides, isSelected, isFolded, fold, select, view,
   };
   const flash = useFlash(row.mark);
   const isSilent = row.silent_ms >= 60_000;
-  return html`<div class=${`trow is-${kind} ${node.parent ? "" : "is-root"}`} role="treeitem" data-id=${node.id} aria-level=${guides.length + 1} aria-posinset=${siblings.indexOf(node) + 1} aria-setsize=${siblings.length} aria-selected=${String(isSelected)} aria-expanded=${hasChildren ? String(!isFolded) : undefined} aria-label=${name} tabindex=${isSelected ? 0 : -1} onClick=${() => select(node.id)}>
+  return html`<div class=${`trow is-${kind} ${isChosen ? "is-chosen" : ""}`} role="treeitem" data-id=${node.id} aria-level=${guides.length + 1} aria-posinset=${siblings.indexOf(node) + 1} aria-setsize=${siblings.length} aria-selected=${String(isSelected)} aria-expanded=${hasChildren ? String(!isFolded) : undefined} aria-label=${isChosen ? `${name}, chosen` : name} tabindex=${isSelected ? 0 : -1} onClick=${(event) => (event.shiftKey ? choose(node.id) : select(node.id))}>
     <div class="who">${guides.map((guide) => html`<span class=${`guide ${guide}`}></span>`)}<span class="knot">${hasChildren && html`<span class="fold-hit" onClick=${toggle}><${Icon} name=${isFolded ? "right" : "down"} more="fold"/></span>`}<${Glyph} kind=${kind}/></span>
       <div class="two"><div class="name"><b class="cut" title=${title}><bdi>${title}</bdi></b><span class="role cut"><bdi>${row.agent === title ? "" : row.agent}</bdi></span>${isFolded && hasChildren && html`<span class="badge">+${node.children.length}</span>`}${isSilent && html`<span class="badge warn">silent ${span(row.silent_ms)}</span>`}</div>
         <div class="now cut"><span class=${`word ${flash}`}>${wordOf(row.mark)}</span> <bdi>${bare(row.now)}</bdi></div></div>

@@ -37,7 +37,7 @@ export function heading(text) {
 }
 
 // What a run is called: the name it was given, or the words of its task.
-export const titleOf = (label, agent, task) => (label && label !== agent && label !== "main" ? label : oneLine(heading(task), 300) || label);
+export const titleOf = (label, agent, task) => oneLine((label !== agent && label !== "main" && label) || heading(task) || label, 300);
 
 // Words without the signs of Markdown, for a line.
 export const bare = (text) => text.replace(/\*\*|__|`/g, "");

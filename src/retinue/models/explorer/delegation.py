@@ -216,7 +216,7 @@ def _agents(answers: KnownAnswers, parts: Sequence[AreaTask]) -> Answers:
                 later.append(part)
         if answers.pending:
             return {}
-        if ids and not _heard(answers, ids, out):
+        if ids and not _all_ended(answers, ids, out):
             return out
         todo = later
         if not todo or not ids:
@@ -243,7 +243,7 @@ def _spawn_agent(answers: KnownAnswers, part: AreaTask, tries: dict[str, int]) -
     return answer
 
 
-def _heard(answers: KnownAnswers, ids: dict[str, str], out: Answers) -> bool:
+def _all_ended(answers: KnownAnswers, ids: dict[str, str], out: Answers) -> bool:
     """Wait for sub-agents by their ids; whether all have ended (or will not be waited for any
     longer)."""
     states: dict[str, dict[str, Any]] = {}
@@ -263,7 +263,7 @@ def _heard(answers: KnownAnswers, ids: dict[str, str], out: Answers) -> bool:
     elif (
         not all(id in answers.news for id in ids.values())
         and not answers.closing
-        and len(answers.said) < WAITS
+        and len(answers.texts) < WAITS
     ):
         answers.resting = f"Waiting for {len(ids)} sub-agents."
         return False

@@ -136,7 +136,7 @@ class KnownAnswers:
         self.pending: list[tuple[str, dict[str, Any]]] = []
         self.gaps: list[str] = []
         self.news: dict[str, str] = {}
-        self.said: list[str] = []
+        self.texts: list[str] = []
         self._answers: dict[tuple[str, str], list[CallAnswer]] = {}
         self._asked: set[tuple[str, str, int]] = set()
         self.n_calls = 0
@@ -148,7 +148,7 @@ class KnownAnswers:
         for message in messages:
             if isinstance(message, AssistantMessage):
                 if message.text and not message.calls:
-                    self.said.append(message.text)
+                    self.texts.append(message.text)
                 for call in message.calls:
                     calls[call.id] = (call.name, _normal(call.args))
                 self.n_calls += len(message.calls)

@@ -28,12 +28,13 @@ from retinue.models.explorer.report_text import (
 from retinue.syntax.changes.change_set import CommitHistory
 from retinue.syntax.overview.dependencies import has_cycle
 from retinue.syntax.overview.map_facts import AreaRow, MapFacts
+from retinue.syntax.project.places import Place
 
 MADE = "Definitions, imports and tests from syntax trees (tree-sitter)"
-MOST_TWICE = 2
+MOST_TWICE = 1
 MOST_IMPORTED = 5
-MOST_ALSO = 8
-MOST_MUTUAL = 4
+MOST_ALSO = 5
+MOST_MUTUAL = 2
 PLACE_COLUMN = 80
 
 
@@ -147,12 +148,12 @@ def _table(facts: MapFacts, details: Mapping[str, AreaRow]) -> str:
             numbers += ["?", "?", "not explored"]
         else:
             least = "at least " if row.is_least else ""
-            numbers += [f"{least}{row.n_types:,}", f"{least}{row.n_callables:,}", _said(row)]
+            numbers += [f"{least}{row.n_types:,}", f"{least}{row.n_callables:,}", _area_text(row)]
         lines.append(f"| {cell(area.name)} | {' | '.join(numbers)} |")
     return "\n".join(lines)
 
 
-def _said(row: AreaRow) -> str:
+def _area_text(row: AreaRow) -> str:
     parts = [quoted(row.description)] if row.description else []
     if row.largest:
         more = row.n_files - len(row.largest)
@@ -169,11 +170,10 @@ def _below_table(facts: MapFacts, *, full: bool) -> list[str]:
         rows = [f"{a.name} ({plural(a.n_files, 'file')})" for a in facts.also]
         lines.append(f"Also: {some(rows, len(rows) if full else MOST_ALSO)}.")
     most = len(facts.twice) if full else MOST_TWICE
-    for name, places in facts.twice[:most]:
-        times = "twice" if len(places) == 2 else f"{len(places)} times"
-        spots = [spot(place) for place in places]
-        where = listed(spots) if len(spots) <= 3 else some(spots, 3)
-        lines.append(f"`{name}` is defined {times}, so it is not ranked: {where}.")
+    names = [f"`{name}` {_where(places)}" for name, places in facts.twice[:most]]
+    if names:
+        more = " and others (`--full` lists them)" if len(facts.twice) > most else ""
+        lines.append(f"Defined more than once, so not ranked: {'; '.join(names)}{more}.")
     if facts.most_imported and not facts.is_by_calls and not facts.is_files:
         rows = [f"{path} ({n:,})" for path, n in facts.most_imported]
         shown = some(rows, len(rows)) if full else ", ".join(rows[:MOST_IMPORTED])
@@ -182,6 +182,11 @@ def _below_table(facts: MapFacts, *, full: bool) -> list[str]:
         rows = [f"{path} ({n:,})" for path, n in facts.largest]
         lines.append(f"The largest files (lines): {', '.join(rows)}.")
     return lines
+
+
+def _where(places: Sequence[Place]) -> str:
+    spots = [spot(place) for place in places]
+    return listed(spots) if len(spots) <= 3 else some(spots, 3)
 
 
 def _reading(facts: MapFacts) -> str:

@@ -31,26 +31,33 @@ NAMED_TYPES = {
     "TypeScript": "type alias",
 }
 LEFT_OUT = {
-    "vendored": ("vendored file", "not the project's own source"),
-    "patched copies": ("patched copy", "not the project's own source (.pc/)"),
-    "packaging": ("file of packaging", "not the project's own source (debian/)"),
-    "build output": ("file of build output", "made, not written"),
-    "generated": ("generated file", "made by a program"),
-    "minified": ("minified file", "made by a program"),
+    "vendored": ("vendored file", ""),
+    "patched copies": ("patched copy", ".pc/"),
+    "packaging": ("file of packaging", "debian/"),
+    "build output": ("file of build output", ""),
+    "generated": ("generated file", ""),
+    "minified": ("minified file", ""),
     "copy": ("copy", "the same bytes as a file that was read"),
-    "binary": ("binary file", "not text"),
-    "too large": ("file of more than 2 MB", "not read"),
-    "link": ("link", "not followed"),
-    "version control": ("file of version control", "not the project's own source"),
-    "not a file": ("entry that cannot be read as a file", "not read"),
+    "binary": ("binary file", ""),
+    "too large": ("file of more than 2 MB", ""),
+    "link": ("link", ""),
+    "version control": ("file of version control", ""),
+    "not a file": ("entry that cannot be read as a file", ""),
+    "no grammar": ("file in no language that is parsed", "searched as text by find"),
 }
+"""What is not parsed, with what its name does not say."""
+MOST_KINDS = 2
 MOST_COMMANDS = 8
-MOST_NEEDED = 10
+MOST_NEEDED = 7
 MOST_ENDINGS = 3
-MOST_TESTS = 4
+MOST_TESTS, MOST_REACHED = 3, 5
+SMALL_PART = 0.05
+"""Forms of tests with less than this part of all tests share a line."""
 MOST_CHANGED = 5
 COLUMN = 26
 """The widest first column of commands."""
+COMMAND_WIDTH = 79
+"""Commands stay in their columns on the narrowest terminal, too."""
 
 
 def size_text(facts: MapFacts) -> str:
@@ -62,7 +69,7 @@ def size_text(facts: MapFacts) -> str:
         one = facts.sizes[0]
         return wrapped(f"{one.language}. {total}: {_kinds(one)}.") + _below(facts)
     names = [f"{one.language} ({plural(one.n_files, 'file')})" for one in facts.sizes]
-    counts = "; ".join(f"{_kinds(one)} in {one.language}" for one in facts.sizes[:4])
+    counts = "; ".join(f"{_kinds(one)} in {one.language}" for one in facts.sizes[:MOST_KINDS])
     return wrapped(f"{listed(names)}. {total}: {counts}.") + _below(facts)
 
 
@@ -106,13 +113,12 @@ def commands_text(facts: MapFacts, *, full: bool) -> str:
     if facts.builder:
         sentences.append(f"built with {facts.builder.text} ({spot(facts.builder.place)})")
     text = "; ".join(sentences)
-    if text:
-        parts.append(wrapped(f"{text[0].upper()}{text[1:]}."))
+    text = f"{text[0].upper()}{text[1:]}. " if text else ""
     if facts.requires and facts.requires_at:
         most = len(facts.requires) if full else MOST_NEEDED
-        names = some(list(facts.requires), most)
-        needed = wrapped(f"Depends on {names} ({spot(facts.requires_at)}).")
-        parts[-1:] = [f"{parts[-1]}\n{needed}"] if text else [*parts[-1:], needed]
+        text += f"Depends on {some(list(facts.requires), most)} ({spot(facts.requires_at)})."
+    if text:
+        parts.append(wrapped(text))
     return "## Run, build, test\n\n" + "\n\n".join(parts) if parts else ""
 
 
@@ -133,7 +139,7 @@ def _command(row: CommandRow, width: int) -> list[str]:
     line = head
     for n, part in enumerate(parts):
         gap = "  " if n else ""
-        if n and len(line) + len(gap) + len(part) > 100:
+        if n and len(line) + len(gap) + len(part) > COMMAND_WIDTH:
             lines.append(line)
             line, gap = indent, ""
         line += gap + part
@@ -147,7 +153,10 @@ def tests_text(facts: MapFacts, *, full: bool) -> str:
     several = len({form.language for form in facts.tests}) > 1
     least = "at least " if any(place.path in _tested(facts) for place in facts.errors) else ""
     rows = []
-    for form in facts.tests:
+    least_shown = 0 if full else SMALL_PART * sum(form.n for form in facts.tests)
+    large = [form for form in facts.tests if form.n >= least_shown]
+    small = [form for form in facts.tests if form.n < least_shown]
+    for form in large:
         most = len(form.files) if full else MOST_TESTS
         files = [f"{spot(file.place)} ({file.n:,})" for file in form.files[:most]]
         note = f" ({form.note})" if form.note else ""
@@ -156,6 +165,9 @@ def tests_text(facts: MapFacts, *, full: bool) -> str:
         if not head:
             counted = counted[0].upper() + counted[1:]
         rows.append(f"{head}{counted}: {_most(files, form.n_files)}.")
+    if small:
+        n, languages = sum(form.n for form in small), {form.language: None for form in small}
+        rows.append(f"Beside them: {least}{n:,} of other forms, in {listed(list(languages))}.")
     if len(rows) > 1:
         return f"{title}{bullets(rows)}\n{_reached(facts)}"
     return title + wrapped(rows[0]) + _reached(facts)
@@ -175,11 +187,11 @@ def _reached(facts: MapFacts) -> str:
     sentences = []
     if facts.importers:
         rows = [f"{area} {n:,}" for area, n in facts.importers]
-        sentences.append(f"Test files that import each area: {some(rows, 8)}.")
+        sentences.append(f"Test files that import each area: {some(rows, MOST_REACHED)}.")
         known = {area for area, _ in facts.importers}
         missing = [a.name for a in facts.areas if a.name not in known and not facts.is_files]
         if missing:
-            sentences.append(f"No test file imports {some(missing, 6)}.")
+            sentences.append(f"No test file imports {some(missing, MOST_REACHED)}.")
     n, n_files = facts.aside_tests
     if n:
         sentences.append(
@@ -209,18 +221,14 @@ def history_text(history: CommitHistory | None, *, full: bool) -> str:
 
 def unseen_text(facts: MapFacts, history: CommitHistory | None, gaps: list[str]) -> str:
     """What was omitted, and what syntax does not show."""
-    rows = [
-        f"{plural(facts.roles[role], noun)}: {why}."
-        for role, (noun, why) in LEFT_OUT.items()
+    left_out = [
+        f"{plural(facts.roles[role], noun)}{f' ({note})' if note else ''}"
+        for role, (noun, note) in LEFT_OUT.items()
         if facts.roles.get(role)
     ]
-    known = {*LEFT_OUT, "source", "test", "aside", "no grammar"}
-    rows += [f"{n:,} files: {role}." for role, n in facts.roles.items() if role not in known]
-    if n_other := facts.roles.get("no grammar"):
-        rows.append(
-            f"{plural(n_other, 'file')} in no language that is parsed: counted, searched as text "
-            "by find, and nothing else."
-        )
+    known = {*LEFT_OUT, "source", "test", "aside"}
+    left_out += [f"{n:,} files ({role})" for role, n in facts.roles.items() if role not in known]
+    rows = [f"{listed(left_out)}."] if left_out else []
     if facts.errors:
         places = _most([spot(place) for place in facts.errors[:3]], facts.n_errors)
         rows.append(

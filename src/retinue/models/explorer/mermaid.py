@@ -19,7 +19,8 @@ def graph(areas: Sequence[AreaRow], edges: Sequence[AreaEdge]) -> str:
     rows = [*boxes, *arrows]
     if len(rows) > MOST_LINES:  # files and lines of each area are in the table below
         names = [f'{ids[area.name]}["{_name(area)}"]' for area in areas]
-        rows = [*_packed(names), *_packed(arrows)]
+        short = [arrow.replace(" ", "") for arrow in arrows]
+        rows = [*_packed(names), *_packed(short)]
     return "\n".join(["```mermaid", "graph TD", *(f"    {row}" for row in rows), "```"])
 
 

@@ -11,7 +11,7 @@ from retinue.formats.safe_text import one_line
 from retinue.syntax.project.places import Place, Quote, first_sentence
 
 WIDTH = 100
-_MORE = re.compile(r" (?:of|marked|named test|that)\b|,")
+_MORE = re.compile(r" (?:of|in|marked|named test|that)\b|,")
 
 
 def plural(n: int, noun: str) -> str:

@@ -128,8 +128,8 @@ class A2aEndpoint:
         except HttpProblem as error:
             return _problem(error)
         except (A2aError, RetinueError, OSError) as error:
-            return self._said(request, 200, a2a_error(error).rpc(id), "application/json")
-        return self._said(request, 200, _result(id, result), "application/json")
+            return self._response(request, 200, a2a_error(error).rpc(id), "application/json")
+        return self._response(request, 200, _result(id, result), "application/json")
 
     # plain HTTP
 
@@ -157,7 +157,7 @@ class A2aEndpoint:
         if method.stream is not None:
             return self._streamed(await method.stream(call, values), lambda value: value)
         assert method.answer is not None
-        return self._said(request, 200, await method.answer(call, values), MEDIA)
+        return self._response(request, 200, await method.answer(call, values), MEDIA)
 
     def _streamed(
         self, events: AsyncIterator[dict[str, Any]], wrap: Callable[[Any], Any]
@@ -171,7 +171,7 @@ class A2aEndpoint:
 
         return EventStreamResponse(wrapped(), self._host.left())
 
-    def _said(self, request: Request, status: int, value: Any, media: str) -> Response:
+    def _response(self, request: Request, status: int, value: Any, media: str) -> Response:
         self._host.counters[identity_of(request).user, "a2a", status] += 1
         return Response(encode(value), status, {"cache-control": "no-store"}, media)
 

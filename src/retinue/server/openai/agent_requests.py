@@ -23,7 +23,7 @@ from retinue.server.openai import dialogue as dialogues
 from retinue.server.openai.api_errors import ApiProblem, error_response
 from retinue.server.openai.dialogue import Dialogue
 from retinue.server.run_turns import RunTurn, RunTurns
-from retinue.server.turn_events import words_asked
+from retinue.server.turn_events import text_questions
 
 
 class AgentRequests:
@@ -92,15 +92,15 @@ class AgentRequests:
         words can be the beginning of several: the answer tells them apart."""
         who = self.turns.who
         for line in await self.host.runs_with({dialogues.META: talk.digest_before}, who):
-            if talk.answer.endswith((await self._said(line.id)).strip()):
+            if talk.answer.endswith((await self._answer(line.id)).strip()):
                 return line.id
         return ""
 
-    async def _said(self, run: str) -> str:
+    async def _answer(self, run: str) -> str:
         reply = await self.host.outcome(OutcomeRequest(run=run), self.turns.who)
         if reply.outcome is not None:
             return reply.outcome.text
-        return "\n\n".join(q.text for q in await words_asked(self.host, self.turns.who, run))
+        return "\n\n".join(q.text for q in await text_questions(self.host, self.turns.who, run))
 
     async def collected(self, turn: RunTurn, work: Awaitable[Any]) -> Any:
         """What a turn comes to, unless its client leaves before."""

@@ -90,7 +90,7 @@ class StoredResponses:
         if not is_parked:
             outcome = (await host.outcome(OutcomeRequest(run=turn.run), who)).outcome
             is_parked = outcome is None and bool(await parked_on(host, who, turn.run))
-        items = part.items() if is_parked or outcome is not None else _said(part)
+        items = part.items() if is_parked or outcome is not None else _messages(part)
         if outcome is not None:
             items += objects.result_item(part, outcome, items)
         out = await self._frame(turn)
@@ -125,7 +125,7 @@ class StoredResponses:
         }
 
 
-def _said(part: ResponsePart) -> list[dict[str, Any]]:
+def _messages(part: ResponsePart) -> list[dict[str, Any]]:
     """What an agent that is still at work has said: its calls may be its own business yet."""
     return [item for item in part.items() if item["type"] == "message"]
 

@@ -77,7 +77,7 @@ def _wanted(prompt: str) -> str:
 
 
 def _fields(key: str, prompt: str, texts: Sequence[str]) -> dict[str, Any]:
-    speech = _said(prompt, texts)
+    speech = _first_message(prompt, texts)
     if key == "title":
         return {"title": _title(speech)}
     if key == "tags":
@@ -87,7 +87,7 @@ def _fields(key: str, prompt: str, texts: Sequence[str]) -> dict[str, Any]:
     return {key: ""}
 
 
-def _said(prompt: str, texts: Sequence[str]) -> str:
+def _first_message(prompt: str, texts: Sequence[str]) -> str:
     """The first thing that the user has said."""
     history = _HISTORY.search(prompt)
     body = history[1] if history is not None else _CONVERSATION.split(prompt)[-1]

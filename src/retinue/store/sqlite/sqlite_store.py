@@ -161,7 +161,7 @@ class SqliteStore(Store):
         await self._apart(lambda: self._copy(os.path.abspath(path)))
 
     def _copy(self, path: str) -> None:
-        with self._artifacts.held():
+        with self._artifacts.keep_while_copying():
             source = connect(self.path, read_only=True)
             try:
                 copy_database(source, path)

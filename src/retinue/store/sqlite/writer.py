@@ -133,7 +133,7 @@ class SqliteWriter:
         disk: a new one."""
         if not self._files:
             raise StoreError(f"{self.path} is not open.")
-        self._look()
+        self._check_files()
         if self._db is None:
             db = connect(self.path)
             try:
@@ -145,18 +145,18 @@ class SqliteWriter:
         assert self._db is not None
         return self._db
 
-    def _look(self) -> None:
+    def _check_files(self) -> None:
         """Two looks at the folder, some microseconds: files only shrink when this process makes
         them."""
         files, size, wal_size = self._stat()
         if files != self._files:
             raise moved(self.path)
         if size < self._size:
-            self._look_at_size(size)
+            self._check_size(size)
         if 0 < wal_size < self._wal_size:
             raise cut_off(self.path)
         if wal_size < self._wal_size:
-            self._look_into()
+            self._check_wal()
 
     def _stat(self) -> tuple[tuple[int, ...], int, int]:
         try:
@@ -165,7 +165,7 @@ class SqliteWriter:
             return (), 0, 0
         return (file.st_dev, file.st_ino, wal.st_dev, wal.st_ino), file.st_size, wal.st_size
 
-    def _look_at_size(self, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         """The file is shorter, and not by us. Another program may have moved into it that pages
         were given back. (To open an empty file would delete its -wal.)"""
         if not size:
@@ -183,7 +183,7 @@ class SqliteWriter:
             raise cut_off(self.path)
         self._size = size
 
-    def _look_into(self) -> None:
+    def _check_wal(self) -> None:
         """The -wal is empty, and not by us. Another program may have moved all of it into the file,
         properly; or it was cut, and then what was written last cannot be read by a connection that
         remembers nothing."""
@@ -227,7 +227,7 @@ class SqliteWriter:
         if self._db is None:
             return
         try:
-            self._look()
+            self._check_files()
             n_pages, _ = self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             self._n_pages = 0
             if n_pages >= RESTART_PAGES:

@@ -28,12 +28,14 @@ from retinue.syntax.resolution import FileResolver
 from retinue.syntax.source_languages import LANGUAGES
 from retinue.syntax.source_tree import SourceTree
 
-MOST_AREAS, MOST_FILES = 12, 10
+MOST_AREAS, MOST_FILES = 9, 10
 LEAST_AREAS = 2
 FILES = "files"
 """The name of the part that has every file, where there is only one area."""
 OTHER = division.OTHER
-KEYS, ALL_KEYS = 4, 10
+KEYS, FEW_KEYS, ALL_KEYS = 4, 2, 10
+FEW_AREAS = 6
+"""With more areas than these, each of them shows fewer key types, so that the map stays a page."""
 MOST_LISTED, ALL_LISTED = 5, 400
 
 
@@ -88,6 +90,10 @@ class TreeSurvey:
         own |= {a for a, b in pairs if b in own} | {b for a, b in pairs if a in own}
         return [name for name in self.names if name in own][:MOST_FILES]
 
+    @property
+    def n_keys(self) -> int:
+        return KEYS if self.is_files or len(self.shown) <= FEW_AREAS else FEW_KEYS
+
     @cached_property
     def uses(self) -> list[TypeUse]:
         return key_types(self.tree, self.resolver)
@@ -112,7 +118,7 @@ class TreeSurvey:
         return AreaRow(area, len(files), n_lines)
 
     def details(self, area: str, *, full: bool = False) -> AreaRow:
-        files, most = self.files(area), ALL_KEYS if full else KEYS
+        files, most = self.files(area), ALL_KEYS if full else self.n_keys
         known = self.definitions(files)
         inside = set(files)
         keys = [

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from retinue.syntax.project.places import Place, Quote, flat
 from retinue.syntax.project.project_facts import Manifest, ProjectCommand
 
-TARGETS = ("all", "build", "install", "test", "tests", "check", "lint", "run")
+TARGETS = ("all", "build", "install", "test", "check", "lint", "run")
 _TARGET = re.compile(r"^([A-Za-z][\w-]*(?:\s+[A-Za-z][\w-]*)*)\s*:(?![=:])")
 _HELP = re.compile(r"##\s*(.+)$")
 

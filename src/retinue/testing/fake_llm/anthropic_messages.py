@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from retinue.core.image_checks import look
+from retinue.core.image_checks import image_facts
 from retinue.core.messages import (
     AssistantMessage,
     Image,
@@ -304,6 +304,6 @@ class Turns:
             raise refuse(f"{at}.source.base64.media_type: Input should be {expected}")
         self._n_chars += len(data)
         image = Image(media_type=source["media_type"], data=data)
-        if look(image).wrong:
+        if image_facts(image).wrong:
             raise refuse("Could not process image")
         return image

@@ -33,13 +33,13 @@ from retinue.testing.fake_llm.dialect import (
     encode,
 )
 from retinue.testing.fake_llm.fake_request import FakeRequest, FakeSettings
-from retinue.testing.fake_llm.fault_catalog import FAULTS, FLAPS, Fault, Outcome, asked
+from retinue.testing.fake_llm.fault_catalog import FAULTS, FLAPS, Fault, Outcome, fault_of_model
 from retinue.testing.fake_llm.gemini_api import GeminiApi
 from retinue.testing.fake_llm.http_server import HttpConnection, HttpRequest
 from retinue.testing.fake_llm.openai_chat_api import OpenAIChatApi
 from retinue.testing.fake_llm.openai_responses_api import OpenAIResponsesApi
 from retinue.testing.fake_llm.script import Line, Script, check_line, check_script, compose, line_of
-from retinue.testing.fake_llm.script_errors import plain_trouble, told
+from retinue.testing.fake_llm.script_errors import plain_trouble, script_error
 
 Faults = Sequence[str | None] | Callable[[ParsedRequest, int], str | None]
 DEFAULT: tuple[Line, ...] = ("Done.",)
@@ -309,7 +309,7 @@ class FakeLLM:
         if ask.key in self.refused_keys:
             return self.refused_keys[ask.key]
         header = ask.headers.get("x-fault")
-        choice = asked(f"fault-{header}") if header else asked(request.model)
+        choice = fault_of_model(f"fault-{header}") if header else fault_of_model(request.model)
         if choice is None:
             if header:
                 return header
@@ -350,7 +350,7 @@ class FakeLLM:
         if fault is not None:
             await fault.act(scene)
         elif isinstance(line, BaseException):
-            scene.refuse(told(scene, line))
+            scene.refuse(script_error(scene, line))
         else:
             await scene.play_slowly(scene.say())
 

@@ -61,7 +61,7 @@ class Fault:
         return self.differs.get(dialect, self.outcome)
 
 
-def asked(text: str) -> tuple[str, bool] | None:
+def fault_of_model(text: str) -> tuple[str, bool] | None:
     """The fault in a model's name like `fault-F4-then-ok`, and whether it is over after the first
     time."""
     match = ASKED.search(text)

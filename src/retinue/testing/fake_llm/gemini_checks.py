@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from retinue.core.image_checks import look
+from retinue.core.image_checks import image_facts
 from retinue.core.messages import Image
 from retinue.testing.fake_llm.dialect import FakeError, encode
 
@@ -68,7 +68,7 @@ def inline_image(value: Any, at: str, *index: int) -> Image:
     """The picture of a part. One that is not what its media type says is refused."""
     data = camel_keys(same_name(value, dict, at, *index))
     image = Image(media_type=str(data.get("mimeType", "")), data=str(data.get("data", "")))
-    if image.media_type.startswith("image/") and look(image).wrong:
+    if image.media_type.startswith("image/") and image_facts(image).wrong:
         raise refuse_gemini(
             "Unable to process input image. Please retry or report in the developer forum."
         )

@@ -98,9 +98,9 @@ class InputItems:
         else:
             self._check_thought()
             self._close()
-            self._heard(at, kind, item)
+            self._other_item(at, kind, item)
 
-    def _heard(self, at: str, kind: str, item: Mapping[str, Any]) -> None:
+    def _other_item(self, at: str, kind: str, item: Mapping[str, Any]) -> None:
         """What the model did not say: a result, or a message of another role."""
         if kind == "function_call_output":
             self._result(at, item)

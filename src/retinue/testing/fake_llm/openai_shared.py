@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from retinue.core.image_checks import look
+from retinue.core.image_checks import image_facts
 from retinue.core.messages import Image
 from retinue.core.values import ToolSchema
 from retinue.testing.fake_llm.dialect import FakeError
@@ -202,7 +202,7 @@ def image(url: Any, param: str) -> Image:
                 param,
             )
         picture = Image(media_type=kind, data=data)
-        if look(picture).wrong:
+        if image_facts(picture).wrong:
             raise refuse(
                 "The image data you provided does not represent a valid image.",
                 param,

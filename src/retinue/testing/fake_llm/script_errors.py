@@ -21,7 +21,7 @@ def plain_trouble(api: FakeDialect, status: int, message: str) -> FakeError:
             return FakeError(status, "invalid_request_error", message)
 
 
-def told(scene: FakeRequest, error: BaseException) -> FakeError:
+def script_error(scene: FakeRequest, error: BaseException) -> FakeError:
     """An exception in a script, as the provider would say it."""
     trouble = error_answers.broken(scene)
     if isinstance(error, ModelUnavailable):

@@ -40,7 +40,7 @@ def spots(work: FileCall, paths: list[tuple[str, bool]]) -> Iterator[list[FileLo
                 stack.callback(place.close)
             stack.enter_context(alone(places))
             for place in places:
-                place.look()
+                place.refresh()
             yield places
         except BaseException:
             for place in reversed(places):
@@ -88,7 +88,8 @@ def apply_patch(work: FileCall, changes: list[Change]) -> str:
         perform_changes(work, steps)
         is_shown = not unshown
         return "\n".join(
-            _told(work, change, step, is_shown) for (change, *_), step in _first_steps(plan, steps)
+            _report(work, change, step, is_shown)
+            for (change, *_), step in _first_steps(plan, steps)
         )
 
 
@@ -116,10 +117,10 @@ def _steps(
     work: FileCall, change: Change, spot: FileLocation, target: FileLocation | None
 ) -> list[FileChange]:
     if change.kind == "add":
-        if spot.found is not None:
+        if spot.stat is not None:
             raise BadPatch(f"{change.path}: the patch adds it, but it already exists")
         return [FileChange(spot, None, change.content.encode("utf-8", "replace"))]
-    if spot.found is None:
+    if spot.stat is None:
         raise NotFound(f"{change.path}: file not found")
     before = spot.read()
     after = _patched(change, before, change.hunks, work.redactor.clean)
@@ -131,11 +132,11 @@ def _steps(
         return [FileChange(spot, before, None)]
     if target is None:
         return [FileChange(spot, before, after)]
-    if target.found is not None:
+    if target.stat is not None:
         raise BadPatch(
             f"{change.to}: the patch moves {change.path} there, but a file already exists"
         )
-    return [FileChange(target, None, after, like=spot.found), FileChange(spot, before, None)]
+    return [FileChange(target, None, after, like=spot.stat), FileChange(spot, before, None)]
 
 
 def _patched(
@@ -160,19 +161,19 @@ def _patched(
 def _standing(change: Change, spot: FileLocation, target: FileLocation | None) -> Standing:
     """Whether a change was made by an earlier process, from what is there now."""
     if change.kind == "add":
-        if spot.found is None:
+        if spot.stat is None:
             return "before"
         return "after" if spot.read() == change.content.encode("utf-8", "replace") else "unknown"
     if change.kind == "delete":
-        return "after" if spot.found is None else "before"
+        return "after" if spot.stat is None else "before"
     if target is not None:
-        here, there = spot.found is not None, target.found is not None
+        here, there = spot.stat is not None, target.stat is not None
         if here and there:
             return "unknown"
         if here:
             return "before"
         return "after" if there else "unknown"
-    if spot.found is None:
+    if spot.stat is None:
         return "unknown"
     data = spot.read()
     forward, back = (
@@ -202,7 +203,7 @@ def _first_steps(
             next(rest)
 
 
-def _told(work: FileCall, change: Change, step: FileChange, is_shown: bool) -> str:
+def _report(work: FileCall, change: Change, step: FileChange, is_shown: bool) -> str:
     if step.after is None:
         return f"Deleted {change.path}"
     verb, name = ("Added", change.path) if change.kind == "add" else ("Changed", change.path)

@@ -249,7 +249,7 @@ class BuiltinTools:
             "edit": lambda: edit.EditTool(),
             "write": lambda: write_tool.WriteTool(),
             "shell": lambda: shell.ShellTool(
-                self.processes, may_write=self.writers.take, blocked_by=self.writers.held
+                self.processes, may_write=self.writers.take, blocked_by=self.writers.refusal
             ),
             "shell_output": lambda: shell.ShellOutputTool(self.processes),
             "shell_stop": lambda: shell.ShellStopTool(self.processes),

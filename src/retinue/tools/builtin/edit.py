@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from retinue.core.call_rules import READING
 from retinue.errors import NotFound
 from retinue.formats.safe_text import clean
 from retinue.sandbox.atomic_write import sweep
@@ -24,7 +25,7 @@ from retinue.tools.builtin.hunks import BadPatch
 from retinue.tools.builtin.near_match import nearest
 from retinue.tools.builtin.patch import parse
 from retinue.tools.builtin.text_file import Text, displayable, is_binary, sha256
-from retinue.tools.file_rules import READING, WRITING
+from retinue.tools.file_rules import WRITING
 
 SHOWN_LINES = 20
 
@@ -97,7 +98,7 @@ def _confused(args: EditArgs) -> str:
 def _replace(work: FileCall, args: EditArgs) -> ToolResult:
     work.reach.find(args.path, "read")
     with spots(work, [(args.path, False)]) as (place,):
-        if place.found is None:
+        if place.stat is None:
             raise NotFound(f"{args.path}: file not found. Use write to create it")
         before, unshown = place.read(), work.reach.unshown(place.where())
         if is_binary(before):

@@ -85,7 +85,7 @@ def _sees_lines(pattern: bytes) -> bool:
     return any(c in pattern for c in (b"^", b"$", b"\\", b"(?", b"[^"))
 
 
-def said(value: bytes) -> dict[str, str]:
+def text_value(value: bytes) -> dict[str, str]:
     try:
         return {"text": value.decode()}
     except UnicodeDecodeError:
@@ -111,13 +111,13 @@ def scan(out: IO[str], query: dict[str, Any], root_fd: int, path: str, matcher: 
     n = query["context"]
     around = {i for hit in hits for i in range(max(0, hit - n), min(len(lines), hit + n + 1))}
     offset = 0
-    name = said(os.fsencode(path))
+    name = text_value(os.fsencode(path))
     for number, line in enumerate(lines):
         if number in around:
             submatches = [{"start": hits[number], "end": hits[number]}] if number in hits else []
             body = {
                 "path": name,
-                "lines": said(line + b"\n"),
+                "lines": text_value(line + b"\n"),
                 "line_number": number + 1,
                 "absolute_offset": offset,
                 "submatches": submatches,

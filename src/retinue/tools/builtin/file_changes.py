@@ -62,7 +62,7 @@ def perform_changes(work: FileCall, steps: list[FileChange]) -> None:
 
 def _put_back(step: FileChange) -> bool:
     try:
-        step.spot.look()
+        step.spot.refresh()
         if step.before is None:
             remove(step.spot)
         else:

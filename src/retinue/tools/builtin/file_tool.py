@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from retinue.core.call_rules import READING
 from retinue.core.redaction import Redactor
 from retinue.errors import NotFound, Refused
 from retinue.formats.safe_text import reveal
@@ -15,7 +16,7 @@ from retinue.sandbox.path_checks import strip
 from retinue.sandbox.paths import AllowedRoots, Root, real_path
 from retinue.tools.base import NOTHING_SECRET, Context, Returned, ToolResult
 from retinue.tools.builtin.builtin_tool import Builtin, ToolArguments
-from retinue.tools.file_rules import READING, barred, hidden
+from retinue.tools.file_rules import barred, hidden
 
 if TYPE_CHECKING:
     from retinue.tools.builtin.file_changes import FileChange

@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 import re
 
+from retinue.core.call_rules import READING
 from retinue.errors import Refused
 from retinue.sandbox.private_paths import NOTHING
 from retinue.sandbox.protected_paths import home_directories
 from retinue.sandbox.secret_places import SECRETS
 from retinue.tools.base import Context
-from retinue.tools.file_rules import READING, barred, hidden_patterns
+from retinue.tools.file_rules import barred, hidden_patterns
 
 # A file of a commit or of the index, where the commit is written plainly: anything else before the
 # colon could be a commit after all.

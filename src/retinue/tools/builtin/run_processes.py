@@ -18,7 +18,7 @@ from retinue.errors import NotFound, Refused
 from retinue.formats.safe_text import clean
 from retinue.sandbox.base import Command, CommandLimits, Sandbox
 from retinue.sandbox.bwrap import find_sandbox
-from retinue.sandbox.kept_aside import untold
+from retinue.sandbox.kept_aside import unreported
 from retinue.sandbox.open_beneath import DIRECTORY, open_beneath
 from retinue.sandbox.open_directories import OpenDirectory
 from retinue.sandbox.path_checks import strip
@@ -208,7 +208,7 @@ class Processes:
             find_groups().sweep()
             forget_old(self._folder, KEEP_SECONDS)
             self._untold = tuple(
-                _late(path, saved_path) for path, saved_path in untold(self._aside)
+                _late(path, saved_path) for path, saved_path in unreported(self._aside)
             )
         record.create(start)
 

@@ -43,7 +43,7 @@ class ShellArguments(ToolArguments, frozen=True, kw_only=True):
 
 class ShellTool(Builtin[ShellArguments]):
     """`may_write` says why a run may not change its directory now, or "": then it is mounted
-    read-only. `held` says the same without taking the directory."""
+    read-only. `refusal` says the same without taking the directory."""
 
     name = "shell"
     description = (

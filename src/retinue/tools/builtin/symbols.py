@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from retinue.core.call_rules import READING
 from retinue.errors import Refused
 from retinue.formats.suggestion import did_you_mean
 from retinue.sandbox.directory_walk import Patience
@@ -22,7 +23,6 @@ from retinue.tools.builtin import git_answers
 from retinue.tools.builtin.builtin_tool import ToolArguments
 from retinue.tools.builtin.file_tool import FileCall, FileTool, beneath, failed, printable
 from retinue.tools.builtin.kept_answers import KeptAnswers
-from retinue.tools.file_rules import READING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,9 +78,9 @@ class SymbolsTool(FileTool[SymbolsArgs]):
                     files.key, work.reach.read, files.hides_inside, git_answers.reader(files)
                 )
                 git_facts = await git_answers.ask_git(args.question, args.text, place)
-        return await asyncio.to_thread(self.look, work, args, git_facts)
+        return await asyncio.to_thread(self.search, work, args, git_facts)
 
-    def look(
+    def search(
         self, work: FileCall, args: SymbolsArgs, git_facts: CommitHistory | ChangeSet | None
     ) -> ToolResult:
         from retinue.syntax.symbol_search import find_symbols

@@ -43,7 +43,7 @@ class WriteLeases:
         writes there."""
         return self._try(context, keep=True)
 
-    def held(self, context: Context) -> str:
+    def refusal(self, context: Context) -> str:
         """The same answer, without taking anything."""
         return self._try(context, keep=False)
 

@@ -54,7 +54,7 @@ class WriteTool(Changing[WriteArgs]):
             return failed(f"Invalid parameters: {wrong}")
         after = clean(args.content).encode()
         with spots(work, [(args.path, True)]) as (place,):
-            before = None if place.found is None else place.read()
+            before = None if place.stat is None else place.read()
             unshown = work.reach.unshown(place.where())
             refused = _refused(work, args, place, before, after, unshown)
             if refused is not None:

@@ -148,7 +148,7 @@ class FamilyTool:
         try:
             returned = await self.answer(context, args)
         except CallComplaint as complaint:
-            return ToolResult(text=await _said(context, str(complaint)), error=True)
+            return ToolResult(text=await _shortened(context, str(complaint)), error=True)
         if isinstance(returned, Laid):
             return ToolResult(text=await context.fit(returned))
         return (
@@ -162,7 +162,7 @@ class FamilyTool:
         level, lends = level_of(context, self) + 1, self.settings.lend_ask
         spawns = []
         for request in actions.spawns:
-            is_ours = isinstance(looking(context).tools(request.agent).get(ASK), AskTool)
+            is_ours = isinstance(reader_of(context).tools(request.agent).get(ASK), AskTool)
             access = self._reading(context, request)
             if is_ours and not lends:
                 access = replace(access, deny=tuple(sorted({*access.deny, ASK})))
@@ -177,7 +177,7 @@ class FamilyTool:
 
     def _reading(self, context: Context, request: RunRequest) -> Permissions:
         """An agent that may start others can read on where their results are cut."""
-        access, theirs = request.permissions, looking(context).tools(request.agent)
+        access, theirs = request.permissions, reader_of(context).tools(request.agent)
         tools_given = [name for name in access.tools or () if name not in access.deny]
         starters = [name for name in tools_given if getattr(theirs.get(name), "starts", "")]
         permissions = context.row.permissions or context.spec.permissions
@@ -225,7 +225,7 @@ def level_of(context: Context, tool: FamilyTool) -> int:
     return request.level if request.dialect == tool.dialect else 0
 
 
-async def _said(context: Context, complaint: str) -> str:
+async def _shortened(context: Context, complaint: str) -> str:
     if len(complaint) <= COMPLAINT:
         return complaint
     text = context.redactor.clean(clean(complaint))
@@ -235,11 +235,11 @@ async def _said(context: Context, complaint: str) -> str:
 def dialect_tools(context: Context) -> set[str]:
     """The tools of all families of the calling agent: a fork of it must not have them, unless it
     may nest."""
-    mine = looking(context).tools(context.spec.request.agent)
+    mine = reader_of(context).tools(context.spec.request.agent)
     return {name for name, tool in mine.items() if isinstance(tool, FamilyTool)}
 
 
-def looking(context: Context) -> RuntimeReader:
+def reader_of(context: Context) -> RuntimeReader:
     """The reader of the calling run. Families need one; a context made by hand may have none."""
     if context.reader is None:
         raise ConfigError("this context has no view of the runtime")

@@ -105,7 +105,7 @@ class FunctionTool(Generic[P, R_co, D_contra]):
             return True
 
     async def run(self, context: Context[D_contra], args: dict[str, Any]) -> Returned:
-        values = self._given(args)
+        values = self._arguments(args)
         if isinstance(values, ToolResult):
             return values
         if self._context:
@@ -122,7 +122,7 @@ class FunctionTool(Generic[P, R_co, D_contra]):
 
     async def invoke(self, ctx: Context[D_contra], arguments: Mapping[str, Any], /) -> object:
         """What the function returns for these arguments, which are checked as a model's are."""
-        values = self._given(dict(arguments))
+        values = self._arguments(dict(arguments))
         if isinstance(values, ToolResult):
             raise ToolError(values.text)
         if self._context:
@@ -143,7 +143,7 @@ class FunctionTool(Generic[P, R_co, D_contra]):
 
     def run_now(self, make: Callable[[], Context[D_contra]], args: dict[str, Any]) -> Returned:
         """For one that never waits: most need no context, and none is made for them."""
-        values = self._given(args)
+        values = self._arguments(args)
         if isinstance(values, ToolResult):
             return values
         steps = None
@@ -157,7 +157,7 @@ class FunctionTool(Generic[P, R_co, D_contra]):
             return ToolResult(text=out)
         return as_returned(self.name, at_once(_awaited(out)) if inspect.isawaitable(out) else out)
 
-    def _given(self, args: dict[str, Any]) -> dict[str, Any] | ToolResult:
+    def _arguments(self, args: dict[str, Any]) -> dict[str, Any] | ToolResult:
         """The arguments as the function takes them, or what is wrong with them."""
         try:
             return self._signature.arguments(args)

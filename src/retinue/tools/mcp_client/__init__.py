@@ -10,7 +10,8 @@ from retinue.tools.mcp_client.server_config import (
     ServerConfigSource,
     read_servers,
 )
-from retinue.tools.mcp_client.servers import McpServers, ServerStatus, Withheld
+from retinue.tools.mcp_client.server_status import ServerStatus, Withheld
+from retinue.tools.mcp_client.servers import McpServers
 
 __all__ = [
     "McpError",

@@ -4,26 +4,19 @@ put others in their place."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from retinue.core.values import Value
-from retinue.errors import ConfigError
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import json_text, reveal
-from retinue.sandbox.atomic_write import write_file
-from retinue.sandbox.open_beneath import make_folder
-from retinue.sandbox.regular_file import lock, open_regular
+from retinue.tools.mcp_client.own_file import FileContent, OwnFile
 
-VERSION = 1
-MAX_FILE = 32 << 20
 MAX_SHOWN = 512 << 10
 """Characters of what was approved that are kept for one server, shared among its tools: the file
 must stay readable whatever a server writes into its definitions. What decides is the hash, which is
@@ -79,24 +72,22 @@ class ApprovedServer(Value):
     shown: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    version: int
-    servers: dict[str, ApprovedServer] = {}
+class ApprovedServers(FileContent):
+    """What an approvals file has."""
+
+    servers: dict[str, ApprovedServer] = msgspec.field(default_factory=dict)
 
 
 class Approvals:
-    """Kept in a file that only its owner may read (0600), or without `path` for as long as this
-    object lives. Each change is made under a lock on what the file says by then, and replaces it
-    whole: no process undoes another's."""
+    """Kept in a file that only its owner may change, or without `path` for as long as this object
+    lives."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = path
-        self._servers: dict[str, ApprovedServer] = {}
-        self._stamp: tuple[int, int, int] | None = None
+        again = "approve each server's tools again"
+        self._file = OwnFile(path, ApprovedServers, "approvals", again)
 
     def server(self, name: str) -> ApprovedServer | None:
-        self._read()
-        return self._servers.get(name)
+        return self._file.read().servers.get(name)
 
     def state(self, server: str, tool: str, fingerprint: str) -> State:
         pinned = self.server(server)
@@ -110,8 +101,8 @@ class Approvals:
     ) -> None:
         """Approve what is given. With `whole`, the server itself too, and nothing else of it stays
         approved."""
-        with self._changing():
-            before = self._servers.get(server)
+        with self._file.changing() as content:
+            before = content.servers.get(server)
             if before is None or whole:
                 before = ApprovedServer(identity=identity)
             tools, shown = dict(before.tools), dict(before.shown)
@@ -120,73 +111,10 @@ class Approvals:
                 tools[name], shown[name] = fingerprint(definition), page(definition)
             room = MAX_SHOWN // max(1, len(shown))
             texts = {name: clip(text, room) for name, text in shown.items()}
-            self._servers[server] = ApprovedServer(
+            content.servers[server] = ApprovedServer(
                 identity=before.identity, tools=tools, shown=texts
             )
 
     def forget(self, server: str) -> None:
-        with self._changing():
-            self._servers.pop(server, None)
-
-    def _read(self) -> None:
-        """What the file says now. One that cannot be read approves nothing, and is not written
-        over."""
-        if self.path is None:
-            return
-        try:
-            fd = open_regular(self.path)
-        except FileNotFoundError:
-            self._servers, self._stamp = {}, None
-            return
-        except OSError as error:
-            raise ConfigError(
-                f"Cannot read the approvals in {self.path}: {error.strerror}"
-            ) from None
-        with os.fdopen(fd, "rb") as file:
-            about = os.fstat(fd)
-            if about.st_uid != os.geteuid() or about.st_mode & 0o022:
-                raise ConfigError(
-                    f"{self.path} is writable by other users, so its approvals are "
-                    f"ignored. Check it, then run `chmod 600 {self.path}`."
-                )
-            stamp = (about.st_ino, about.st_mtime_ns, about.st_size)
-            if stamp == self._stamp:
-                return
-            data = file.read(MAX_FILE)
-        try:
-            content = msgspec.json.decode(data, type=_File)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise ConfigError(
-                f"The approvals in {self.path} are damaged ({error}). The file was not "
-                "changed. Move it away, then approve each server's tools again."
-            ) from None
-        if content.version != VERSION:
-            raise ConfigError(
-                f"The approvals in {self.path} were written by another version ({content.version})."
-            )
-        self._servers, self._stamp = content.servers, stamp
-
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[None]:
-        if self.path is None:
-            yield
-            return
-        make_folder(str(self.path.parent))
-        fd = os.open(
-            self.path.with_name(f".{self.path.name}.lock"),
-            os.O_CREAT | os.O_RDWR | os.O_CLOEXEC,
-            0o600,
-        )
-        try:
-            lock(fd)
-            self._read()
-            yield
-            self._write(self.path)
-        finally:
-            os.close(fd)
-
-    def _write(self, path: Path) -> None:
-        data = msgspec.json.encode(_File(version=VERSION, servers=self._servers), order="sorted")
-        write_file(path, data)
-        about = path.stat()
-        self._stamp = (about.st_ino, about.st_mtime_ns, about.st_size)
+        with self._file.changing() as content:
+            content.servers.pop(server, None)

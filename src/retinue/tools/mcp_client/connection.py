@@ -94,7 +94,10 @@ class McpConnection:
         an old one that ignores what it does not know the second."""
         discovery = asyncio.create_task(self._ask_versions())
         try:
-            ready, _ = await asyncio.wait({discovery}, timeout=self.limits.discover_seconds)
+            limit = self.limits.discover_seconds
+            ready, _ = await asyncio.wait({discovery}, timeout=limit)
+            while not ready and self.transport.is_logging_in:  # then the server is not silent
+                ready, _ = await asyncio.wait({discovery}, timeout=limit)
             if not ready:
                 shaken = asyncio.create_task(self._initialize())
                 try:
@@ -131,7 +134,7 @@ class McpConnection:
         try:
             answer = await self._raw("server/discover", {}, MODERN[0])
         except McpError as error:
-            both = [v for v in MODERN if v in supported_versions(error) and v != version]
+            both = [v for v in MODERN if v in supported_versions(error)]
             if error.code != UNSUPPORTED_VERSION or not both:
                 raise
             version = both[0]
@@ -347,7 +350,7 @@ class McpConnection:
         method, id = message.get("method"), message.get("id")
         if isinstance(method, str):
             if "id" in message:
-                return self._asked(method, id)
+                return self._take_request(method, id)
             return self._noted(method, message.get("params"))
         pending = (
             self._pending.get(id) if isinstance(id, int) and not isinstance(id, bool) else None
@@ -400,7 +403,7 @@ class McpConnection:
                 )
         return False
 
-    def _asked(self, method: str, id: Any) -> bool:
+    def _take_request(self, method: str, id: Any) -> bool:
         """Requests of the server. What we have not offered is refused by the rules; a flood of them
         is not answered."""
         if (

@@ -20,7 +20,7 @@ TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
 DEFINING = (
     *("command", "args", "env", "env_vars", "cwd", "url", "httpUrl", "headers"),
-    *("http_headers", "env_http_headers", "bearer_token_env_var", "trust"),
+    *("http_headers", "env_http_headers", "bearer_token_env_var", "trust", "oauth"),
 )
 """What decides which program runs, what it is given, and whether it is believed."""
 

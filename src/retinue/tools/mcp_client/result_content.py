@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from retinue.core.image_checks import look_at
+from retinue.core.image_checks import facts_of_bytes
 from retinue.core.messages import Image
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import clean, one_line
@@ -114,7 +114,7 @@ def _picture(
     except (binascii.Error, ValueError):
         texts.append(f"[{named}, damaged]")
         return
-    looks = look_at(raw)
+    looks = facts_of_bytes(raw)
     if looks.wrong:
         texts.append(f"[{named}, damaged]")
     else:
@@ -126,7 +126,7 @@ def _word(block: Mapping[str, Any], key: str) -> str:
     return one_line(value, 500) if isinstance(value, str) else ""
 
 
-def asked(result: Mapping[str, Any]) -> str:
+def server_question(result: Mapping[str, Any]) -> str:
     """What a server wants to know before it continues, for a model that cannot answer it through
     the protocol."""
     requests = result.get("inputRequests")

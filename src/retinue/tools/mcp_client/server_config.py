@@ -29,6 +29,19 @@ class ServerConfigSource(Value):
     dialect: str = "retinue"
 
 
+class OAuthSettings(Value):
+    """How to log in to a server that wants it: who we are to its login server (else we register),
+    what to ask for, the port that the browser is sent back to (else any), and the only login server
+    that may be used (else the one that the server names)."""
+
+    client_id: str = ""
+    client_secret: str = ""
+    scope: str = ""
+    port: int = 0
+    issuer: str = ""
+    is_off: bool = False
+
+
 class ServerConfig(Value):
     """One server. `include` of None takes all its tools; patterns are those of a shell, `*` and
     `?`. `aliases` are its tools' names and what the model shall call them. `trust` believes what
@@ -44,6 +57,7 @@ class ServerConfig(Value):
     cwd: str = ""
     url: str = ""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
+    oauth: OAuthSettings = OAuthSettings()
     start_seconds: float = 30.0
     call_seconds: float = 60.0
     disabled: bool = False
@@ -73,9 +87,17 @@ class ServerConfig(Value):
     @property
     def secrets(self) -> dict[str, str]:
         """What its variables, headers, address and arguments hold of secrets, by name."""
-        return secrets_of_server(
+        found = secrets_of_server(
             self.name, env=self.env, headers=self.headers, url=self.url, args=self.args
         )
+        secret = self.oauth.client_secret
+        return {**found, f"{self.name} client secret": secret} if secret else found
+
+    @property
+    def may_log_in(self) -> bool:
+        """Whether tokens of a login are sent. A configured token is used as it is."""
+        is_given = any(name.lower() == "authorization" for name in self.headers)
+        return self.kind != "stdio" and not is_given and not self.oauth.is_off
 
 
 ComplaintKind = Literal[

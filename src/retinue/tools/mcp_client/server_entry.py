@@ -12,9 +12,11 @@ from retinue.core.ids import digest
 from retinue.formats.safe_text import reveal
 from retinue.tools.mcp_client.config_variables import Expander, Wrong
 from retinue.tools.mcp_client.entry_keys import ALIAS, DEFINING, KINDS, TOKEN, list_of, type_name
+from retinue.tools.mcp_client.oauth.oauth_entry import oauth_settings
 from retinue.tools.mcp_client.server_config import (
     ComplaintKind,
     Kind,
+    OAuthSettings,
     ServerConfig,
     ServerConfigSource,
 )
@@ -112,6 +114,7 @@ class ServerEntry:
             cwd=self._text("cwd"),
             url=url,
             headers=headers,
+            oauth=self._oauth(),
             start_seconds=30.0 if start is None else start,
             call_seconds=60.0 if call is None else call,
             required=self._flag("required", False),
@@ -135,6 +138,18 @@ class ServerEntry:
                 )
             )
         return server
+
+    def _oauth(self) -> OAuthSettings:
+        if self._entry.get("oauth") is False:
+            self._known.add("oauth")
+            return OAuthSettings(is_off=True)
+        table: dict[str, Any] = self._get("oauth", dict, {})
+        settings, notes = oauth_settings(table, self._expand)
+        self.notes += [
+            (f"oauth.{reveal(key, keep='')[:100]}", "unknown key; it is ignored", "unknown_key")
+            for key in notes
+        ]
+        return settings
 
     def _kind(self) -> tuple[Kind, str, str]:
         named, url, http_url = self._text("type"), self._text("url"), self._text("httpUrl")

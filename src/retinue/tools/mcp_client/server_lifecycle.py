@@ -12,8 +12,9 @@ from retinue.core.redaction import Redactor
 from retinue.tools.base import ToolResult
 from retinue.tools.mcp_client.connection import McpConnection
 from retinue.tools.mcp_client.http_headers import argument_headers, marked
+from retinue.tools.mcp_client.oauth.server_login import ServerLogin
 from retinue.tools.mcp_client.protocol import UNSUPPORTED_VERSION, Era, McpError, ServerLimits
-from retinue.tools.mcp_client.result_content import answer, asked
+from retinue.tools.mcp_client.result_content import answer, server_question
 from retinue.tools.mcp_client.server_config import ServerConfig
 from retinue.tools.mcp_client.transports.base import Transport
 from retinue.tools.mcp_client.transports.stdio import StdioTransport
@@ -40,8 +41,10 @@ class KeptServer:
         listed: Callable[[KeptServer], None],
         offers: Callable[[str, str], str],
         redactor: Redactor,
+        login: ServerLogin | None = None,
     ) -> None:
         self.config, self.limits, self._redactor = config, limits, redactor
+        self.login = login
         self.state: State = "disabled" if config.disabled else "idle"
         self.error = ""
         self.definitions: list[dict[str, Any]] = []
@@ -149,7 +152,13 @@ class KeptServer:
         from retinue.tools.mcp_client.transports.streamable_http import StreamableHttpTransport
 
         transport = LegacySseTransport if config.kind == "sse" else StreamableHttpTransport
-        return transport(config.url, config.headers, environ=self._environ, limits=self.limits)
+        return transport(
+            config.url,
+            config.headers,
+            environ=self._environ,
+            limits=self.limits,
+            login=self.login,
+        )
 
     def _words(self, text: str, transport: Transport) -> str:
         tail = self._redactor.clean(transport.tail())[-TAIL:]
@@ -280,7 +289,7 @@ class KeptServer:
                     "\nIf the arguments can include it, call the tool again with it. "
                     "Otherwise ask for it, or report that it is missing."
                 )
-                return ToolResult(text=text + asked(result) + hint, error=True)
+                return ToolResult(text=text + server_question(result) + hint, error=True)
             more = {"inputResponses": responses} if responses else {}
             state = result.get("requestState")
             more |= {"requestState": state} if isinstance(state, str) else {}

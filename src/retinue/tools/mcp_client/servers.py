@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
-from retinue.core.values import ToolSchema, Value
+from retinue.core.values import ToolSchema
 from retinue.errors import ConfigError, NotFound, Refused
 from retinue.formats.fair_cut import clip
 from retinue.formats.safe_text import one_line, reveal, several_lines
@@ -21,26 +21,19 @@ from retinue.tools.mcp_client import tool_names as names
 from retinue.tools.mcp_client.approvals import Approvals, fingerprint, page
 from retinue.tools.mcp_client.http_headers import header_problem
 from retinue.tools.mcp_client.mcp_tool import McpTool, effects
+from retinue.tools.mcp_client.oauth.login_file import LoginFile
+from retinue.tools.mcp_client.oauth.server_login import ServerLogin, Visit
 from retinue.tools.mcp_client.protocol import McpError, ServerLimits
 from retinue.tools.mcp_client.server_config import ServerComplaint, ServerConfig
 from retinue.tools.mcp_client.server_content import ListedPrompt, prompt_text, prompts_of
 from retinue.tools.mcp_client.server_lifecycle import KeptServer
+from retinue.tools.mcp_client.server_status import ServerStatus, Withheld
 from retinue.tools.mcp_client.tool_schemas import Unusable, normal
 
 AT_ONCE = 8
 
 
-class Withheld(Value):
-    """A tool that is not offered. `offered` and `approved` are its definition now and as it was
-    approved, made safe to be shown."""
-
-    tool: str
-    reason: str
-    offered: str = ""
-    approved: str = ""
-
-
-class _Looked:
+class _Checked:
     """A definition that was looked at: its hash, and the schema of its arguments, or why there is
     none. A large list of tools is asked about for each run, and changes seldom."""
 
@@ -64,25 +57,6 @@ class _Looked:
         )
 
 
-class ServerStatus(Value):
-    """How a server is. `reason` says why it is not ready; `notes` what is odd about it.
-    `instructions` are the server's words for a model: data, which is shown to people and put into
-    no prompt."""
-
-    name: str
-    state: str
-    reason: str = ""
-    kind: str = ""
-    source: str = ""
-    version: str = ""
-    server: str = ""
-    tools: tuple[str, ...] = ()
-    withheld: tuple[Withheld, ...] = ()
-    notes: tuple[str, ...] = ()
-    instructions: str = ""
-    n_starts: int = 0
-
-
 class McpServers:
     """`approvals_file` keeps approvals; without it they last as long as this object. The tools that
     a server has when it is seen for the first time are approved with it, unless `approve_first` is
@@ -90,7 +64,9 @@ class McpServers:
     and get as their root. `environ` is where the few variables come from that every server may see.
     `skipped` are complaints about configuration, shown by `status`. `redactor` takes secrets out of
     everything that servers say; it learns those of their configuration. `used` gets the id of each
-    run that calls a tool. All of it belongs to the loop that it was started on."""
+    run that calls a tool. `logins` keeps tokens of servers that want a login, and `visit` is how a
+    person logs in; without it such a server is not usable before. All of it belongs to the loop
+    that it was started on."""
 
     def __init__(
         self,
@@ -104,8 +80,11 @@ class McpServers:
         limits: ServerLimits | None = None,
         redactor: Redactor | None = None,
         used: Callable[[str], None] | None = None,
+        logins: LoginFile | None = None,
+        visit: Visit | None = None,
     ) -> None:
         self._used = used
+        logins = logins or LoginFile()
         self._limits = limits or ServerLimits()
         redactor = Redactor() if redactor is None else redactor
         redactor.learn(secrets_of(environ or {}))
@@ -113,7 +92,7 @@ class McpServers:
         self._skipped = tuple(skipped)
         self._approve_first = approve_first
         self._servers: dict[str, KeptServer] = {}
-        self._looked: dict[names.Key, _Looked] = {}
+        self._looked: dict[names.Key, _Checked] = {}
         within = os.path.realpath(workspace or Path.cwd())
         roots = (workspace.absolute().as_uri(),) if workspace else ()
         for config in configs:
@@ -129,6 +108,11 @@ class McpServers:
                 listed=self._listed,
                 offers=self._withheld,
                 redactor=redactor,
+                login=ServerLogin(
+                    config, logins, environ=environ or {}, redactor=redactor, visit=visit
+                )
+                if config.may_log_in
+                else None,
             )
             redactor.learn(config.secrets)
 
@@ -174,6 +158,28 @@ class McpServers:
             reasons = "; ".join(f"{one_line(s.config.name)}: {s.error}" for s in missing)
             raise ConfigError(f"A required MCP server could not be used: {reasons}")
 
+    async def start_after_logins(self) -> None:
+        """Start those that could not be used before, and that someone has logged in to since."""
+        for server in self._servers.values():
+            if server.state in ("dead", "failed") and server.login and server.login.has_news():
+                with contextlib.suppress(McpError):
+                    await self.restart(server.config.name)
+
+    async def log_in(self, name: str) -> int:
+        """Log in to a server, also if it has not asked for it yet. How many tools it offers then.
+        McpError says why not."""
+        server = self._server(name)
+        if server.login is None:
+            raise Refused(
+                "mcp", f"MCP server {name!r} has a command or a token, so there is no login."
+            )
+        before = server.login.token()
+        await server.restart()
+        if server.login.token() == before:
+            await server.login.log_in()
+            await server.restart()
+        return len(server.definitions)
+
     def _is_as_approved(self, server: KeptServer) -> bool:
         pinned = self._approvals.server(server.config.name)
         if (
@@ -203,7 +209,7 @@ class McpServers:
             return "the server no longer offers this tool"
         if not self._is_wanted(self._servers[server].config, tool):
             return "its configuration excludes this tool"
-        state = self._approvals.state(server, tool, self._look(server, definition).print)
+        state = self._approvals.state(server, tool, self._checked(server, definition).print)
         if state == "approved":
             return ""
         return (
@@ -212,12 +218,12 @@ class McpServers:
             else "not approved yet"
         )
 
-    def _look(self, server: str, definition: Mapping[str, Any]) -> _Looked:
+    def _checked(self, server: str, definition: Mapping[str, Any]) -> _Checked:
         key = (server, definition["name"])
         looked = self._looked.get(key)
         if looked is None or looked.definition is not definition:
             is_http = self._servers[server].config.kind != "stdio"
-            looked = self._looked[key] = _Looked(definition, self._limits, is_http=is_http)
+            looked = self._looked[key] = _Checked(definition, self._limits, is_http=is_http)
         return looked
 
     def _is_wanted(self, config: ServerConfig, tool: str) -> bool:
@@ -279,7 +285,7 @@ class McpServers:
         for (server, tool), name in self._names().items():
             state = self._servers[server]
             definition = state.named[tool]
-            looked = self._look(server, definition)
+            looked = self._checked(server, definition)
             if looked.unusable is not None or self._withheld(server, tool):
                 continue
             schema = ToolSchema(
@@ -343,7 +349,7 @@ class McpServers:
             if not self._is_wanted(config, tool):
                 continue
             reason = self._withheld(config.name, tool)
-            if (wrong := self._look(config.name, definition).unusable) is not None:
+            if (wrong := self._checked(config.name, definition).unusable) is not None:
                 withheld.append(
                     Withheld(tool=reveal(tool, keep=""), reason=f"it cannot be used: {wrong}")
                 )

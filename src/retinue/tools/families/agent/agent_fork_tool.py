@@ -11,7 +11,7 @@ from retinue.tools.base import Context, Returned
 from retinue.tools.families.agent.agent_settings import PROVIDERS, AgentSettings, resolve
 from retinue.tools.families.agent.agent_starter import ACCESS, Starter, ToolAccess, access_of
 from retinue.tools.families.agent.agent_tool import FORK, MOST, comms_note, short, with_comms
-from retinue.tools.families.base import CallComplaint, as_json, level_of, looking, object_schema
+from retinue.tools.families.base import CallComplaint, as_json, level_of, object_schema, reader_of
 
 
 class ForkArgs(Value, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ class ForkTool(Starter):
         await self.check_limits(context, "fork agent", "forking")
         if not request.prompt.strip():
             raise CallComplaint("Fork prompt cannot be empty")
-        look = looking(context)
+        look = reader_of(context)
         provider, model, real = resolve(
             self.settings, request.provider, request.model, context.spec.model, look
         )

@@ -24,8 +24,8 @@ from retinue.tools.families.base import (
     as_json,
     helper_name,
     level_of,
-    looking,
     object_schema,
+    reader_of,
 )
 
 
@@ -92,7 +92,7 @@ class AgentSpawnTool(Starter):
         provider_asked = (
             ALIASES[request.provider.strip().lower()] if request.provider is not None else None
         )
-        look = looking(context)
+        look = reader_of(context)
         provider, model, real = resolve(
             self.settings, provider_asked, request.model, context.spec.model, look
         )

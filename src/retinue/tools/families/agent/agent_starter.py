@@ -15,8 +15,8 @@ from retinue.tools.families.base import (
     CallComplaint,
     dialect_tools,
     level_of,
-    looking,
     object_schema,
+    reader_of,
 )
 from retinue.tools.families.family_states import agent_state
 
@@ -96,7 +96,7 @@ class Starter(AgentTool):
         """How many runs there may be below the root: operations of all kinds share one number, and
         calls of tools that start no run are operations too."""
         most: int = self.settings.concurrency_limits.max_concurrent_ops
-        return max(0, most - looking(context).n_calls(context.spec.root))
+        return max(0, most - reader_of(context).n_calls(context.spec.root))
 
     def child_request(self, context: Context, agent: str, task: str, **options: Any) -> RunRequest:
         """A request with the same numbers for the machine, which counts them again when it is

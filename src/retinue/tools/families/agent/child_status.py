@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from retinue.core.answer_layout import Long, result_of
-from retinue.core.provenance import tell
+from retinue.core.provenance import provenance_text
 from retinue.core.state import RunRecord, ending_of
 from retinue.core.values import Value
 from retinue.tools.base import Context
@@ -76,7 +76,7 @@ def status_of(record: RunRecord, now: int, *, more_keys: bool = True) -> dict[st
         out["error"] = Long(ending.error or ending.stop)
     if more_keys and ending is not None and ending.stop.endswith("_budget"):
         out["note"] = Long(ending.error)
-    if ending is not None and (missing := tell(ending.helpers)):
+    if ending is not None and (missing := provenance_text(ending.helpers)):
         out["missing"] = missing
     out["is_final"] = ending is not None
     out["duration_ms"] = max(0, (now if ending is None else ending.at) - started(record))

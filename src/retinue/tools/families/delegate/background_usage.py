@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from retinue.core.spec import RunSpec
 from retinue.core.state import RunRecord, ending_of
 from retinue.tools.base import Context, RuntimeReader
-from retinue.tools.families.base import looking
+from retinue.tools.families.base import reader_of
 
 NAME = "delegate"
 HOUR_MS = 3_600_000
@@ -95,7 +95,7 @@ def _is_covered(spec: RunSpec, by_id: dict[str, RunRecord]) -> bool:
 async def tally(context: Context, since: int) -> Tally:
     """What is on record since then, and what was claimed meanwhile. Claim before you wait for
     anything else."""
-    look = looking(context)
+    look = reader_of(context)
     rows = await look.started(since)
     claims, now = _CLAIMS.setdefault(look, {}), asyncio.get_running_loop().time()
     for key in [key for key, claim in claims.items() if claim.until <= now]:
@@ -112,7 +112,7 @@ def _is_settled(claim: Claim, context: Context) -> bool:
 
 def claim(context: Context, agent: str, group: str, tokens: int) -> None:
     until = asyncio.get_running_loop().time() + CLAIM_SECONDS
-    _CLAIMS.setdefault(looking(context), {})[context.key] = Claim(
+    _CLAIMS.setdefault(reader_of(context), {})[context.key] = Claim(
         run=context.run_id,
         turn=context.row.turn,
         agent=agent,

@@ -17,7 +17,7 @@ from retinue.tools.families.base import (
     CallComplaint,
     FamilyTool,
     helper_name,
-    looking,
+    reader_of,
     writers_note,
 )
 from retinue.tools.families.delegate.background_usage import (
@@ -159,7 +159,7 @@ class DelegateTasks(FamilyTool):
         withheld = (DELEGATE, CANCEL, LIST) if depth < 2 else ()
         known = [
             t
-            for t in looking(context).tools(helper)
+            for t in reader_of(context).tools(helper)
             if allows(permissions, t) and t not in withheld
         ]
         names = sorted({t for t in task.tools if t not in withheld})
@@ -237,7 +237,7 @@ def _check_models(context: Context, tasks: Sequence[DelegateTask]) -> None:
     permissions = context.row.permissions or context.spec.permissions
     known = [
         m
-        for m in looking(context).models()
+        for m in reader_of(context).models()
         if permissions.models is None or m in permissions.models
     ]
     for i, task in enumerate(tasks):

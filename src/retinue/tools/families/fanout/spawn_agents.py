@@ -16,7 +16,7 @@ from retinue.tools.families.base import (
     CallComplaint,
     FamilyTool,
     helper_name,
-    looking,
+    reader_of,
     writers_note,
 )
 from retinue.tools.families.child_directory import directory
@@ -129,8 +129,8 @@ class SpawnAgents(FamilyTool):
         """The name of the child's model; "" is the parent's own."""
         explores = self.settings.has_modes and not task.writes
         name = task.model or (self.settings.explore_model if explores else "")
-        allowed = _held(context).models
-        known = [m for m in looking(context).models() if allowed is None or m in allowed]
+        allowed = _permissions(context).models
+        known = [m for m in reader_of(context).models() if allowed is None or m in allowed]
         if name and name not in known:
             raise CallComplaint(
                 f"tasks[{n}]: unknown model {name!r}. Available models: "
@@ -140,8 +140,8 @@ class SpawnAgents(FamilyTool):
 
     def _explorer(self, context: Context) -> tuple[str, ...]:
         """The tools of an explorer: those that only look."""
-        permissions = _held(context)
-        tools = looking(context).tools(helper_name(context.spec.request.agent, NAME))
+        permissions = _permissions(context)
+        tools = reader_of(context).tools(helper_name(context.spec.request.agent, NAME))
         mine = [
             name
             for name in tools
@@ -228,7 +228,7 @@ class SpawnAgents(FamilyTool):
         )
 
 
-def _held(context: Context) -> Permissions:
+def _permissions(context: Context) -> Permissions:
     return context.spec.permissions if context.row.permissions is None else context.row.permissions
 
 
@@ -238,7 +238,7 @@ def _only_looks(tool: Tool) -> bool:
 
 def _check_writers(context: Context, tasks: Sequence[FanoutTask]) -> None:
     for n, task in enumerate(tasks):
-        if task.writes and _held(context).write == ():
+        if task.writes and _permissions(context).write == ():
             raise CallComplaint(
                 f"tasks[{n}] has mode 'work', but you cannot write yourself. Use mode 'explore'"
             )

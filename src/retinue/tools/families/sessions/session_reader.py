@@ -10,7 +10,7 @@ from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.core.state import RunRecord, ending_of
 from retinue.formats.fair_cut import clip
 from retinue.tools.base import Context
-from retinue.tools.families.base import CallComplaint, looking
+from retinue.tools.families.base import CallComplaint, reader_of
 from retinue.tools.families.sessions.sessions_settings import SessionsSettings, SessionTool, run_in
 
 MAX_TEXT = 4_000
@@ -78,10 +78,10 @@ class SessionReader(SessionTool):
             raise CallComplaint(f"label '{clip(label, 80)}' {why}")
         return matches[0]
 
-    async def said(
+    async def shown_messages(
         self, context: Context, record: RunRecord, *, tools: bool
     ) -> list[dict[str, Any]]:
-        messages = await looking(context).messages(*record)
+        messages = await reader_of(context).messages(*record)
         return [
             shown
             for message in messages

@@ -6,7 +6,7 @@ from typing import Any
 
 from retinue.core.answer_layout import Long
 from retinue.core.answer_layout import result_of as said_in
-from retinue.core.provenance import tell
+from retinue.core.provenance import provenance_text
 from retinue.core.state import Run, Thinking
 from retinue.core.values import Ending, Helpers
 from retinue.tools.families.family_states import SESSIONS
@@ -29,7 +29,7 @@ def session_result(ending: Ending) -> dict[str, Any]:
 
 
 def _missing(helpers: Helpers) -> dict[str, str]:
-    missing = tell(helpers)
+    missing = provenance_text(helpers)
     return {"missing": missing} if missing else {}
 
 

@@ -98,9 +98,9 @@ class SessionsListTool(SessionReader):
             if spec.request.label:
                 row["label"] = Long(spec.request.label)
             if request.message_limit:
-                row["messages"] = (await self.said(context, RunRecord(spec, run), tools=False))[
-                    -request.message_limit :
-                ]
+                row["messages"] = (
+                    await self.shown_messages(context, RunRecord(spec, run), tools=False)
+                )[-request.message_limit :]
             rows.append(row)
         return Sheet(
             {"count": len(rows), "sessions": rows}, "sessions", lambda row: str(row["status"])
@@ -135,7 +135,7 @@ class HistoryTool(SessionReader):
     async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
         request = self.read(args, HistoryArgs)
         record = await self.find(context, request.session_key)
-        shown = await self.said(context, record, tools=request.include_tools)
+        shown = await self.shown_messages(context, record, tools=request.include_tools)
         key = self.settings.key_of(record[0])
         messages = shown[-request.limit :]
         return Sheet(

@@ -21,8 +21,8 @@ from retinue.tools.families.base import (
     as_json,
     helper_name,
     level_of,
-    looking,
     object_schema,
+    reader_of,
 )
 from retinue.tools.families.child_directory import directory
 from retinue.tools.families.sessions.session_result import _missing, is_announcing, session_result
@@ -87,7 +87,7 @@ class SessionsSpawnTool(SessionTool):
         if refused := await self._forbidden(context, request):
             return ToolResult(text=status("forbidden", refused), error=True)
         model = request.model.strip() or self.settings.model
-        known = looking(context).models()
+        known = reader_of(context).models()
         if model and model not in known:
             return ToolResult(
                 text=status("error", f"unknown model '{model}'; known: {', '.join(known)}"),
@@ -298,7 +298,7 @@ class SessionsSpawnTool(SessionTool):
         leaf = level_of(context, self) + 1 >= s.max_spawn_depth
         theirs = {
             name
-            for name, tool in looking(context).tools(agent).items()
+            for name, tool in reader_of(context).tools(agent).items()
             if isinstance(tool, FamilyTool)
         }
         hidden = {*theirs, *TOOLS} - {*(() if leaf else TOOLS)}

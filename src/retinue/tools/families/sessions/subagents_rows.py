@@ -10,7 +10,7 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.state import Asking, Run, ending_of
 from retinue.core.values import Ending
 from retinue.tools.base import Context, ToolResult
-from retinue.tools.families.base import looking
+from retinue.tools.families.base import reader_of
 from retinue.tools.families.family_states import session_state
 from retinue.tools.families.sessions.session_result import is_announcing, session_result
 from retinue.tools.families.sessions.sessions_settings import status
@@ -52,7 +52,7 @@ async def live_below(context: Context, run: str) -> list[str]:
     """All open runs below a run."""
     out, todo = [], [run]
     while todo:
-        for spec, child in await looking(context).children(todo.pop()):
+        for spec, child in await reader_of(context).children(todo.pop()):
             if ending_of(child) is None:
                 out.append(spec.id)
             if child.n_children:

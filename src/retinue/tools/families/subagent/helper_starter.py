@@ -9,7 +9,7 @@ from retinue.core.capabilities import allows
 from retinue.core.spec import Actions, RunRequest
 from retinue.core.values import NoticeTexts, Permissions, SpawnLimits
 from retinue.tools.base import Context, Returned
-from retinue.tools.families.base import CallComplaint, FamilyTool, helper_name, level_of, looking
+from retinue.tools.families.base import CallComplaint, FamilyTool, helper_name, level_of, reader_of
 from retinue.tools.families.subagent.quota import QuotaSpent
 from retinue.tools.families.subagent.subagent_args import MAX_TURNS, SubagentTask
 from retinue.tools.families.subagent_settings import SubagentSettings
@@ -39,11 +39,11 @@ class HelperStarter(FamilyTool):
         if why := self.refuses(context):
             raise CallComplaint(why)
         await self.family.quotas.check(context, _spent, self.wanted(args))
-        tasks, fields = self.asked(context, args)
+        tasks, fields = self.read_tasks(context, args)
         refusals = {"depth": self.too_deep(context)}
         if self.settings.model:
             refusals["model"] = self._no_model(context)
-            if self.settings.model not in looking(context).models():
+            if self.settings.model not in reader_of(context).models():
                 raise CallComplaint(refusals["model"])
         try:
             fields |= await self.family.quotas.take(context, len(tasks))
@@ -68,14 +68,14 @@ class HelperStarter(FamilyTool):
         tasks = args.get("tasks")
         return max(1, len(tasks)) if isinstance(tasks, list) else 1
 
-    def asked(
+    def read_tasks(
         self, context: Context, args: dict[str, Any]
     ) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
         """The tasks, checked, and the fields that all their requests share."""
         raise NotImplementedError
 
     def _no_model(self, context: Context) -> str:
-        known = ", ".join(looking(context).models())
+        known = ", ".join(reader_of(context).models())
         return (
             f"Subagent initialization failed: model '{self.settings.model}' cannot be "
             f"used (known: {known})"
@@ -97,8 +97,8 @@ class HelperStarter(FamilyTool):
 
     def known_tools(self, context: Context) -> list[str]:
         """What the calling run itself may use: it cannot give more."""
-        mine = looking(context).tools(helper_name(context.spec.request.agent, self.family.name))
-        return [n for n in mine if n not in (ONE, MANY) and allows(_held(context), n)]
+        mine = reader_of(context).tools(helper_name(context.spec.request.agent, self.family.name))
+        return [n for n in mine if n not in (ONE, MANY) and allows(_permissions(context), n)]
 
     def child_request(
         self, context: Context, task: SubagentTask, n: int, **fields: Any
@@ -108,7 +108,7 @@ class HelperStarter(FamilyTool):
         nests = level + 2 < settings.max_depth
         tools = None
         if task.allowed_tools is not None:
-            beside = [t for t in (READER, ONE, MANY) if allows(_held(context), t)]
+            beside = [t for t in (READER, ONE, MANY) if allows(_permissions(context), t)]
             tools = tuple(sorted({*task.allowed_tools, *beside}))
         options: dict[str, Any] = {
             "label": task.label,
@@ -157,7 +157,7 @@ def _spent(why: str) -> CallComplaint:
     return CallComplaint(f"Resource quota exceeded: {why}")
 
 
-def _held(context: Context) -> Permissions:
+def _permissions(context: Context) -> Permissions:
     return context.spec.permissions if context.row.permissions is None else context.row.permissions
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.core.state import RunRecord, Working, ending_of
 from retinue.tools.base import Context
-from retinue.tools.families.base import looking
+from retinue.tools.families.base import reader_of
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ async def tree_of(context: Context) -> dict[str, RunRecord]:
     out: dict[str, RunRecord] = {}
     todo = [context.spec.root]
     while todo:
-        for record in await looking(context).children(todo.pop()):
+        for record in await reader_of(context).children(todo.pop()):
             out[record.spec.id] = record
             if record.run.n_children:
                 todo.append(record.spec.id)
@@ -53,7 +53,7 @@ async def turn_of(context: Context, of: Context | None = None) -> Sequence[Messa
         return ()
     calls = state.calls
     span = replace(of.row, start=calls.message, length=of.row.length + calls.count + 1)
-    return await looking(context).messages(of.spec, span)
+    return await reader_of(context).messages(of.spec, span)
 
 
 def is_answered(context: Context, turn: Sequence[Message]) -> bool:

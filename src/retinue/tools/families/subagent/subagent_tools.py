@@ -39,7 +39,7 @@ class SubagentTool(HelperStarter):
             parameters=task_schema(self.settings.default_max_turns),
         )
 
-    def asked(
+    def read_tasks(
         self, context: Context, args: dict[str, Any]
     ) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
         task = self.read(

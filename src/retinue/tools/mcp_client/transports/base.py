@@ -24,9 +24,12 @@ class Transport(Protocol):
     """Contract: `open` is called once, then `send` any number of times in parallel, then `close`,
     which leaves nothing behind and may be called at any time, also twice. Where `is_inline`, `send`
     returns when the answer to that request has been received; elsewhere it returns when the message
-    is out."""
+    is out. `is_logging_in` while a login holds requests up."""
 
     is_inline: bool
+
+    @property
+    def is_logging_in(self) -> bool: ...
 
     async def open(self, receive: Receive, lost: Lost) -> None: ...
 

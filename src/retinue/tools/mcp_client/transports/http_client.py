@@ -15,8 +15,12 @@ from retinue.tools.mcp_client.protocol import McpError, ServerLimits
 if TYPE_CHECKING:
     import aiohttp
 
+    from retinue.tools.mcp_client.oauth.server_login import ServerLogin
 
 MAX_REDIRECTS = 5
+MAX_LOGINS = 2
+"""How often a request is sent again with another token: one after a login that has expired, one
+with more allowed."""
 CONNECT_SECONDS = 10.0
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -61,7 +65,8 @@ class ServerSentEvent:
 
 
 class Http:
-    """What both wires over HTTP do: a pool of their own, headers, redirects, capped bodies."""
+    """What both wires over HTTP do: a pool of their own, headers, the `login`, redirects, capped
+    bodies."""
 
     def __init__(
         self,
@@ -70,13 +75,20 @@ class Http:
         *,
         environ: Mapping[str, str],
         limits: ServerLimits,
+        login: ServerLogin | None = None,
     ) -> None:
         self.url = url
+        self._login = login
         self._headers = dict(headers)
         self._limits = limits
         self._proxy = _proxy(url, environ)
         self._pool: aiohttp.ClientSession | None = None
         self.n_useless = 0
+        self.n_logins = 0
+
+    @property
+    def is_logging_in(self) -> bool:
+        return self.n_logins > 0
 
     def start(self) -> None:
         import aiohttp
@@ -91,6 +103,35 @@ class Http:
     @contextlib.asynccontextmanager
     async def ask(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A request and its answer. One that was refused for want of a login did nothing, so it is
+        sent again after a login."""
+        if self._login is None:
+            async with self._asked(method, url, headers, body) as response:
+                yield response
+            return
+        from retinue.tools.mcp_client.oauth.auth_challenge import challenge_of
+
+        for n in range(MAX_LOGINS + 1):
+            token = self._login.token()
+            own = {**headers, "Authorization": f"Bearer {token}"} if token else headers
+            async with self._asked(method, url, own, body) as response:
+                challenge = challenge_of(response.headers.getall("WWW-Authenticate", ()))
+                is_refused = response.status == 401 or (
+                    response.status == 403 and challenge.error == "insufficient_scope"
+                )
+                if not is_refused or n == MAX_LOGINS:
+                    yield response
+                    return
+            self.n_logins += 1
+            try:
+                await self._login.renew(challenge, token)
+            finally:
+                self.n_logins -= 1
+
+    @contextlib.asynccontextmanager
+    async def _asked(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         import aiohttp
 

@@ -35,6 +35,7 @@ class StdioTransport:
     may lead out of there."""
 
     is_inline = False
+    is_logging_in = False
 
     def __init__(
         self,

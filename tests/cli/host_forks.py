@@ -71,7 +71,7 @@ class Forked:
         return 0
 
 
-class Zygote:
+class HostForks:
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # The name of the host's module is an argument, so that its processes are found by it.
@@ -104,11 +104,11 @@ class Zygote:
             self._process.wait(60)
 
 
-_made: list[Zygote] = []
+_made: list[HostForks] = []
 
 
-def zygote() -> Zygote:
+def host_forks() -> HostForks:
     """One for all tests of this process."""
     if not _made:
-        _made.append(Zygote())
+        _made.append(HostForks())
     return _made[0]

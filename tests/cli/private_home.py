@@ -22,7 +22,7 @@ from retinue import AssistantMessage, ModelReply, Usage
 from retinue.cli.main import main
 from retinue.host import launch
 from retinue.testing.fake_llm.fake_provider import FakeLLM
-from tests.cli.zygote import zygote
+from tests.cli.host_forks import host_forks
 from tests.waiting import SECONDS
 
 MODEL = "openai-chat:scripted"
@@ -74,7 +74,7 @@ class Llm:
         return {"OPENAI_BASE_URL": f"{self.llm.url}/v1", "OPENAI_API_KEY": "sk-very-secret"}
 
 
-class House:
+class PrivateHome:
     """Runs the command line in one project."""
 
     quick = True
@@ -159,7 +159,7 @@ class House:
             stack.enter_context(contextlib.redirect_stderr(err))
             stack.enter_context(mock.patch.object(launch, "START_SECONDS", SECONDS))
             if self.quick:
-                stack.enter_context(mock.patch.object(launch, "start_process", zygote().start))
+                stack.enter_context(mock.patch.object(launch, "start_process", host_forks().start))
             sys.stdin, kept = stdin, sys.stdin
             try:
                 os.environ.clear()
@@ -244,9 +244,9 @@ def is_alive(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def house(folder: Path, script: Any = ("Done.",), **options: Any) -> Iterator[House]:
+def private_home(folder: Path, script: Any = ("Done.",), **options: Any) -> Iterator[PrivateHome]:
     with Llm(script, **options) as llm:
-        made = House(folder, llm.llm, RETINUE_MODEL=MODEL, **llm.env)
+        made = PrivateHome(folder, llm.llm, RETINUE_MODEL=MODEL, **llm.env)
         try:
             yield made
         finally:

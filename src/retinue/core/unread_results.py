@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from retinue.core.notices import is_known, of_parent, skipped, tell
+from retinue.core.notices import child_notice, is_known, of_parent, skipped
 from retinue.core.provenance import note_of
 from retinue.core.shared import Shared
 from retinue.core.spec import RunSpec
@@ -14,7 +14,7 @@ from retinue.core.state import Ended, Run
 from retinue.core.values import Mail
 
 
-def unheard(
+def unread_results(
     parent: RunSpec,
     children: Iterable[tuple[RunSpec, Run]],
     senders: Collection[str],
@@ -32,6 +32,6 @@ def unheard(
             continue
         if not is_known(ending) and not skipped(request, ending):
             words = of_parent(shared.definitions.get(parent.request.agent), spec)
-            text = tell(words.notice, spec, run, ending, shared.limits.mail_cap)
+            text = child_notice(words.notice, spec, run, ending, shared.limits.mail_cap)
             out.append(Mail(seq=0, text=text, sender=spec.id, kind="news", note=note_of(ending)))
     return tuple(out)

@@ -1,0 +1,20 @@
+"""Opening an address in the browser of the person at this terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import webbrowser
+
+
+def opened_in_browser(address: str) -> bool:
+    """Whether a browser took the address. What it prints is not for the terminal."""
+    with contextlib.suppress(webbrowser.Error, OSError), open(os.devnull, "w") as nowhere:
+        saved = os.dup(2)
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            return webbrowser.open(address)
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+    return False
