@@ -140,7 +140,7 @@ class Activation:
             self._read = number
             event = self.engine.without_secrets(entry.event)
             self._store.expect(number, event)
-            done = self.engine.post_and_tell(entry.run, event)
+            done = self.engine.post_and_wait(entry.run, event)
             task = asyncio.create_task(self._answer(number, done))
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)

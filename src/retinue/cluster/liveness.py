@@ -82,7 +82,7 @@ class Verdicts:
             return False
         node, pid, since = row
         if node == this_node():
-            return born(pid) != since
+            return str(since) != born(pid)
         free = await connection.execute("select pg_try_advisory_xact_lock(%s)", (lock_of(worker),))
         (is_free,) = await free.fetchone() or (False,)
         return bool(is_free)

@@ -167,7 +167,7 @@ class NodeEngine(Engine):
             self._looks.set()
         elif kind == ENDED:
             for name in names:
-                self.end_waiters.tell(name)
+                self.end_waiters.release(name)
             self._looks.set()
 
     async def _follow(self) -> None:
@@ -196,7 +196,7 @@ class NodeEngine(Engine):
         for id in self.end_waiters.names:
             row = await self.store.row(id)
             if row is None or isinstance(row.run.state, Ended):
-                self.end_waiters.tell(id)
+                self.end_waiters.release(id)
 
     async def _publish(self) -> None:
         """Whoever watches has read the log up to a position that is behind this one."""

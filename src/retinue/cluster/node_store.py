@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from retinue.core.changes import Changes
 from retinue.errors import StoreError
+from retinue.formats.database_address import shown
 from retinue.store.base import Snapshot
 from retinue.store.postgres.database import PostgresDatabase
 from retinue.store.postgres.postgres_store import PostgresRecord, PostgresTree
-from retinue.store.postgres.server_url import shown
 from retinue.store.rows import encode
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class NodeStore(PostgresRecord):
     @property
     def path(self) -> str:
         """Its address, without a password."""
-        return shown(self.database.url)
+        return str(shown(self.database.url))
 
     async def open(self) -> int:
         if not self.database.is_open:

@@ -55,8 +55,8 @@ class RetinueNode(Retinue[Deps_co]):
         agents: Sequence[Agent[Any, Any]] = (),
         **options: Any,
     ) -> None:
-        self._record = NodeStore(url)
-        super().__init__(self._record, agents=agents, **options)
+        self._node_store = NodeStore(url)
+        super().__init__(self._node_store, agents=agents, **options)
         self._url, self._recall, self._options = url, recall, options
         self.id, self.name = str(uuid4()), name or f"{socket.gethostname()}:{os.getpid()}"
         self._pool: Any = AsyncConnectionPool(
@@ -64,7 +64,7 @@ class RetinueNode(Retinue[Deps_co]):
         )
         self._dispatcher = dispatcher or InDatabase(url)
         self._ownership = Ownership(self._pool, self._dispatcher, self.id)
-        self._engine.ownership, self._engine.record_store = self._ownership, self._record
+        self._engine.ownership, self._engine.record_store = self._ownership, self._node_store
         self._slots = Slots(self._pool, self._dispatcher)
         self._listener = Listener(url, self._notice)
         self.worker: Worker | None = None
@@ -72,7 +72,7 @@ class RetinueNode(Retinue[Deps_co]):
         self._asking: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        await self._record.open()
+        await self._node_store.open()
         await self._pool.open()
         await self._dispatcher.open()
         self._listener.start()
@@ -123,7 +123,7 @@ class RetinueNode(Retinue[Deps_co]):
 
     def _make(self, held: Held) -> tuple[TreeEngine, TreeStore]:
         node = self._engine
-        store = TreeStore(self._record.database, held, self._is_valid)
+        store = TreeStore(self._node_store.database, held, self._is_valid)
         performer = node.performer
         engine = TreeEngine(
             store,

@@ -22,6 +22,8 @@ from retinue.cluster.tree_store import TreeStore
 
 log = logging.getLogger("retinue.cluster")
 
+AFTER_ERROR_SECONDS = 5.0
+"""So long a tree that met an error of ours is kept from being tried again."""
 LOOK_SECONDS = 1.0
 """How often a worker looks for what no notice has announced."""
 
@@ -96,6 +98,7 @@ class Worker:
             await activation.run()
         except Exception:
             log.exception("the tree %s is let go of after an error", root)
+            await asyncio.sleep(AFTER_ERROR_SECONDS)
         finally:
             del self.driven[root]
             if not activation.was_released:

@@ -77,7 +77,8 @@ class Staff(StartAgentTool):
 
 class AgentBuilder:
     """The agents of a host. `folder` is where plans are kept; "" keeps them in memory. `offered`
-    are models that plans have beside those of their agents; `learn` tells the runtime of one."""
+    are models that plans have beside those of their agents; `learn` tells the runtime of one.
+    `share` and `fetch` give plans to other nodes, and get theirs."""
 
     def __init__(self, folder: str, models: KeyedCatalog, pool: McpPool | None = None) -> None:
         self._folder, self._models = folder, models
@@ -85,6 +86,8 @@ class AgentBuilder:
         self._agents: dict[str, Agent] = {}
         self.offered: dict[str, None] = {}
         self.learn: Callable[[str], None] = lambda model: None
+        self.share: Callable[[str, bytes], None] = lambda stamp, plan: None
+        self.fetch: Callable[[str], bytes | None] = lambda stamp: None
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -201,6 +204,7 @@ class AgentBuilder:
             return
         private_directory(self._folder)
         path, data = self._path(plan.stamp), msgspec.json.encode(plan)
+        self.share(plan.stamp, data)
         with contextlib.suppress(OSError):
             if read_small(path, MOST_BYTES) == data:
                 return
@@ -211,9 +215,10 @@ class AgentBuilder:
             return None
         path = self._path(stamp)
         try:
-            plan = msgspec.json.decode(read_small(path, MOST_BYTES), type=Plan)
-        except FileNotFoundError:
-            return None
+            data = read_small(path, MOST_BYTES) if os.path.exists(path) else self.fetch(stamp)
+            if data is None:
+                return None
+            plan = msgspec.json.decode(data, type=Plan)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigError(
                 f"Cannot read the plan {path} ({error}). Its runs are kept. Restore the "

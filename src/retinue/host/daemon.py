@@ -57,7 +57,8 @@ class HostedStore:
     """A store, held by this process, and how it is reached. `database` is where the runs are if not
     in the file `store`; then only what belongs to them is beside that. `keyring` lets clients in;
     `hosts` are names beside those of loopback; `listeners` are sockets beside the Unix socket at
-    `address`; `doors` are routes beside those of the host."""
+    `address`; `doors` are routes beside those of the host. `is_shared`:
+    other nodes use the database at the same time."""
 
     root: str
     store: str
@@ -70,14 +71,35 @@ class HostedStore:
     leave: asyncio.Event = field(default_factory=asyncio.Event)
     doors: Callable[[Host], Sequence[Route]] = lambda host: ()
     database: str = ""
+    is_shared: bool = False
 
     async def serve(self, idle_seconds: float | None, ready: Callable[[], None]) -> None:
         """Open the store, listen, and keep going until someone asks to stop, or until nothing has
         been open or connected for `idle_seconds`."""
+        async with self._opened() as (retinue, builder, catalog):
+            planner = ProjectPlanner(self.root, self.store, self.address, catalog.environ)
+            host = Host(retinue, PlannedAgents(builder, planner), self.leave, self.store)
+            host.greet = greeter(host, catalog)
+            await host.wake_clients()
+            async with self._listening(host) as server:
+                host.page = DashboardDoor(self.keyring, server, self.listeners).open
+                ready()
+                await _until_idle(retinue, server, self.leave, idle_seconds)
+
+    async def work(self, ready: Callable[[], None]) -> None:
+        """Open the database and drive trees, without listening, until someone asks to stop."""
+        async with self._opened():
+            ready()
+            await self.leave.wait()
+
+    @contextlib.asynccontextmanager
+    async def _opened(self) -> AsyncIterator[tuple[Retinue, AgentBuilder, KeyedCatalog]]:
+        """The runtime, with the agents and models of the runs that are open."""
         return_large_blocks()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.leave.set)
-        open_agents, models = _left_open(self.store, self.database)
+        # A node gets agents with the trees that it is given.
+        open_agents, models = ([], ()) if self.is_shared else _left_open(self.store, self.database)
         environ = {**self.environ, DIRECTORY: self.root}
         catalog = KeyedCatalog(environ, models, self.redactor)
         pool = McpPool(Path(approvals_of(self.store)), catalog.environ, catalog.redactor)
@@ -91,27 +113,31 @@ class HostedStore:
             ]
             names = (*models, *builder.offered)
             catalog.offered = tuple(name for name in names if _is_found(catalog, name))
-            ports: dict[str, Any] = {"models": catalog, "secrets": catalog.redactor}
-            async with Retinue(
-                store_of(self.store, self.database),
-                agents=agents,
-                workspace=self.root,
-                unsafe_no_sandbox=is_bare(),
-                limits=rules_of(catalog.environ()),
-                retention=retention_of(catalog.environ()),
-                **ports,
-            ) as retinue:
+            ports: dict[str, Any] = {
+                "agents": agents,
+                "models": catalog,
+                "secrets": catalog.redactor,
+                "workspace": self.root,
+                "unsafe_no_sandbox": is_bare(),
+                "limits": rules_of(catalog.environ()),
+                "retention": retention_of(catalog.environ()),
+            }
+            async with self._runtime(builder, ports) as retinue:
                 builder.learn, pool.wait = retinue.offer_model, retinue.wait
-                planner = ProjectPlanner(self.root, self.store, self.address, catalog.environ)
-                host = Host(retinue, PlannedAgents(builder, planner), self.leave, self.store)
-                host.greet = greeter(host, catalog)
-                await host.wake_clients()
-                async with self._listening(host) as server:
-                    host.page = DashboardDoor(self.keyring, server, self.listeners).open
-                    ready()
-                    await _until_idle(retinue, server, self.leave, idle_seconds)
+                yield retinue, builder, catalog
         finally:
             await pool.close()
+
+    def _runtime(self, builder: AgentBuilder, ports: dict[str, Any]) -> Retinue:
+        """The runtime of this store: alone, or as one of several nodes of a database."""
+        if not self.is_shared:
+            return Retinue(store_of(self.store, self.database), **ports)
+        from retinue.cluster.retinue_node import RetinueNode
+        from retinue.cluster.shared_plans import SharedPlans
+
+        plans = SharedPlans(self.database)
+        builder.share, builder.fetch = plans.put, plans.get
+        return RetinueNode(self.database, recall=builder.recall, **ports)
 
     @contextlib.asynccontextmanager
     async def _listening(self, host: Host) -> AsyncIterator[HostServer]:

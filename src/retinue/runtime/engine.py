@@ -46,7 +46,6 @@ from retinue.sandbox.private_paths import NOTHING, Private
 from retinue.store.base import Store
 
 log = logging.getLogger("retinue.runs")
-T = TypeVar("T")
 E = TypeVar("E", bound=AnyEvent)
 
 MAX_STEPS = 250
@@ -415,8 +414,6 @@ class Engine:
             else:
                 self.on_record[id] = run
                 self.timers.set(id, run.wake_at)
-
-    # ends
 
     def _over(self, id: str) -> None:
         self.on_record.pop(id, None)

@@ -87,5 +87,6 @@ class Texts:
 
     async def _put(self, data: bytes) -> tuple[str, int]:
         data = self._engine.redactor.clean_bytes(data)
-        artifact = await self._engine.commits.with_space(lambda: self._engine.store.put_artifact(data))
+        put = self._engine.store.put_artifact
+        artifact = await self._engine.commits.with_space(lambda: put(data))
         return artifact.sha256, artifact.size

@@ -71,8 +71,11 @@ def serve(
     tokens: Sequence[AccessToken],
     say: Callable[[str], None],
     doors: Callable[[Host], Sequence[Route]] = lambda host: (),
+    *,
+    is_shared: bool = False,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. Open runs are kept. `doors` are routes beside the API's."""
+    """Serve until SIGINT or SIGTERM. Open runs are kept. `doors` are routes beside the API's. With
+    `is_shared` other nodes use the database at the same time."""
     check(address, tokens)
     redactor = own_redactor({f"TOKEN_{n}": token.value for n, token in enumerate(tokens)})
     keep_clean(redactor)
@@ -81,7 +84,7 @@ def serve(
             os.environ.pop(name, None)
     keyring = Keyring((token.value, token.identity) for token in tokens)
     hosted = HostedStore(paths.root, paths.store, paths.socket, dict(env), redactor, keyring)
-    hosted.database = paths.database
+    hosted.database, hosted.is_shared = paths.database, is_shared
     hosted.doors = lambda host: [*protocol_routes(host), *doors(host)]
     asyncio.run(_serve(hosted, paths, address, bool(tokens), say))
 

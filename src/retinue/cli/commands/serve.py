@@ -37,6 +37,12 @@ from retinue.mcp.guests import Guest
     default=16,
     help="Agents of each user over MCP that are open at a time.",
 )
+@click.option(
+    "--shared",
+    "is_shared",
+    is_flag=True,
+    help="Be one of several nodes on the database that --store names.",
+)
 @common
 @pass_context
 def command(
@@ -46,6 +52,7 @@ def command(
     port: int,
     token_file: str,
     allow_host: tuple[str, ...],
+    is_shared: bool,
     **limits: Any,
 ) -> int:
     """Serve the HTTP API of this project, and MCP at /mcp, until Ctrl-C.
@@ -54,6 +61,7 @@ def command(
     is in a file that only you can read.
     """
     from retinue.host.keys import carried
+    from retinue.host.worker_process import need_database
     from retinue.mcp.mounted_host import mcp_endpoint
     from retinue.server.serve import ServeAddress, check, serve
     from retinue.server.token_file import read_tokens
@@ -66,7 +74,12 @@ def command(
         paths = context.prepare()
         if token_file:
             note_file(context.environ, os.path.realpath(token_file))
-        serve(paths, env, address, tokens, note, lambda host: [mcp_endpoint(host, guest).route])
+        need_database(paths, is_shared=is_shared)
+
+        def mcp(host: Any) -> list[Any]:
+            return [mcp_endpoint(host, guest).route]
+
+        serve(paths, env, address, tokens, note, mcp, is_shared=is_shared)
     except StoreLocked as error:
         raise StoreLocked(
             f"{error} If it is this project's host, run `retinue host stop`."

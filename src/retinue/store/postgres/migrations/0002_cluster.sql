@@ -47,3 +47,9 @@ create table lane_slots (
 );
 create index lane_slots_next on lane_slots (lane, held, is_back desc, n);
 create index lane_slots_root on lane_slots (root);
+
+-- What agents are built from on every node, by their stamps.
+create table plans (
+    stamp text primary key,
+    body bytea not null
+);
