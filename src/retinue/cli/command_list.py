@@ -59,6 +59,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "doctor": "Check models, sandbox, store and versions.",
         "host": "Stop, check or read the log of the background host.",
         "serve": "Serve the HTTP API on an address.",
+        "cluster": "Show and drain the workers of a shared database.",
         "worker": "Drive runs of a database that several nodes share.",
         "acp": "Work in an editor, over the Agent Client Protocol.",
         "completion": "Print a shell completion script.",

@@ -117,6 +117,8 @@ class Worker:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            if self.heartbeat.is_draining and not self.is_leaving:
+                self._tasks.append(asyncio.create_task(self.drain()))
             try:
                 roots = list(self.driven)
                 for root in await self._ownership.with_mail(roots) if roots else ():

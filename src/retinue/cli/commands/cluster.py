@@ -1,0 +1,59 @@
+"""`retinue cluster`: the workers of a database, and what waits for one."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from retinue.cli import exit_codes
+from retinue.cli.context import CommandContext, common, out, pass_context
+from retinue.errors import ConfigError
+
+
+@click.group("cluster")
+def command() -> None:
+    """Show and drain the workers of a database that several nodes share."""
+
+
+@command.command("status")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@common
+@pass_context
+def status(context: CommandContext, /, as_json: bool) -> int:
+    """List the workers, the trees that each drives, and what waits."""
+    from retinue.cluster.status import cluster_status
+
+    now = cluster_status(_database(context))
+    if as_json:
+        out(msgspec.json.encode(now).decode())
+        return exit_codes.OK
+    for one in now.workers:
+        state = "draining" if one.is_draining else "up" if one.lease_seconds > 0 else "silent"
+        out(f"{one.name}  {state}  {one.trees} trees  lease {one.lease_seconds:.0f} s  {one.id}")
+    out(f"{len(now.workers)} workers drive {now.driven} of {now.open_trees} open trees.")
+    out(f"{now.due} trees are due, the first for {now.late_seconds:.1f} s.")
+    out(f"{now.without_owner} trees have a worker that is gone.")
+    out(f"{now.inbox} events wait, the first for {now.oldest_seconds:.1f} s.")
+    for lane in now.lanes:
+        out(f"lane {lane.name}: {lane.held} of {lane.size} slots, {lane.waiting} waiting")
+    return exit_codes.OK
+
+
+@command.command("drain")
+@click.argument("worker")
+@common
+@pass_context
+def drain(context: CommandContext, /, worker: str) -> int:
+    """Have WORKER, a name or an id, take no more runs and let go of those that it has."""
+    from retinue.cluster.status import drain_worker
+
+    drain_worker(_database(context), worker)
+    context.say(f"{worker} takes no more runs.")
+    return exit_codes.OK
+
+
+def _database(context: CommandContext) -> str:
+    database = context.prepare().database
+    if not database:
+        raise ConfigError("Name the database with --store postgresql://USER@HOST/DATABASE.")
+    return database

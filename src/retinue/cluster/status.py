@@ -1,0 +1,81 @@
+"""What a cluster looks like now: its workers, what each owns, and what waits for too long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from retinue.errors import NotFound
+from retinue.store.postgres.connections import connect
+
+WORKERS = """
+select w.id::text, w.name, w.version, w.draining,
+    extract(epoch from w.until - clock_timestamp())::float8,
+    (select count(*) from trees t where t.owner = w.id)
+from workers w order by w.started_at"""
+TREES = """
+select count(*) filter (where is_open),
+    count(*) filter (where is_open and w.until > clock_timestamp()),
+    count(*) filter (where owner is not null and (w.until is null or w.until <= clock_timestamp())),
+    count(*) filter (where is_open and owner is null and wake_at <= clock_timestamp()),
+    coalesce(extract(epoch from clock_timestamp() - min(wake_at) filter (
+        where is_open and owner is null and wake_at <= clock_timestamp()))::float8, 0)
+from trees t left join workers w on w.id = t.owner"""
+INBOX = """
+select count(*), coalesce(extract(epoch from clock_timestamp() - min(at))::float8, 0) from inbox"""
+LANES = """
+select lane, max(size), count(*) filter (where held), count(*) filter (where not held)
+from lane_slots group by lane order by lane"""
+DRAIN = "update workers set draining = true where id::text = %s or name = %s"
+
+
+class WorkerLine(msgspec.Struct, frozen=True):
+    """`lease_seconds`: what is left of its lease; below 0 its trees are free to be taken."""
+
+    id: str
+    name: str
+    version: str
+    is_draining: bool
+    lease_seconds: float
+    trees: int
+
+
+class LaneLine(msgspec.Struct, frozen=True):
+    name: str
+    size: int
+    held: int
+    waiting: int
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """`without_owner`: trees whose worker is gone. `due`: trees whose time has come and that no
+    worker has; `late_seconds` is how long the first of them waits."""
+
+    workers: tuple[WorkerLine, ...]
+    open_trees: int
+    driven: int
+    without_owner: int
+    due: int
+    late_seconds: float
+    inbox: int
+    oldest_seconds: float
+    lanes: tuple[LaneLine, ...]
+
+
+def cluster_status(url: str) -> ClusterStatus:
+    with connect(url) as db:
+        workers = tuple(WorkerLine(*row) for row in db.execute(WORKERS))
+        trees: Any = db.execute(TREES).fetchone()
+        inbox: Any = db.execute(INBOX).fetchone()
+        lanes = tuple(LaneLine(*row) for row in db.execute(LANES))
+    return ClusterStatus(workers, *trees, *inbox, lanes)
+
+
+def drain_worker(url: str, worker: str) -> None:
+    """Ask a worker, by its id or name, to take no more trees and to let go of those it has."""
+    with connect(url) as db:
+        if not db.execute(DRAIN, (worker, worker)).rowcount:
+            raise NotFound(
+                f"No worker {worker!r}. `retinue cluster status` lists them.", "worker", worker
+            )
