@@ -23,6 +23,7 @@ from retinue.errors import RetinueError, StoreError
 from retinue.runtime import recover
 from retinue.runtime.engine import Engine
 from retinue.store.base import Store
+from retinue.store.postgres.postgres_errors import store_error
 
 log = logging.getLogger("retinue.cluster")
 
@@ -30,6 +31,7 @@ LOOK_SECONDS = 0.5
 """How often is looked for answers and ends that no notice has announced."""
 ANSWER_SECONDS = 60.0
 """How long an event waits for the tree that it is for."""
+MAYBE = "It is not known whether the event was kept."
 NOT_OPEN = "{event} for {run}, which is not live"
 UNANSWERED = (
     "No worker has taken the event within {seconds:.0f} s. It is kept and will be taken. Check"
@@ -93,7 +95,7 @@ class NodeEngine(Engine):
         await self._save_agents()
         root = await self._root_of(run, event)
         entry = LogEntry(run=run, at=self.clock.now(), event=event, tree=root)
-        number = await self.ownership.put(root, entry) if root else None
+        number = await self._put(root, entry) if root else None
         if number is None:
             return NOT_OPEN.format(event=type(event).__name__, run=run)
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
@@ -103,6 +105,12 @@ class NodeEngine(Engine):
             raise StoreError(UNANSWERED.format(seconds=ANSWER_SECONDS)) from None
         finally:
             self._waiting.pop(number, None)
+
+    async def _put(self, root: str, entry: LogEntry) -> int | None:
+        try:
+            return await self.ownership.put(root, entry)
+        except (psycopg.Error, OSError) as error:
+            raise store_error(error, self.record_store.database.url, MAYBE) from error
 
     async def _root_of(self, run: str, event: AnyEvent) -> str:
         if isinstance(event, Requested):
