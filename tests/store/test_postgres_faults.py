@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from retinue.errors import StoreCorrupt, StoreError, StoreFull, StoreUnreachable
-from retinue.store.postgres import connections, writer
+from retinue.store.postgres import connections
+from retinue.store.postgres import postgres_writer as writer
 from retinue.store.postgres.connections import connect
 from retinue.store.postgres.postgres_store import PostgresStore
 from tests.contracts.world import World, run_async, texts

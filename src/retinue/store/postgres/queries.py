@@ -48,9 +48,9 @@ from runs join specs on specs.run = runs.id where"""
 ENTRIES = "select seq, body, root from events where body is not null"
 OF_TREE = "select number, body, root from events where body is not null"
 LAST_SEQ = "select case when is_called then last_value else 0 end from positions"
-# What several workers write at once may arrive in another order than its positions say. A writer
+# What several workers write may arrive in another order than its positions say. A writer
 # holds a lock with a number below all positions that it has drawn; below the lowest of these,
-# nothing is on its way any more. The last position is read first: what is drawn later is above it.
+# nothing is on its way. The last position is read first: what is drawn later is above it.
 WRITING = """
 select min((classid::bigint << 32 | objid::bigint) & ((1::bigint << 48) - 1)) from pg_locks
 where locktype = 'advisory' and objsubid = 1
@@ -90,7 +90,7 @@ STARTED = f"""
 DEFINITIONS = "select body from definitions order by n"
 MODELS = "select body from models order by n"
 STORE_KEY = "hashtextextended('retinue store ' || current_schema(), 0)"
-"""What whoever writes to the store locks: alone, or together with other workers."""
+"""What a process that writes to the store locks: alone, or together with other workers."""
 HOLDERS = f"""
 select a.application_name from pg_locks l join pg_stat_activity a using (pid)
 where l.locktype = 'advisory' and l.granted and l.pid <> pg_backend_pid()
