@@ -14,7 +14,7 @@ from typing import Any
 from retinue.core.changes import Changes
 from retinue.host.listing import RunListing
 from retinue.host.project_paths import ProjectPaths
-from retinue.store.rows import RowBatch, encode
+from retinue.store.row_batch import RowBatch, encode
 from retinue.store.sqlite.database_file import connect
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.world import World

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,7 @@ class PostgresServer:
 
     folder: Path
     programs: Path
+    settings: dict[str, str] = field(default_factory=dict)
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://{USER}@/{database}?host={self.folder}"
@@ -89,7 +90,7 @@ class PostgresServer:
                 shutil.copytree(self.programs, self.folder / "programs", symlinks=True)
                 self.programs = self.folder / "programs"
         self._run("initdb", "-D", self.data, "-U", USER, "-A", "trust", "-E", "UTF8", "-N", "-n")
-        lines = [f"{name} = '{value}'" for name, value in SETTINGS.items()]
+        lines = [f"{name} = '{value}'" for name, value in {**SETTINGS, **self.settings}.items()]
         with (self.data / "postgresql.conf").open("a") as file:
             file.write("\n".join([*lines, f"unix_socket_directories = '{self.folder}'", ""]))
 
@@ -201,10 +202,10 @@ def fresh(of: PostgresServer | None = None) -> str:
 
 
 @contextlib.contextmanager
-def own_server() -> Iterator[PostgresServer]:
+def own_server(**settings: str) -> Iterator[PostgresServer]:
     """A server that a test may kill."""
     folder = Path(tempfile.mkdtemp(prefix="retinue-pg-"))
-    mine = PostgresServer(folder, server().programs)
+    mine = PostgresServer(folder, _folders()[0], settings)
     try:
         mine.create()
         mine.start()

@@ -10,7 +10,7 @@ import apsw
 
 from retinue.core.changes import Changes
 from retinue.store.chains import link
-from retinue.store.rows import RowBatch, encode
+from retinue.store.row_batch import RowBatch, encode
 from retinue.store.sqlite import database_file
 from retinue.store.sqlite.tables import TABLES
 

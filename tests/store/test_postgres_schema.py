@@ -10,7 +10,7 @@ import pytest
 from retinue.errors import ConfigError, StoreError, StoreTooNew, StoreUnreachable
 from retinue.formats.database_address import hidden, shown
 from retinue.store.postgres.connections import connect
-from retinue.store.postgres.schema import migrate, migrations, version_of
+from retinue.store.postgres.database_schema import migrate, migrations, version_of
 from tests.postgres import fresh, server
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from retinue.core.changes import Changes
 from retinue.errors import StoreError, StoreFull
 from retinue.store.commit_group import PendingCommit
-from retinue.store.rows import RowBatch
+from retinue.store.row_batch import RowBatch
 from retinue.store.sqlite import sqlite_store, writer
 from tests.contracts.store import World, all_of, run_async, texts
 from tests.store.sqlite_files import filled, opened

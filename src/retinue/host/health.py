@@ -18,7 +18,7 @@ from retinue.host.project_paths import ProjectPaths
 from retinue.sandbox.base import Guarantee
 from retinue.sandbox.regular_file import read_small
 from retinue.sandbox.trusted_programs import find
-from retinue.store.rows import read_run
+from retinue.store.row_batch import read_run
 from retinue.store.sqlite.database_file import APPLICATION_ID, connect, migrations
 from retinue.store.sqlite.integrity import check_chains, check_structure
 
@@ -61,9 +61,9 @@ def look_at_store(path: str) -> StoreHealth:
 def look_at_database(url: str) -> StoreHealth:
     """The same of a database. Raises `StoreError` for one that cannot be read."""
     from retinue.store.postgres.connections import connect as connect_database
-    from retinue.store.postgres.integrity import verify
-    from retinue.store.postgres.schema import migrations as database_migrations
-    from retinue.store.postgres.schema import version_of
+    from retinue.store.postgres.database_schema import migrations as database_migrations
+    from retinue.store.postgres.database_schema import version_of
+    from retinue.store.postgres.postgres_integrity import verify
 
     with connect_database(url) as db:
         version, known = version_of(db), len(database_migrations())
@@ -101,7 +101,7 @@ def _open(path: str) -> apsw.Connection:
 def is_held(paths: ProjectPaths) -> bool:
     """Whether a process holds the store."""
     if paths.database:
-        from retinue.store.postgres.reader import PostgresReader
+        from retinue.store.postgres.postgres_reader import PostgresReader
 
         with contextlib.suppress(StoreError):
             return PostgresReader(paths.database).is_held()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from retinue.host.listing import SELECT
-from retinue.store.postgres.reader import PostgresReader
+from retinue.store.postgres.postgres_reader import PostgresReader
 
 _VERSION = "select coalesce(max(seq), 0), (select count(*) from trees) from events"
 _EXISTS = "select to_regclass('retinue_schema') is not null"

@@ -24,19 +24,19 @@ def move_store(source: str, target: str, moved: Callable[[str, int, int], None])
 
 def _source(store: str) -> MovingSource:
     if is_postgres(store):
-        from retinue.store.postgres.portable import PostgresSource
+        from retinue.store.postgres.moved_database import PostgresSource
 
         return PostgresSource(store)
-    from retinue.store.sqlite.portable import SqliteSource
+    from retinue.store.sqlite.moved_file import SqliteSource
 
     return SqliteSource(store)
 
 
 def _target(store: str) -> MovingTarget:
     if is_postgres(store):
-        from retinue.store.postgres.portable import PostgresTarget
+        from retinue.store.postgres.moved_database import PostgresTarget
 
         return PostgresTarget(store)
-    from retinue.store.sqlite.portable import SqliteTarget
+    from retinue.store.sqlite.moved_file import SqliteTarget
 
     return SqliteTarget(store)

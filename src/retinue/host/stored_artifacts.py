@@ -15,7 +15,7 @@ LEAST = 6
 def read_artifact(paths: ProjectPaths, id: str) -> bytes:
     """The whole of an artifact. `NotFound` when the digits name none, or several."""
     if paths.database:
-        from retinue.store.postgres.reader import PostgresReader
+        from retinue.store.postgres.postgres_reader import PostgresReader
 
         reader = PostgresReader(paths.database)
         return reader.artifact(_artifact_id(reader.artifact_names, id), 0, None)

@@ -22,7 +22,7 @@ def store_of(file: str, database: str) -> Store:
 def reader_of(file: str, database: str) -> StoreReader:
     """The store, to be looked at while others write."""
     if database:
-        from retinue.store.postgres.reader import PostgresReader
+        from retinue.store.postgres.postgres_reader import PostgresReader
 
         return PostgresReader(database, is_shared=True)
     from retinue.store.sqlite.reader import SqliteReader

@@ -33,10 +33,11 @@ class BatchWriter(Protocol[B]):
 class CommitLine:
     """Commits that build on each other: when one fails, all that were sent behind it fail too,
     until their caller knows of the failure. Otherwise a later one could be written before an
-    earlier one that is tried again. `era` counts the failures, `heard` those that are known."""
+    earlier one that is tried again. `era` counts the failures, `known` those
+    that their caller knows of."""
 
     era: int = 0
-    heard: int = 0
+    known: int = 0
     failure: StoreError = field(default_factory=StoreError)
 
 
@@ -76,7 +77,7 @@ class CommitGroup(Generic[B]):
     async def commit(self, encode: Callable[[], B], line: CommitLine | None = None) -> int:
         """Behind all others of its line; without one, behind all others that have none."""
         loop, line = asyncio.get_running_loop(), line or self._line
-        job = PendingCommit(encode, loop, loop.create_future(), line, line.heard)
+        job = PendingCommit(encode, loop, loop.create_future(), line, line.known)
         self._queue.put(job)
         return await job.future
 
@@ -169,20 +170,20 @@ class CommitGroup(Generic[B]):
 
     def _report(self, jobs: list[PendingCommit[B]], outcomes: list[int | StoreError]) -> None:
         """One call into each loop that has someone waiting."""
-        loops: dict[asyncio.AbstractEventLoop, list[Heard]] = {}
+        loops: dict[asyncio.AbstractEventLoop, list[Report]] = {}
         for job, outcome in zip(jobs, outcomes, strict=True):
             loops.setdefault(job.loop, []).append((job.future, outcome, job.line, job.line.era))
-        for loop, heard in loops.items():
+        for loop, news in loops.items():
             with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits
-                loop.call_soon_threadsafe(_take_report, heard)
+                loop.call_soon_threadsafe(_take_report, news)
 
 
-Heard = tuple[asyncio.Future[int], int | StoreError, CommitLine, int]
+Report = tuple[asyncio.Future[int], int | StoreError, CommitLine, int]
 
 
-def _take_report(outcomes: list[Heard]) -> None:
+def _take_report(outcomes: list[Report]) -> None:
     for future, outcome, line, era in outcomes:
-        line.heard = max(line.heard, era)
+        line.known = max(line.known, era)
         if future.done():
             continue
         if isinstance(outcome, StoreError):

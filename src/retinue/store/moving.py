@@ -50,7 +50,7 @@ class MovingSource(Protocol):
         """How many rows it has."""
 
     def rows(self, table: str) -> Iterator[Row]:
-        """All of them, in an order that is the same in every store."""
+        """All of them, sorted the same way in every store."""
 
     def close(self) -> None:
         """Let go of it; what was not finished is not a store."""

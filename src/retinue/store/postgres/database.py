@@ -13,11 +13,11 @@ from retinue.formats.database_address import shown
 from retinue.store.chains import genesis
 from retinue.store.commit_group import CommitGroup, CommitLine
 from retinue.store.postgres.connections import connect
-from retinue.store.postgres.reader import PostgresReader
-from retinue.store.postgres.row_writer import FencedBatch
-from retinue.store.postgres.schema import migrate
-from retinue.store.postgres.writer import PostgresWriter
-from retinue.store.rows import RowBatch
+from retinue.store.postgres.database_schema import migrate
+from retinue.store.postgres.postgres_reader import PostgresReader
+from retinue.store.postgres.postgres_rows import FencedBatch
+from retinue.store.postgres.postgres_writer import PostgresWriter
+from retinue.store.row_batch import RowBatch
 
 if TYPE_CHECKING:
     import psycopg
@@ -90,7 +90,7 @@ class PostgresDatabase:
         return int(row[0])
 
     async def take(self, root: str, owner: str | None = None) -> int:
-        """Own a tree from now on: its new epoch. Whoever had it is refused."""
+        """Own a tree from now on: its new epoch. The worker that had it is refused."""
 
         def act(db: Connection) -> int:
             db.execute(
@@ -157,6 +157,7 @@ class PostgresDatabase:
 
 
 def _stop(writer: PostgresWriter, group: CommitGroup[FencedBatch]) -> None:
+    writer.leave()
     group.stop()
     writer.close()
 

@@ -21,7 +21,7 @@ AWAY = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006", "57014", "55
 """Connection lost; the server stops, crashed, starts, or cut an idle connection; too many
 connections; it is read-only, as a standby is; a statement, lock or transaction took too long."""
 AGAIN = ("40001", "40P01", "40003")
-"""A transaction that others got in the way of: it can be repeated at once."""
+"""A transaction that others got in the way of: it can be repeated immediately."""
 DAMAGED = ("XX001", "XX002")
 
 
@@ -30,13 +30,13 @@ def state_of(error: BaseException) -> str:
     return getattr(error, "sqlstate", None) or ""
 
 
-def _refusal(said: str) -> str:
+def _refusal(text: str) -> str:
     """A connection that was not made has no SQLSTATE, only the words of the server."""
-    if "database" in said and "does not exist" in said:
+    if "database" in text and "does not exist" in text:
         return "3D000"
-    if "authentication failed" in said or "no pg_hba.conf" in said or "no password" in said:
+    if "authentication failed" in text or "no pg_hba.conf" in text or "no password" in text:
         return "28P01"
-    return "28000" if "role" in said and "does not exist" in said else ""
+    return "28000" if "role" in text and "does not exist" in text else ""
 
 
 def _is_driver(error: BaseException, name: str) -> bool:
@@ -69,39 +69,39 @@ def is_full(error: BaseException) -> bool:
     return state_of(error) in FULL
 
 
-def store_error(error: Exception, url: str, kept: str) -> StoreError:
-    """The typed error; `kept` says what has become of what was to be done."""
+def store_error(error: Exception, url: str, note: str) -> StoreError:
+    """The typed error; `note` says what has become of what was to be done."""
     if isinstance(error, StoreError):
         return error
     if isinstance(error, RetinueError) or not (
         _is_driver(error, "Error") or isinstance(error, OSError) or _is_undecoded(error)
     ):
         raise error
-    where, said, code = shown(url), hidden(url, _one_line(error)), state_of(error)
-    code = code or _refusal(said)
+    where, text, code = shown(url), hidden(url, _one_line(error)), state_of(error)
+    code = code or _refusal(text)
     if code in DAMAGED or _is_undecoded(error):
-        return StoreCorrupt(f"{where} is damaged ({said}). {kept} Restore a backup.")
+        return StoreCorrupt(f"{where} is damaged ({text}). {note} Restore a backup.")
     if code in FULL:
         return StoreFull(
-            f"{where} cannot be written to ({said}). {kept} Earlier data is safe. Free some "
+            f"{where} cannot be written to ({text}). {note} Earlier data is safe. Free some "
             "space on the database server."
         )
     if code in ("28P01", "28000"):
-        return StoreError(f"{where} refused the user or password ({said}). {kept}")
+        return StoreError(f"{where} refused the user or password ({text}). {note}")
     if code == "3D000":
-        return StoreError(f"{where} does not exist ({said}). {kept} Create the database first.")
+        return StoreError(f"{where} does not exist ({text}). {note} Create the database first.")
     if code == "42501":
         return StoreError(
-            f"{where} does not allow this ({said}). {kept} Give the user rights on the schema."
+            f"{where} does not allow this ({text}). {note} Give the user rights on the schema."
         )
     if code == "55P03":
-        return StoreLocked(f"{where} was locked by another process for too long. {kept}")
+        return StoreLocked(f"{where} was locked by another process for too long. {note}")
     if is_cut(error) or code.startswith(AWAY):
         return StoreUnreachable(
-            f"{where} did not answer ({said}). {kept} Earlier data is safe. Check that the "
+            f"{where} did not answer ({text}). {note} Earlier data is safe. Check that the "
             "server runs and accepts writes."
         )
-    return StoreError(f"{where} rejected a statement ({said}). {kept} Earlier data is safe.")
+    return StoreError(f"{where} rejected a statement ({text}). {note} Earlier data is safe.")
 
 
 def _is_undecoded(error: BaseException) -> bool:

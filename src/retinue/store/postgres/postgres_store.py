@@ -24,7 +24,7 @@ from retinue.store.artifact_files import is_artifact_name
 from retinue.store.base import Compacted, Progress, RunLine, Snapshot, Space, Store
 from retinue.store.commit_group import CommitLine
 from retinue.store.postgres.database import PostgresDatabase, now_ms
-from retinue.store.rows import encode, encode_act
+from retinue.store.row_batch import encode, encode_act
 from retinue.store.sent_calls import SentCalls
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class PostgresRecord(Store):
         return await self._ask(lambda: self._reader.task_list(root, after))
 
     async def verify(self) -> list[str]:
-        from retinue.store.postgres.integrity import verify
+        from retinue.store.postgres.postgres_integrity import verify
 
         return await self.database.maintain(lambda db: verify(db, self.database.url))
 
@@ -164,7 +164,7 @@ class PostgresRecord(Store):
         return await self._ask(lambda: self._reader.expendable(before, beyond, limit))
 
     async def thin(self, root: str) -> bool:
-        from retinue.store.postgres.deletion import thin
+        from retinue.store.postgres.postgres_deletion import thin
 
         return await self._alone(lambda db: thin(db.cursor(), root, now_ms()))
 
@@ -192,7 +192,7 @@ class PostgresRecord(Store):
         return await self._ask(lambda: self._reader.roots_naming(sha256))
 
     async def _alone(self, act: Callable[[Connection], T]) -> T:
-        """A change that is no commit, fenced like one."""
+        """A change beside the commits, fenced as they are."""
 
         def fenced(db: Connection) -> T:
             sql = "select epoch from trees where root = %s for key share"

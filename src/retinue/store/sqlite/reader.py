@@ -20,7 +20,7 @@ from retinue.core.task_list import Noted
 from retinue.core.values import Delivery
 from retinue.errors import StoreError
 from retinue.store.base import RunLine, Snapshot, Space
-from retinue.store.rows import (
+from retinue.store.row_batch import (
     of_tree,
     read_account,
     read_act,

@@ -7,7 +7,7 @@ import apsw
 
 from retinue.store.artifact_files import Artifacts
 from retinue.store.chains import link
-from retinue.store.rows import RowBatch, Value
+from retinue.store.row_batch import RowBatch, Value
 from retinue.store.sqlite.tables import (
     CHANGE_ACCOUNTS,
     CHANGE_RUNS,

@@ -23,7 +23,7 @@ from retinue.errors import ConfigError, StoreError
 from retinue.store.artifact_files import Artifacts
 from retinue.store.base import Compacted, Progress, RunLine, Snapshot, Space, Store
 from retinue.store.commit_group import CommitGroup
-from retinue.store.rows import RowBatch, encode, encode_act
+from retinue.store.row_batch import RowBatch, encode, encode_act
 from retinue.store.sent_calls import SentCalls
 from retinue.store.sqlite.database_file import connect, copy_database
 from retinue.store.sqlite.integrity import verify

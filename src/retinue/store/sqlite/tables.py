@@ -7,7 +7,7 @@ from itertools import chain
 
 import apsw
 
-from retinue.store.rows import Value, Values
+from retinue.store.row_batch import Value, Values
 
 SIZES = (*range(256, 16, -16), *range(16, 0, -1))
 """Any number up to 16 is one statement, and any up to 256 at most two."""

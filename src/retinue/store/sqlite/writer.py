@@ -16,7 +16,7 @@ import apsw
 
 from retinue.errors import StoreError
 from retinue.store.artifact_files import Artifacts
-from retinue.store.rows import RowBatch, in_turn
+from retinue.store.row_batch import RowBatch, in_turn
 from retinue.store.sqlite.database_file import BUSY_MS, connect, prepare, take_over
 from retinue.store.sqlite.deletion import forget, thin
 from retinue.store.sqlite.reader_queries import LAST_SEQ

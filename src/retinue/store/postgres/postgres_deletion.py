@@ -1,5 +1,5 @@
 """Deleting: a conversation with everything below it, the logs of the trees that are gone with it,
-and artifacts that nothing names any more. Of each tree one row stays, which says that it was
+and artifacts that nothing names now. Of each tree one row stays, which says that it was
 there."""
 
 from __future__ import annotations

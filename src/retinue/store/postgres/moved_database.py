@@ -10,11 +10,11 @@ from retinue.formats.database_address import shown
 from retinue.store.chains import genesis
 from retinue.store.moving import TABLES, Row
 from retinue.store.postgres.connections import connect
-from retinue.store.postgres.integrity import verify
+from retinue.store.postgres.database_schema import migrate
 from retinue.store.postgres.postgres_errors import store_error
+from retinue.store.postgres.postgres_integrity import verify
+from retinue.store.postgres.postgres_writer import PostgresWriter
 from retinue.store.postgres.queries import LAST_SEQ
-from retinue.store.postgres.schema import migrate
-from retinue.store.postgres.writer import PostgresWriter
 
 if TYPE_CHECKING:
     import psycopg

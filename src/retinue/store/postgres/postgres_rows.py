@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from retinue.errors import StoreError
 from retinue.store.chains import genesis, link
-from retinue.store.rows import RowBatch, in_turn
+from retinue.store.row_batch import RowBatch, in_turn
 
 if TYPE_CHECKING:
     import psycopg
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class LogHead:
+class TreeHead:
     """The last event of a tree."""
 
     last: int
@@ -144,7 +144,7 @@ NAMED = (
 LEAVE = "delete from inbox where n = any(%s::bigint[])"
 
 
-def write(db: Cursor, batches: list[FencedBatch], heads: dict[str, LogHead], at: int) -> list[int]:
+def write(db: Cursor, batches: list[FencedBatch], heads: dict[str, TreeHead], at: int) -> list[int]:
     """All rows of these; returns the positions of their events, in order. The trees of `heads` are
     locked; their heads are moved here."""
     seqs: list[int] = []
@@ -155,12 +155,12 @@ def write(db: Cursor, batches: list[FencedBatch], heads: dict[str, LogHead], at:
             seqs += _append(db, batch, heads)
         _refer(db, batch)
         if batch.forgotten:
-            from retinue.store.postgres.deletion import forget
+            from retinue.store.postgres.postgres_deletion import forget
 
             forget(db, batch.forgotten, batch.events[-1][2] if batch.events else at)
-    gone = [n for one in batches for n in one.inbox]
-    if gone:
-        db.execute(LEAVE, (gone,))
+    numbers = [n for one in batches for n in one.inbox]
+    if numbers:
+        db.execute(LEAVE, (numbers,))
     for one in batches:
         for sql, args in one.also:
             db.execute(sql, args)
@@ -220,14 +220,14 @@ def _write_rows(db: Cursor, batch: RowBatch) -> None:
     NOTE(db, batch.board)
 
 
-def _append(db: Cursor, batch: RowBatch, heads: dict[str, LogHead]) -> list[int]:
+def _append(db: Cursor, batch: RowBatch, heads: dict[str, TreeHead]) -> list[int]:
     """The events, each behind the last of its tree."""
     events = []
-    moved: dict[str, LogHead] = {}
+    moved: dict[str, TreeHead] = {}
     for tree, run, at, body, digest in batch.events:
         head = heads.get(tree)
         if head is None:
-            head = heads[tree] = LogHead(0, genesis(tree))
+            head = heads[tree] = TreeHead(0, genesis(tree))
         head.last += 1
         head.chain = link(head.chain, head.last, run, at, digest)
         events.append((tree, head.last, run, at, digest, head.chain, body))

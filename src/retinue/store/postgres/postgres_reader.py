@@ -18,7 +18,7 @@ from retinue.formats.database_address import shown
 from retinue.store.base import RunLine, Snapshot, Space
 from retinue.store.postgres import queries
 from retinue.store.postgres.connections import Readers
-from retinue.store.rows import (
+from retinue.store.row_batch import (
     of_tree,
     read_account,
     read_act,

@@ -18,8 +18,8 @@ from retinue.errors import StoreError, StoreLocked, StoreUnreachable, TreeTaken
 from retinue.formats.database_address import shown
 from retinue.store.postgres import postgres_errors as errors
 from retinue.store.postgres.connections import connect
+from retinue.store.postgres.postgres_rows import LOCK, FencedBatch, TreeHead, roots_of, write
 from retinue.store.postgres.queries import HOLDERS, LAST_SEQ, MARK_WRITING, STORE_KEY
-from retinue.store.postgres.row_writer import LOCK, FencedBatch, LogHead, roots_of, write
 
 if TYPE_CHECKING:
     import psycopg
@@ -44,7 +44,7 @@ class PostgresWriter:
         self.seq = 0
         self._is_whole = is_whole
         self._db: psycopg.Connection[Any] | None = None
-        self._is_open = False
+        self._is_open = self._is_leaving = False
 
     def open(self) -> None:
         self._db = self._connect()
@@ -76,14 +76,14 @@ class PostgresWriter:
             "another store."
         )
 
-    def do(self, act: Callable[[psycopg.Connection[Any]], T], kept: str = NOT_SAVED) -> T:
+    def do(self, act: Callable[[psycopg.Connection[Any]], T], note: str = NOT_SAVED) -> T:
         """A transaction of its own."""
-        db = self._ready(kept)
+        db = self._ready(note)
         try:
             with db.transaction():
                 return act(db)
         except Exception as error:
-            raise errors.store_error(error, self.url, kept) from error
+            raise errors.store_error(error, self.url, note) from error
 
     def write(self, batches: list[FencedBatch]) -> list[int | StoreError]:
         """One transaction for all of them, without the trees that another worker has. If one tree
@@ -138,14 +138,14 @@ class PostgresWriter:
             out.append(self.seq)
         return out
 
-    def _ready(self, kept: str) -> psycopg.Connection[Any]:
+    def _ready(self, note: str) -> psycopg.Connection[Any]:
         if not self._is_open:
             raise StoreError(f"{shown(self.url)} is not open. {NOT_SAVED}")
         if self._db is None or self._db.closed:
             try:
                 self._db = self._connect()
             except StoreUnreachable as error:
-                raise StoreUnreachable(str(error).replace("Nothing was changed.", kept)) from error
+                raise StoreUnreachable(str(error).replace("Nothing was changed.", note)) from error
         return self._db
 
     def _was_committed(self, attempt: _Attempt, db: psycopg.Connection[Any]) -> bool:
@@ -156,7 +156,7 @@ class PostgresWriter:
         if not attempt.number:
             return False
         for n in range(1 << 30):
-            if not self._is_open:
+            if self._is_leaving:
                 return False
             try:
                 with connect(self.url) as other:
@@ -175,6 +175,10 @@ class PostgresWriter:
 
     def tidy(self) -> None:
         """The server does that by itself."""
+
+    def leave(self) -> None:
+        """What waits is still written, but a server that is away is not waited for."""
+        self._is_leaving = True
 
     def close(self) -> None:
         self._is_open = False
@@ -198,10 +202,10 @@ class _Attempt:
         with db.pipeline(), db.transaction():
             cursor = db.cursor()
             cursor.execute(LOCK, (sorted(roots_of(self.batches)),))
-            heads: dict[str, LogHead] = {}
+            heads: dict[str, TreeHead] = {}
             epochs: dict[str, int] = {}
             for root, last, chain, epoch in cursor.fetchall():
-                heads[root], epochs[root] = LogHead(last, chain), epoch
+                heads[root], epochs[root] = TreeHead(last, chain), epoch
             good = []
             for one in self.batches:
                 if epochs.get(one.fence) == one.epoch:
