@@ -12,7 +12,7 @@ from retinue.formats.database_address import shown
 from retinue.store.base import Snapshot
 from retinue.store.postgres.database import PostgresDatabase
 from retinue.store.postgres.postgres_store import PostgresRecord, PostgresTree
-from retinue.store.rows import encode
+from retinue.store.row_batch import encode
 
 if TYPE_CHECKING:
     import psycopg

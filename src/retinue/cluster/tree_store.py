@@ -26,7 +26,7 @@ from retinue.errors import TreeTaken
 from retinue.store.base import Snapshot
 from retinue.store.postgres.database import PostgresDatabase
 from retinue.store.postgres.postgres_store import PostgresTree
-from retinue.store.rows import encode
+from retinue.store.row_batch import encode
 
 OF_A_PROCESS = (Opened, Closed, AgentRegistered, ModelRegistered)
 """Events that a process has for itself: a tree has none of them."""

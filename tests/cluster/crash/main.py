@@ -173,7 +173,9 @@ async def load(
     await asyncio.gather(*(client() for _ in range(at_once)))
 
 
-async def run(faults: Faults, *, workers: int, at_once: int, seed: int) -> dict[str, Any]:
+async def run(
+    faults: Faults, *, workers: int, at_once: int, seed: int, pause: float = 1.0
+) -> dict[str, Any]:
     chance, began = random.Random(seed), time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="retinue-cluster-"))
     with postgres.own_server() as server:
@@ -187,7 +189,7 @@ async def run(faults: Faults, *, workers: int, at_once: int, seed: int) -> dict[
             loading = asyncio.create_task(load(node, agents[0], at_once, enough, roots))
             under_way = set[asyncio.Task[None]]()
             for kind in faults.drawn(chance):
-                await asyncio.sleep(chance.uniform(0.1, 1.0))
+                await asyncio.sleep(chance.uniform(0.1, 2 * pause))
                 if len(under_way) >= workers - 1:
                     await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
                 task = asyncio.create_task(cluster.fault(kind, chance))
@@ -256,6 +258,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--at-once", type=int, default=12)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3), "big"))
+    parser.add_argument("--pause", type=float, default=3.0, help="seconds between faults")
     args = parser.parse_args()
     n = args.kills
     faults = Faults(
@@ -264,7 +267,15 @@ def main() -> int:
         n // 20 if args.restarts is None else args.restarts,
         n // 10 if args.cuts is None else args.cuts,
     )
-    out = asyncio.run(run(faults, workers=args.workers, at_once=args.at_once, seed=args.seed))
+    out = asyncio.run(
+        run(
+            faults,
+            workers=args.workers,
+            at_once=args.at_once,
+            seed=args.seed,
+            pause=args.pause,
+        )
+    )
     sys.stdout.write(json.dumps(out) + "\n")
     return 0 if is_good(out) else 1
 
