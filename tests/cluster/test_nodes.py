@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from retinue import Agent, Lane, NotFound, Refused, tool
-from retinue.cluster.worker import WorkerSettings
+from retinue.cluster.tree_worker import WorkerSettings
 from retinue.core.state import Ended
 from retinue.testing import Scripted, call
 from tests import postgres

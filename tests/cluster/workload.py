@@ -10,7 +10,7 @@ import psycopg
 
 from retinue import Actions, Agent, Context, tool
 from retinue.cluster.retinue_node import RetinueNode
-from retinue.cluster.worker import WorkerSettings
+from retinue.cluster.tree_worker import WorkerSettings
 from retinue.testing import Scripted, call
 
 QUICK = WorkerSettings(lease_seconds=3.0, idle_seconds=0.3, drain_seconds=5.0)

@@ -96,6 +96,7 @@ class DispatcherContract:
                 for n in range(1, 6):
                     await self.wake(dispatcher, url, trees, "a")
                     await trees.have_driven(n)
+            assert set(trees.driven) == {"a"}
 
         self.run(test())
 
@@ -111,6 +112,7 @@ class DispatcherContract:
                 await trees.have_driven(1)
                 await self.wake(dispatcher, url, trees, "a")
                 await trees.have_driven(2)
+            assert set(trees.driven) == {"a"}
 
         self.run(test())
 
@@ -149,6 +151,7 @@ class DispatcherContract:
             async with self.at_work(url, trees):
                 trees.due.add("forgotten")
                 await trees.have_driven(1)
+            assert "forgotten" in trees.driven
 
         self.run(test())
 
@@ -161,6 +164,7 @@ class DispatcherContract:
             await alone.close()
             async with self.at_work(url, trees):
                 await trees.have_driven(1)
+            assert "a" in trees.driven
 
         self.run(test())
 
@@ -177,6 +181,7 @@ class DispatcherContract:
                 await other.abort("a")
                 await until(lambda: bool(trees.cancelled))
                 await other.close()
+            assert trees.cancelled == ["a"]
 
         self.run(test())
 

@@ -29,14 +29,14 @@ class Activation:
 
     def __init__(
         self,
-        held: Held,
+        tree: Held,
         engine: TreeEngine,
         store: TreeStore,
         ownership: Ownership,
         slots: Slots,
         idle_seconds: float,
     ) -> None:
-        self.held, self.engine, self._store = held, engine, store
+        self.tree, self.engine, self._store = tree, engine, store
         self._ownership, self._slots, self._idle = ownership, slots, idle_seconds
         self._nudge = asyncio.Event()
         self._has_news = self._has_slots = True
@@ -75,12 +75,12 @@ class Activation:
         engine = self.engine
         try:
             await engine.start()
-            await self._slots.keep(self.held.root, engine.slots_in_use())
+            await self._slots.keep(self.tree.root, engine.slots_in_use())
             await engine.found.take_up()
             while not self._gives_up and not await self._is_over():
                 await self._wait()
         except StoreError as error:
-            log.info("the tree %s is let go of: %s", self.held.root, error)
+            log.info("the tree %s is let go of: %s", self.tree.root, error)
         finally:
             self._store.shut()
             for task in self._answers:
@@ -124,10 +124,10 @@ class Activation:
     async def _let_go(self, wake_at: int | None) -> bool:
         trees = self.engine.trees.by_root
         self.was_released = await self._ownership.release(
-            self.held,
+            self.tree,
             wake_at,
             is_open=bool(trees or self.engine.aside),
-            asked=[run for tree in trees.values() for run in tree.asked],
+            askers=[run for tree in trees.values() for run in tree.asked],
         )
         if self.was_released:
             return True
@@ -136,20 +136,20 @@ class Activation:
         return False
 
     async def _take_mail(self) -> None:
-        for number, entry in await self._ownership.inbox(self.held.root, self._read):
+        for number, entry in await self._ownership.inbox(self.tree.root, self._read):
             self._read = number
             event = self.engine.without_secrets(entry.event)
             self._store.expect(number, event)
-            done = self.engine.post_and_wait(entry.run, event)
-            task = asyncio.create_task(self._answer(number, done))
+            answer = self.engine.post_and_wait(entry.run, event)
+            task = asyncio.create_task(self._answer(number, answer))
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
 
-    async def _answer(self, number: int, done: asyncio.Future[str]) -> None:
+    async def _answer(self, number: int, answer: asyncio.Future[str]) -> None:
         """An event that meets a defect of ours is in no commit: it is answered here, so that it is
         not tried without end."""
         try:
-            why = await done
+            why = await answer
         except Defect as error:
             why = str(error)
         except RetinueError:
@@ -159,7 +159,7 @@ class Activation:
 
     async def _take_slots(self) -> None:
         trees = self.engine.trees
-        for run, ticket in await self._slots.granted(self.held.root):
+        for run, ticket in await self._slots.granted(self.tree.root):
             tree = trees.of(run)
             if tree is not None and run in tree.asked:
                 self.engine.post(run, Admitted(ticket=ticket))

@@ -11,7 +11,7 @@ import random
 import psycopg
 
 from retinue.cluster.base import Connection, Drive, Due
-from retinue.cluster.notices import DUE, STOP, Listener, send_notice
+from retinue.cluster.node_notices import DUE, STOP, Listener, send_notice
 
 log = logging.getLogger("retinue.cluster")
 
@@ -55,10 +55,10 @@ class InDatabase:
         try:
             while True:
                 n = min(AT_A_TIME, at_once - len(self._driven))
-                found = await self._found(due, n) if n > 0 else []
-                for tree in found:
+                trees = await self._found(due, n) if n > 0 else []
+                for tree in trees:
                     self._begin(drive, tree)
-                if found:
+                if trees:
                     # Others have their turn, those with less to do first.
                     share = len(self._driven) / at_once
                     await asyncio.sleep(PAUSE_SECONDS * (1 + 4 * share) * random.random())

@@ -74,10 +74,10 @@ class Verdicts:
     async def has_crashed(self, connection: AsyncConnection[Any], worker: str) -> bool:
         """A process of this machine can be looked for. One of another has crashed if the lock
         that its connection held is free: when a process dies, its connections are closed."""
-        found = await connection.execute(
+        row_of_worker = await connection.execute(
             "select node, pid, born from workers where id = %s", (worker,)
         )
-        row = await found.fetchone()
+        row = await row_of_worker.fetchone()
         if row is None:
             return False
         node, pid, since = row

@@ -10,8 +10,8 @@ from typing import Any
 
 import psycopg
 
+from retinue.cluster.node_notices import ANSWERED, ENDED
 from retinue.cluster.node_store import NodeStore
-from retinue.cluster.notices import ANSWERED, ENDED
 from retinue.cluster.ownership import Ownership
 from retinue.core.changes import Changes
 from retinue.core.events import AnyEvent, Forgotten, LogEntry, Requested
@@ -207,7 +207,7 @@ class NodeEngine(Engine):
                 self.end_waiters.release(id)
 
     async def _publish(self) -> None:
-        """Whoever watches has read the log up to a position that is behind this one."""
+        """A client that watches has read the log up to a position that is behind this one."""
         if not self.bus.busy:
             self._published = await self.record_store.safe_position()
             return

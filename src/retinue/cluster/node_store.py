@@ -73,7 +73,7 @@ class NodeStore(PostgresRecord):
         return await self._ask(self._reader.position)
 
     async def safe_position(self) -> int:
-        """The position up to which nothing is on its way any more."""
+        """The position up to which nothing is still on its way."""
         return await self._ask(self._reader.safe_position)
 
     async def known_agents(self) -> Snapshot:

@@ -1,12 +1,12 @@
 """Who owns which tree, as rows: owning, letting go, and what comes for a tree from outside.
 
-Whatever is inserted for a tree is inserted under the lock of its row, with its wake; whoever lets
-go of the tree looks for such rows under the same lock. So nothing is left behind unseen."""
+Whatever is inserted for a tree is inserted under the lock of its row, with its wake; the worker
+that lets go of the tree looks for such rows under the same lock. So nothing is left unseen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
@@ -16,7 +16,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from retinue.cluster.base import Dispatcher
 from retinue.cluster.liveness import Verdicts
-from retinue.cluster.notices import INBOX, send_notice
+from retinue.cluster.node_notices import INBOX, send_notice
 from retinue.core.events import LogEntry, Requested
 from retinue.store.chains import genesis
 
@@ -40,7 +40,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class TreeRow:
+class OwnedRow:
     """A tree's row, locked. `is_driven`: its owner lives."""
 
     epoch: int
@@ -50,18 +50,17 @@ class TreeRow:
     is_driven: bool
 
 
-async def _locked(connection: AsyncConnection[Any], root: str) -> TreeRow | None:
+async def _locked(connection: AsyncConnection[Any], root: str) -> OwnedRow | None:
     """The worker is looked up by a statement of its own: one that waits for the lock sees the new
     owner, but the workers of the time before."""
     row = await (await connection.execute(LOCK, (root,))).fetchone()
     if row is None:
         return None
-    epoch, owner, handed_over, is_open = row
-    is_driven = False
-    if owner is not None:
-        found = await connection.execute(IS_LIVE, (owner,))
-        is_driven = await found.fetchone() is not None
-    return TreeRow(epoch, owner, handed_over, is_open, is_driven)
+    owned = OwnedRow(*row, is_driven=False)
+    if owned.owner is not None:
+        workers = await connection.execute(IS_LIVE, (owned.owner,))
+        owned = replace(owned, is_driven=await workers.fetchone() is not None)
+    return owned
 
 
 class Ownership:
@@ -81,7 +80,7 @@ class Ownership:
             crashed = False
             if row.owner is not None:
                 crashed = await self._verdicts.has_crashed(connection, row.owner)
-            # A lease that was lost otherwise is no crash; one that was let go of keeps its reason.
+            # To lose a lease is not a crash; a tree that was let go of keeps its reason.
             handed_over = row.handed_over if row.owner is None else not crashed
             mine = await connection.execute(
                 "update trees t set owner = w.id, epoch = epoch + 1, handed_over = %s"
@@ -100,26 +99,26 @@ class Ownership:
             return Held(root, row.epoch + 1, handed_over)
 
     async def release(
-        self, held: Held, wake_at: int | None, *, is_open: bool, asked: Iterable[str] = ()
+        self, tree: Held, wake_at: int | None, *, is_open: bool, askers: Iterable[str] = ()
     ) -> bool:
         """Let go of a tree, unless something has come for it, mail or a slot of a lane for one of
-        the runs that have `asked` for one. The epoch moves, so that nothing is written behind its
+        the `askers`. The epoch moves, so that nothing is written behind its
         back."""
         async with self._pool.connection() as connection, connection.transaction():
-            row = await _locked(connection, held.root)
-            if row is None or row.epoch != held.epoch:
+            row = await _locked(connection, tree.root)
+            if row is None or row.epoch != tree.epoch:
                 return True
             waiting = await connection.execute(
                 "select 1 from inbox where root = %s union all"
                 " select 1 from lane_slots where held and root = %s and run = any(%s) limit 1",
-                (held.root, held.root, list(asked)),
+                (tree.root, tree.root, list(askers)),
             )
             if await waiting.fetchone() is not None:
                 return False
             await connection.execute(
                 "update trees set owner = null, epoch = epoch + 1, handed_over = true,"
                 " is_open = %s, wake_at = to_timestamp(%s::float8 / 1000) where root = %s",
-                (is_open, wake_at, held.root),
+                (is_open, wake_at, tree.root),
             )
             return True
 
@@ -127,15 +126,15 @@ class Ownership:
         """Let go of trees in the middle of their work, which was stopped: they are due now."""
         due = []
         async with self._pool.connection() as connection, connection.transaction():
-            for held in sorted(trees, key=lambda held: held.root):
+            for tree in sorted(trees, key=lambda tree: tree.root):
                 freed = await connection.execute(
                     "update trees set owner = null, epoch = epoch + 1, handed_over = true,"
                     " wake_at = now() where root = %s and epoch = %s",
-                    (held.root, held.epoch),
+                    (tree.root, tree.epoch),
                 )
                 if freed.rowcount:
-                    due.append(held.root)
-                    await self._dispatcher.wake(connection, held.root)
+                    due.append(tree.root)
+                    await self._dispatcher.wake(connection, tree.root)
         for root in due:
             await self._dispatcher.woken(root)
 
@@ -156,21 +155,21 @@ class Ownership:
                 "insert into inbox (root, key, kind, body) values (%s, %s, %s, %s) returning n",
                 (root, uuid4().hex, type(entry.event).__name__, _encode(entry)),
             )
-            found = await inserted.fetchone()
-            assert found is not None
+            numbered = await inserted.fetchone()
+            assert numbered is not None
             if row.is_driven:
                 await send_notice(connection, INBOX, root)
             else:
                 await self._dispatcher.wake(connection, root)
         if not row.is_driven:
             await self._dispatcher.woken(root)
-        return int(found[0])
+        return int(numbered[0])
 
     async def agent_of(self, root: str) -> str:
         """The agent of a tree's root, "" when there is no such tree."""
         async with self._pool.connection() as connection:
-            found = await connection.execute("select agent from trees where root = %s", (root,))
-            row = await found.fetchone()
+            agents = await connection.execute("select agent from trees where root = %s", (root,))
+            row = await agents.fetchone()
             return "" if row is None else str(row[0])
 
     async def mine(self) -> list[Held]:

@@ -50,8 +50,8 @@ class ProcrastinateJobs:
             connection.transaction(),
         ):
             await connection.execute(SCHEMA_LOCK)
-            found = await connection.execute("select to_regclass('procrastinate_jobs') is null")
-            (is_missing,) = await found.fetchone() or (True,)
+            rows = await connection.execute("select to_regclass('procrastinate_jobs') is null")
+            (is_missing,) = await rows.fetchone() or (True,)
             if is_missing:
                 await connection.execute(self._app.schema_manager.get_schema())
 
@@ -118,10 +118,10 @@ class ProcrastinateJobs:
                         await self._job.configure(lock=tree).defer_async(tree=tree)
 
     async def _has_job(self, tree: str) -> bool:
-        found: list[jobs.Job] = []
+        rows: list[jobs.Job] = []
         for status in ("todo", "doing"):
-            found += await self._app.job_manager.list_jobs_async(lock=tree, status=status)
-        return bool(found)
+            rows += await self._app.job_manager.list_jobs_async(lock=tree, status=status)
+        return bool(rows)
 
     async def abort(self, tree: str) -> None:
         manager = self._app.job_manager

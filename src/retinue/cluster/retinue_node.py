@@ -19,13 +19,13 @@ from retinue.cluster.base import Dispatcher
 from retinue.cluster.in_database import InDatabase
 from retinue.cluster.liveness import Heartbeat
 from retinue.cluster.node_engine import NodeEngine
+from retinue.cluster.node_notices import Listener
 from retinue.cluster.node_store import NodeStore
-from retinue.cluster.notices import Listener
 from retinue.cluster.ownership import Held, Ownership
 from retinue.cluster.slots import Slots
 from retinue.cluster.tree_engine import TreeEngine
 from retinue.cluster.tree_store import TreeStore
-from retinue.cluster.worker import Worker, WorkerSettings
+from retinue.cluster.tree_worker import TreeWorker, WorkerSettings
 from retinue.core.effects import AskSlot, FreeSlot
 from retinue.core.type_parameters import Deps_co
 
@@ -67,7 +67,7 @@ class RetinueNode(Retinue[Deps_co]):
         self._engine.ownership, self._engine.record_store = self._ownership, self._node_store
         self._slots = Slots(self._pool, self._dispatcher)
         self._listener = Listener(url, self._notice)
-        self.worker: Worker | None = None
+        self.worker: TreeWorker | None = None
         self._settings = worker
         self._asking: set[asyncio.Task[None]] = set()
 
@@ -80,7 +80,7 @@ class RetinueNode(Retinue[Deps_co]):
         if self._settings is not None:
             loop = asyncio.get_running_loop()
             heartbeat = Heartbeat(self._url, self.id, self.name, self._settings.lease_seconds)
-            self.worker = Worker(
+            self.worker = TreeWorker(
                 heartbeat,
                 self._dispatcher,
                 self._ownership,
@@ -116,21 +116,21 @@ class RetinueNode(Retinue[Deps_co]):
         agent = await self._ownership.agent_of(root)
         if agent in self._registry.agents:
             return True
-        found = await self._recall(agent) if self._recall is not None else None
-        if found is not None:
-            await self.take_up(found)
+        agent_here = await self._recall(agent) if self._recall is not None else None
+        if agent_here is not None:
+            await self.take_up(agent_here)
         return agent in self._registry.agents
 
-    def _make(self, held: Held) -> tuple[TreeEngine, TreeStore]:
+    def _make(self, tree: Held) -> tuple[TreeEngine, TreeStore]:
         node = self._engine
-        store = TreeStore(self._node_store.database, held, self._is_valid)
+        store = TreeStore(self._node_store.database, tree, self._is_valid)
         performer = node.performer
         engine = TreeEngine(
             store,
             *node.ports,
             shared=node.shared,
-            ask=functools.partial(self._ask, held.root),
-            handed_over=held.handed_over,
+            ask=functools.partial(self._ask, tree.root),
+            handed_over=tree.handed_over,
         )
         engine.performer.deps, engine.performer.hooks = performer.deps, performer.hooks
         reader = engine.performer.tool_reader

@@ -10,7 +10,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from retinue.cluster.base import Dispatcher
-from retinue.cluster.notices import SLOT, send_notice
+from retinue.cluster.node_notices import SLOT, send_notice
 from retinue.cluster.ownership import Pool
 from retinue.core.effects import AskSlot, FreeSlot
 
@@ -67,10 +67,10 @@ class Slots:
             )
             return [root for (root,) in await rows.fetchall()]
 
-    async def keep(self, root: str, wanted: Iterable[tuple[str, str]]) -> None:
+    async def keep(self, root: str, in_use: Iterable[tuple[str, str]]) -> None:
         """Give back what no run of this tree holds or queues for: a process died between a step
         and what it asked for."""
-        known = set(wanted)
+        known = set(in_use)
         async with self._pool.connection() as connection:
             rows = await connection.execute(
                 "select lane, size, run from lane_slots where root = %s", (root,)
@@ -101,10 +101,10 @@ class Slots:
         asleep = []
         async with connection.transaction():
             for root in sorted(set(roots)):
-                found = await connection.execute(
+                owners = await connection.execute(
                     "update trees set wake_at = now() where root = %s returning owner", (root,)
                 )
-                row = await found.fetchone()
+                row = await owners.fetchone()
                 if row is not None and row[0] is None:
                     asleep.append(root)
                     await self._dispatcher.wake(connection, root)

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from retinue.cluster.notices import ANSWERED, CHANNEL, ENDED
+from retinue.cluster.node_notices import ANSWERED, CHANNEL, ENDED
 from retinue.cluster.ownership import Held
 from retinue.core.changes import Changes
 from retinue.core.events import (
@@ -41,9 +41,9 @@ class TreeStore(PostgresTree):
     """`is_valid`: whether the lease of this worker has not run out."""
 
     def __init__(
-        self, database: PostgresDatabase, held: Held, is_valid: Callable[[], bool]
+        self, database: PostgresDatabase, tree: Held, is_valid: Callable[[], bool]
     ) -> None:
-        super().__init__(database, held.root, held.epoch)
+        super().__init__(database, tree.root, tree.epoch)
         self._is_valid = is_valid
         self._expected: dict[int, AnyEvent] = {}
         self._is_shut = False

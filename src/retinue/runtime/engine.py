@@ -131,7 +131,7 @@ class Engine:
                 self.performer.deliver_at(delivery.key, delivery.next_at)
 
     async def _was_closed(self, last: int) -> bool:
-        """Whether whoever had the store before this process has let go of it in good order."""
+        """Whether the process before this one has let go of the store in good order."""
         rows = await self.store.entries(last - 1, limit=1)
         return bool(rows) and isinstance(rows[0][1].event, Closed)
 

@@ -9,7 +9,7 @@ import sys
 
 from retinue.cluster.retinue_node import RetinueNode
 from retinue.cluster.tree_store import OF_A_PROCESS, TreeStore
-from retinue.cluster.worker import WorkerSettings
+from retinue.cluster.tree_worker import WorkerSettings
 from retinue.core.changes import Changes
 from tests.cluster.crash.workload import Journal, crew
 

@@ -28,7 +28,8 @@ def status(context: CommandContext, /, as_json: bool) -> int:
         out(msgspec.json.encode(now).decode())
         return exit_codes.OK
     for one in now.workers:
-        state = "draining" if one.is_draining else "up" if one.lease_seconds > 0 else "silent"
+        state = "up" if one.lease_seconds > 0 else "silent"
+        state = "draining" if one.is_draining else state
         out(f"{one.name}  {state}  {one.trees} trees  lease {one.lease_seconds:.0f} s  {one.id}")
     out(f"{len(now.workers)} workers drive {now.driven} of {now.open_trees} open trees.")
     out(f"{now.due} trees are due, the first for {now.late_seconds:.1f} s.")

@@ -14,7 +14,7 @@ import psycopg
 from retinue.cluster.activation import Activation
 from retinue.cluster.base import Dispatcher
 from retinue.cluster.liveness import Heartbeat
-from retinue.cluster.notices import INBOX, SLOT
+from retinue.cluster.node_notices import INBOX, SLOT
 from retinue.cluster.ownership import Held, Ownership
 from retinue.cluster.slots import Slots
 from retinue.cluster.tree_engine import TreeEngine
@@ -40,7 +40,7 @@ class WorkerSettings:
     drain_seconds: float = 30.0
 
 
-class Worker:
+class TreeWorker:
     """`make` gives the engine and the store of a tree that was taken; `knows` says whether this
     process can drive it."""
 
@@ -80,18 +80,18 @@ class Worker:
             return
         self._taken.add(root)
         try:
-            held = await self._ownership.take(root)
-            if held is not None:
-                await self._drive(held)
+            tree = await self._ownership.take(root)
+            if tree is not None:
+                await self._drive(tree)
         finally:
             self._taken.discard(root)
 
-    async def _drive(self, held: Held) -> None:
-        root = held.root
-        engine, store = self._make(held)
+    async def _drive(self, tree: Held) -> None:
+        root = tree.root
+        engine, store = self._make(tree)
         settings = self._settings
         activation = Activation(
-            held, engine, store, self._ownership, self._slots, settings.idle_seconds
+            tree, engine, store, self._ownership, self._slots, settings.idle_seconds
         )
         self.driven[root] = activation
         try:
@@ -103,7 +103,7 @@ class Worker:
             del self.driven[root]
             if not activation.was_released:
                 with contextlib.suppress(psycopg.Error, OSError):
-                    await asyncio.shield(self._ownership.give_up([held]))
+                    await asyncio.shield(self._ownership.give_up([tree]))
 
     def notice(self, kind: str, names: list[str]) -> None:
         """A notice of another node."""
@@ -133,7 +133,7 @@ class Worker:
     async def _let_go_of_lost(self) -> None:
         """Trees that are ours by their rows and that no one drives: the database was out of reach
         when one was taken or let go of."""
-        lost = [held for held in await self._ownership.mine() if held.root not in self._taken]
+        lost = [tree for tree in await self._ownership.mine() if tree.root not in self._taken]
         if lost:
             await self._ownership.give_up(lost)
 

@@ -1,5 +1,5 @@
 """Short notices between nodes, over PostgreSQL's NOTIFY. Each is a hint and nothing more: what it
-points to is in a row, and is found without it, a little later."""
+points to is in a row, and is names_of_schema without it, a little later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from psycopg import AsyncConnection, sql
 
 log = logging.getLogger("retinue.cluster")
 
-INBOX, ANSWERED, ENDED, DUE, STOP, SLOT = "inbox", "answered", "ended", "due", "stop", "slot"
+INBOX, SLOT = "inbox", "slot"
+ANSWERED, ENDED = "answered", "ended"
+DUE, STOP = "due", "stop"
 CHANNEL = "retinue_"
 MOST_BYTES = 7_000
 """A notice of PostgreSQL has fewer than 8,000."""
@@ -22,7 +24,7 @@ RECONNECT_SECONDS = 0.3
 
 
 async def send_notice(connection: AsyncConnection[Any], kind: str, *names: str) -> None:
-    """Heard when the transaction of this connection is committed."""
+    """Sent when the transaction of this connection is committed."""
     text = ""
     for name in names:
         if len(text) + len(name) > MOST_BYTES:
@@ -56,8 +58,8 @@ class Listener:
             try:
                 connection = await AsyncConnection.connect(self._url, autocommit=True)
                 async with connection:
-                    found = await connection.execute("select current_schema()")
-                    (schema,) = await found.fetchone() or ("",)
+                    names_of_schema = await connection.execute("select current_schema()")
+                    (schema,) = await names_of_schema.fetchone() or ("",)
                     channel = sql.Identifier(f"{CHANNEL}{schema}")
                     await connection.execute(sql.SQL("listen {}").format(channel))
                     self.is_connected.set()
