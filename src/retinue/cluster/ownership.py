@@ -47,7 +47,7 @@ class OwnedRow:
     owner: str | None
     handed_over: bool
     is_open: bool
-    is_driven: bool
+    is_driven: bool = False
 
 
 async def _locked(connection: AsyncConnection[Any], root: str) -> OwnedRow | None:
@@ -56,7 +56,7 @@ async def _locked(connection: AsyncConnection[Any], root: str) -> OwnedRow | Non
     row = await (await connection.execute(LOCK, (root,))).fetchone()
     if row is None:
         return None
-    owned = OwnedRow(*row, is_driven=False)
+    owned = OwnedRow(*row)
     if owned.owner is not None:
         workers = await connection.execute(IS_LIVE, (owned.owner,))
         owned = replace(owned, is_driven=await workers.fetchone() is not None)

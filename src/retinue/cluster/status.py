@@ -53,6 +53,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     worker has; `late_seconds` is how long the first of them waits."""
 
     workers: tuple[WorkerLine, ...]
+    lanes: tuple[LaneLine, ...]
     open_trees: int
     driven: int
     without_owner: int
@@ -60,7 +61,6 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     late_seconds: float
     inbox: int
     oldest_seconds: float
-    lanes: tuple[LaneLine, ...]
 
 
 def cluster_status(url: str) -> ClusterStatus:
@@ -69,7 +69,7 @@ def cluster_status(url: str) -> ClusterStatus:
         trees: Any = db.execute(TREES).fetchone()
         inbox: Any = db.execute(INBOX).fetchone()
         lanes = tuple(LaneLine(*row) for row in db.execute(LANES))
-    return ClusterStatus(workers, *trees, *inbox, lanes)
+    return ClusterStatus(workers, lanes, *trees, *inbox)
 
 
 def drain_worker(url: str, worker: str) -> None:
