@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -145,12 +145,21 @@ class Registry:
             return own
         return (*own, self._builtin_tools.tool("artifact"))
 
-    def request(self, agent: Agent[Any, Any], task: str, options: dict[str, Any]) -> RunRequest:
+    def request(
+        self,
+        agent: Agent[Any, Any],
+        task: str,
+        options: dict[str, Any],
+        recorded: Collection[str] = (),
+    ) -> RunRequest:
+        """`recorded` are the directories of the run that this one continues, as real paths."""
         self.learn_keys()
         options = agent.request_options(options)
         self.know_model(options.get("model", ""))
-        cwd = options.get("cwd")
-        options["cwd"] = os.path.realpath(os.path.join(self._home, cwd)) if cwd else self._home
+        cwd = options.get("cwd") or self._home
+        if cwd != self._home and cwd not in recorded:
+            cwd = os.path.realpath(os.path.join(self._home, cwd))
+        options["cwd"] = cwd
         self._check_settings(agent, options.get("model") or agent.model_name, options)
         try:
             request = checked(RunRequest(agent=agent.name, task=task, **options))
@@ -159,7 +168,7 @@ class Registry:
                     request, permissions=narrow(self.permissions, request.permissions)
                 )
             check_rules(request.permissions)
-            return replace(request, permissions=real_paths(request.permissions))
+            return replace(request, permissions=real_paths(request.permissions, recorded))
         except Refused as error:
             raise ConfigError(f"Invalid run option: {error}") from None
         except (TypeError, ValueError) as error:

@@ -166,7 +166,7 @@ class Starts(Acts, Generic[Deps_co]):
         base = ForkPoint(
             conversation=row.spec.conversation, length=length, start=min(length, row.run.start)
         )
-        return self._registry.request(agent, task, options), base
+        return self._registry.request(agent, task, options, _directories(row)), base
 
     async def price_tag(
         self,
@@ -221,7 +221,7 @@ class Starts(Acts, Generic[Deps_co]):
                 "conversation",
                 f"Run {run} was already resumed. Resume the latest run, or fork this one.",
             )
-        run_request = self._registry.request(agent, task, options)
+        run_request = self._registry.request(agent, task, options, _directories(row))
         event = Requested(
             id=run_id(self._clock.now(), self._clock.chance()),
             request=run_request,
@@ -286,6 +286,13 @@ def failing(agent: Agent[Any, Any]) -> dict[str, Any]:
 def _inherited(row: RunRecord, options: Mapping[str, Any]) -> dict[str, Any]:
     """A run that continues another keeps its metadata, unless its options set other values."""
     return {**options, "meta": {**row.spec.meta, **options.get("meta", {})}}
+
+
+def _directories(row: RunRecord) -> set[str]:
+    """Where a run was to work, as it is on record."""
+    permissions = row.run.permissions or row.spec.permissions
+    paths = (row.spec.request.cwd, *(permissions.read or ()), *(permissions.write or ()))
+    return {path for path in paths if path}
 
 
 def _permissions(row: RunRecord, options: Mapping[str, Any]) -> Permissions:

@@ -129,10 +129,17 @@ def terms_of(
     label: str = "",
     **limits: Any,
 ) -> RunTerms:
-    """What a run of this guest may do."""
+    """What a run of this guest may do. Raises `ToolProblem` if a link has come in the place of one
+    of its directories, which were without links when they were given."""
     from retinue.core.values import Budget
     from retinue.host.requests import RunTerms
 
+    for path in (*guest.roots, directory):
+        if path and os.path.realpath(path) != path:
+            raise ToolProblem(
+                f"{path}, or a directory above it, was replaced by a symbolic link, which is not "
+                "followed. Nothing was started. Ask the user to put the directory back."
+            )
     return RunTerms(
         label=label,
         cwd=directory,
