@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 
 from retinue.testing import call
 from tests.mcp.raw_client import RawClient
@@ -39,7 +39,7 @@ def again(heard: Any) -> Any:
 def test_a_continued_run_follows_no_link_that_came_after_it(
     tmp_path: Path, verb: str, where: str
 ) -> None:
-    with house(tmp_path, again) as home:
+    with private_home(tmp_path, again) as home:
         out = outside(home)
         kept = contents(out)
         sub = home.project / "sub" / "deep"
@@ -62,7 +62,7 @@ def test_a_continued_run_follows_no_link_that_came_after_it(
 
 @needs("bwrap", "git", "rg")
 def test_a_client_is_led_nowhere_by_a_link_in_the_place_of_its_root(tmp_path: Path) -> None:
-    with house(tmp_path, again) as home:
+    with private_home(tmp_path, again) as home:
         out = outside(home)
         kept = contents(out)
         root = home.project / "sub"
