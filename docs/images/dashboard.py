@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
+from docs.images.png import with_few_colours
 from retinue import Agent, Limits, Origin, tool
 from retinue.core.values import ModelInfo
 from retinue.host.identity import OWNER
@@ -87,10 +87,8 @@ def _take(page: Page, places: dict[str, str], origin: str, end: str, folder: Pat
         page.goto(f"{origin}/{place}")
         page.locator("h1, h2").first.wait_for()
         page.wait_for_timeout(1_500)
-        picture = folder / f"dashboard-{name}{end}.png"
-        page.screenshot(path=picture)
-        if program := shutil.which("convert"):  # ImageMagick: a third of the size, if it is there
-            subprocess.run([program, picture, "-colors", "96", f"png8:{picture}"], check=True)
+        picture = with_few_colours(page.screenshot())
+        (folder / f"dashboard-{name}{end}.png").write_bytes(picture)
 
 
 def _every(browser: Browser, address: str, places: dict[str, str], folder: Path) -> None:
