@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
-from retinue.agent import Agent
 from retinue.core.account import SURE, Account
 from retinue.core.provenance import provenance_text
 from retinue.core.state import NOTHING, ByDimension, Ended, Run, RunRecord, ending_of
@@ -28,6 +27,9 @@ from retinue.formats.money import money
 from retinue.pricing import CacheUse, PriceTag, cache_use, price_tag
 from retinue.run_info import as_time
 from retinue.tools.output_type import convert_output
+
+if TYPE_CHECKING:
+    from retinue.agent import Agent
 
 
 class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):

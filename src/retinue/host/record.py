@@ -19,8 +19,8 @@ from retinue.host.message_times import message_times
 from retinue.host.project_paths import ProjectPaths
 from retinue.host.tree_items import RunAdded, RunChanged, Stepped, StoredRun, TreeItem
 from retinue.runtime.bus import Step
-from retinue.steps import TreeRecord
 from retinue.store.sqlite.reader import SqliteReader
+from retinue.tree_record import TreeRecord
 
 PAGE = 1_000
 """Steps that are read in one query."""
