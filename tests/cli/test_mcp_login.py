@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.testing import call
-from tests.cli.house import house
+from tests.cli.private_home import private_home
 from tests.tools.mcp.oauth_server import LoginServer
 
 BROWSER = """#!{python}
@@ -72,7 +72,7 @@ def without_following(url: str) -> str:
 
 def test_a_login_in_a_browser_gives_agents_the_tools_of_the_server(tmp_path: Path) -> None:
     peer = LoginServer()
-    with served(peer) as url, house(tmp_path, caller) as home:
+    with served(peer) as url, private_home(tmp_path, caller) as home:
         config = json.dumps({"mcpServers": {"web": {"url": url}}})
         asked = ("run", "--mcp-config", config, "--yolo", "use it")
         assert home.ok(*asked) == "no tool"
@@ -108,7 +108,7 @@ def _has_token(path: Path) -> bool:
 
 def test_a_login_with_a_browser_on_another_machine(tmp_path: Path) -> None:
     peer = LoginServer()
-    with served(peer) as url, house(tmp_path, caller) as home:
+    with served(peer) as url, private_home(tmp_path, caller) as home:
         config = json.dumps({"mcpServers": {"web": {"url": url}}})
         words = ("mcp", "login", "web", "--no-browser", "--mcp-config", config)
         with home.start(*words, stdin=subprocess.PIPE) as process:
@@ -120,7 +120,7 @@ def test_a_login_with_a_browser_on_another_machine(tmp_path: Path) -> None:
 
 
 def test_a_login_that_cannot_be_says_why(tmp_path: Path) -> None:
-    with house(tmp_path, caller) as home:
+    with private_home(tmp_path, caller) as home:
         servers = {
             "near": {"command": "x"},
             "token": {

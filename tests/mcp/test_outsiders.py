@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.house import Gate, House, house
+from tests.cli.private_home import Gate, PrivateHome, private_home
 from tests.mcp.raw_client import TASKS, RawClient, envelope
 
 TASKED = envelope({"extensions": {TASKS: {}}})
@@ -23,7 +23,7 @@ def named(name: str) -> dict[str, Any]:
 
 
 def test_odd_arguments_start_nothing_and_say_what_is_wrong(tmp_path: Path) -> None:
-    with house(tmp_path) as home, RawClient(home) as client:
+    with private_home(tmp_path) as home, RawClient(home) as client:
         (home.project / "out").symlink_to("/etc")
         meta = envelope()
         odd: list[dict[str, Any]] = [
@@ -54,7 +54,7 @@ def test_odd_arguments_start_nothing_and_say_what_is_wrong(tmp_path: Path) -> No
 
 def test_another_name_is_no_other_guest_and_no_new_budget(tmp_path: Path) -> None:
     with (
-        house(tmp_path) as home,
+        private_home(tmp_path) as home,
         RawClient(home, "--max-agents", "1", "--max-tokens", "9") as client,
     ):
         first = client.tool("delegate", named("one"), tasks=["x"], background=True)
@@ -68,7 +68,7 @@ def test_another_name_is_no_other_guest_and_no_new_budget(tmp_path: Path) -> Non
 def test_a_request_that_is_taken_back_at_any_moment_leaves_no_agent(
     tmp_path: Path, meta: dict[str, Any]
 ) -> None:
-    with house(tmp_path, Gate()) as home, RawClient(home, "--max-agents", "100") as client:
+    with private_home(tmp_path, Gate()) as home, RawClient(home, "--max-agents", "100") as client:
         client.tool("agents", meta)  # the host is there
         for n in range(12):
             id = client.post("tools/call", client.call_of("delegate", meta, tasks=["x", "y", "z"]))
@@ -83,7 +83,7 @@ def test_a_request_that_is_taken_back_at_any_moment_leaves_no_agent(
 
 def test_a_client_that_vanishes_ends_its_server_and_none_of_its_agents(tmp_path: Path) -> None:
     gate = Gate("Answer.")
-    with house(tmp_path, gate) as home:
+    with private_home(tmp_path, gate) as home:
         meta = envelope()
 
         def half_a_line(client: RawClient) -> None:
@@ -108,7 +108,7 @@ def test_a_client_that_vanishes_ends_its_server_and_none_of_its_agents(tmp_path:
         home.until(lambda: [run["state"] for run in home.runs()] == ["completed"])
 
 
-def _vanished(home: House, state: Any) -> int:
+def _vanished(home: PrivateHome, state: Any) -> int:
     client = RawClient(home)
     state(client)
     return client.close()

@@ -48,3 +48,99 @@ ROLES: dict[str, Any] = {
     "trusted projects": trust_record._TrustFile,
     "approved servers": approvals.ApprovedServers,
     "logins to servers": login_file.LoginRecords,
+    "note on a worktree": branch_diff.WorktreeNote,
+    "plan of a merge": branch_merge.MergePlan,
+    "start of a command": command_record.CommandStart,
+    "end of a command": command_record.CommandEnd,
+}
+DEEPEST = 12
+CHECKED: dict[tuple[type, str], list[Any]] = {
+    # A model's price is the same in dollars as in nano-dollars.
+    **{(Price, name): [0.007] for name in ("input", "output", "cache_read", "cache_write")},
+    (Permissions, "mode"): ["manual"],
+    (Limits, "mode"): ["manual"],
+    (ModelSettings, "temperature"): [0.5],
+    (ModelSettings, "top_p"): [0.5],
+}
+"""Fields whose values are checked when they are read."""
+
+
+def samples(kind: Any) -> list[Any]:
+    """Values, as JSON has them, in which every class and every literal that a type admits
+    occurs."""
+    return list(_values(inspect.type_info(kind), ()))
+
+
+def _values(info: inspect.Type, above: tuple[type, ...]) -> Iterator[Any]:
+    match info:
+        case inspect.Metadata():
+            yield from _values(info.type, above)
+        case inspect.UnionType():
+            for member in info.types:
+                yield from _values(member, above)
+        case inspect.StructType():
+            yield from _structs(info, above)
+        case inspect.DictType():
+            yield from ({"key": value} for value in _values(info.value_type, above))
+        case (
+            inspect.ListType()
+            | inspect.VarTupleType()
+            | inspect.SetType()
+            | inspect.FrozenSetType()
+        ):
+            yield from ([value] for value in _values(info.item_type, above))
+        case inspect.TupleType():
+            yield [next(_values(item, above)) for item in info.item_types]
+        case inspect.LiteralType():
+            yield from info.values
+        case inspect.BoolType():
+            yield True
+            yield False
+        case inspect.IntType():
+            yield 7
+        case inspect.FloatType():
+            yield 2.5
+        case inspect.StrType():
+            yield "ä text"
+        case inspect.BytesType():
+            yield "Ynl0ZXM="
+        case inspect.NoneType():
+            yield None
+        case inspect.AnyType() | inspect.RawType():
+            yield {"any": [1, "two", None]}
+        case _:
+            raise AssertionError(f"nothing is known of {info}")
+
+
+def _structs(info: inspect.StructType, above: tuple[type, ...]) -> Iterator[Any]:
+    again = info.cls in above or len(above) > DEEPEST
+    fields = [f for f in info.fields if f.required or not again]
+    found = {
+        f.encode_name: CHECKED.get((info.cls, f.name)) or list(_values(f.type, (*above, info.cls)))
+        for f in fields
+    }
+    tag = {info.tag_field: info.tag} if info.tag_field is not None else {}
+    for n in range(max((len(values) for values in found.values()), default=1) or 1):
+        yield tag | {name: values[n % len(values)] for name, values in found.items() if values}
+
+
+def lines() -> Iterator[str]:
+    for role, kind in ROLES.items():
+        encode, decode = msgspec.json.encode, msgspec.json.Decoder(kind).decode
+        for value in samples(kind):
+            yield json.dumps(
+                {"role": role, "json": encode(decode(encode(value))).decode()}, ensure_ascii=False
+            )
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    n = 1 + len(list(FOLDER.glob("stored_*.jsonl")))
+    known = {
+        line
+        for file in FOLDER.glob("stored_*.jsonl")
+        for line in file.read_text("utf-8").splitlines()
+    }
+    new = [line for line in dict.fromkeys(lines()) if line not in known]
+    if new:
+        (FOLDER / f"stored_{n}.jsonl").write_text("\n".join(new) + "\n", encoding="utf-8")
