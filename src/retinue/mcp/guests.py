@@ -109,7 +109,10 @@ def work_directory(guest: Guest, wish: str) -> str:
     if not wish:
         return guest.roots[0] if guest.roots else ""
     base = guest.roots[0] if guest.roots else os.getcwd()
-    path = os.path.realpath(os.path.join(base, os.path.expanduser(wish)))
+    try:
+        path = os.path.realpath(os.path.join(base, os.path.expanduser(wish)))
+    except (OSError, ValueError):
+        raise ToolProblem("directory: this is no path. Nothing was started.") from None
     allowed = guest.roots or (os.path.realpath(os.getcwd()),)
     if not any(os.path.commonpath([path, root]) == root for root in allowed):
         raise ToolProblem(
