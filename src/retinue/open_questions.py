@@ -270,10 +270,6 @@ def answer_to(trees: Trees, name: str, text: str, by: str = "") -> tuple[str, An
         question = next((q for q in questions_of(run) if q.id == id), None)
     else:
         run, question = trees.run(name), None
-        if run is None:
-            raise NotFound(
-                f"No open question {name!r}. It may already have been answered.", "question", name
-            )
         everything = questions_of(run)
         if len(everything) > 1:
             raise Refused("question", several(name, [(q.id, q.text) for q in everything]))
