@@ -28,6 +28,7 @@ from retinue.runtime.secret_filter import learn_from
 from retinue.sandbox.open_directories import real_paths
 from retinue.tools.base import Tool
 from retinue.tools.builtin.builtin_tools import BuiltinTools
+from retinue.tools.function import FunctionTool
 from retinue.tools.toolbox import Toolbox
 
 log = logging.getLogger("retinue.runs")
@@ -184,13 +185,18 @@ class Registry:
 
     def _check_deps(self, agent: Agent[Any, Any]) -> None:
         """Its tools get what this runtime has; it must be what the agent says that they need."""
-        needs = agent.deps_type
-        if needs is None or not isinstance(needs, type) or isinstance(self._deps, needs):
+        who, needs = f"Agent {agent.name!r}", agent.deps_type
+        if needs is None and self._deps is None:
+            for tool in agent.tools:
+                if isinstance(tool, FunctionTool) and tool.deps_type is not None:
+                    who, needs = f"Tool {tool.name!r}", tool.deps_type
+        is_class = isinstance(needs, type) and not getattr(needs, "_is_protocol", False)
+        if needs is None or not is_class or isinstance(self._deps, needs):
             return
         has = "none" if self._deps is None else f"a {type(self._deps).__name__}"
         raise ConfigError(
-            f"Agent {agent.name!r} needs dependencies of type {needs.__name__}, and this runtime "
-            f"has {has}. Write Retinue(deps={needs.__name__}(...))."
+            f"{who} needs dependencies of type {needs.__name__}, and this runtime has {has}. "
+            f"Write Retinue(deps={needs.__name__}(...))."
         )
 
     def find(self, name: str) -> Agent[Any, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -80,7 +81,7 @@ class CommitGroup:
                         late.loop.call_soon_threadsafe(_refuse, late.future)
 
     def _work(self) -> None:
-        era, failure = 0, StoreError()
+        era, failure = 0, StoreError("The batch was not reached.")
         stop = False
         while not stop:
             jobs, acts, stop = self._next()
@@ -168,7 +169,7 @@ class CommitGroup:
             if future.done():
                 continue
             if isinstance(outcome, StoreError):
-                future.set_exception(type(outcome)(*outcome.args))
+                future.set_exception(copy.copy(outcome))
             else:
                 future.set_result(outcome)
 
