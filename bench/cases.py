@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+from bench.durable import durable_events, postgres_events
 from bench.redaction import redaction
 from bench.store import STORE_CASES
 from bench.workload import RULES, USAGE, Bench, bare_cpu, cpu, retinue_cpu, rss, wall
@@ -240,28 +241,6 @@ def fork_cost() -> Figures:
     return {"ratio_1000_to_10": round(ratio, 2), "messages_shared": same, "ok": ratio <= 2 and same}
 
 
-def durable_events() -> Figures:
-    """Events per second on SQLite FULL with group commit, 200 roots at once."""
-
-    async def measure(path: str) -> tuple[float, int]:
-        bench = Bench(1)
-        async with Retinue(path, limits=RULES) as retinue:
-            await retinue.run(bench.worker, "warm up")
-            first = retinue._engine.position
-            began = wall()
-            for _ in range(5):
-                runs = await asyncio.gather(
-                    *(retinue.spawn(bench.worker, f"item {i}") for i in range(400))
-                )
-                await asyncio.gather(*map(retinue.wait, runs))
-            events = retinue._engine.position - first
-            return events / (wall() - began), events
-
-    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as folder:
-        rate, events = asyncio.run(measure(os.path.join(folder, "log.db")))
-    return {"events": events, "events_per_second": round(rate), "ok": rate >= 5_000}
-
-
 def _spreading(below: Agent, n: int) -> Any:
     """A tool that starts `n` runs of an agent."""
 
@@ -432,6 +411,7 @@ CASES: dict[str, Callable[[], Figures]] = {
         parked_memory_sqlite,
         fork_cost,
         durable_events,
+        postgres_events,
         cancel_tree,
         restart,
         budget_cap,

@@ -14,8 +14,9 @@ from typing import Any
 from retinue.core.changes import Changes
 from retinue.host.listing import RunListing
 from retinue.host.project_paths import ProjectPaths
+from retinue.store.row_batch import RowBatch, encode
+from retinue.store.sqlite.database_file import connect
 from retinue.store.sqlite.sqlite_store import SqliteStore
-from retinue.store.sqlite.tables import RowBatch, encode
 from tests.contracts.world import World
 from tests.store.old_databases import Old
 
@@ -83,9 +84,9 @@ def tree_listing() -> Figures:
         ) as shelf:
             assert len(shelf.below(roots[0])) == CHILDREN
             some = roots[:: len(roots) // 200]
-            assert shelf._db is not None
+            db = connect(path, read_only=True)
             sql = "select n from runs r where r.root = ? and r.parent <> '' order by r.n"
-            asked = _seconds(lambda: [shelf._db.execute(sql, (r,)).fetchall() for r in some])  # type: ignore[union-attr]
+            asked = _seconds(lambda: [db.execute(sql, (r,)).fetchall() for r in some])
             lines = _seconds(lambda: [shelf.below(root) for root in some])
     ms, query_ms = lines * 1000 / len(some), asked * 1000 / len(some)
     return {"ms_a_root": round(ms, 3), "ms_the_query": round(query_ms, 4), "ok": query_ms < 0.5}

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         StoreFull,
         StoreLocked,
         StoreTooNew,
+        StoreUnreachable,
         ToolError,
         WrongThread,
     )
@@ -130,7 +131,7 @@ _HOMES = {
     "retinue.errors": (
         "ConfigError Defect InvalidTransition ModelError ModelRejected ModelUnavailable "
         "NotFound Refused RetinueError RunFailed SandboxMissing StoreCorrupt StoreError "
-        "StoreFull StoreLocked StoreTooNew ToolError WrongThread"
+        "StoreFull StoreLocked StoreTooNew StoreUnreachable ToolError WrongThread"
     ),
     "retinue.events": "Event WaitingFor",
     "retinue.groups": "Group",
@@ -247,6 +248,7 @@ __all__ = [
     "StoreFull",
     "StoreLocked",
     "StoreTooNew",
+    "StoreUnreachable",
     "Submission",
     "TextQuestion",
     "Tool",

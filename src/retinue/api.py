@@ -11,12 +11,13 @@ from typing import Any, Self, Unpack, cast, overload
 import msgspec
 
 from retinue.agent import Agent
-from retinue.config import cache_folder, environment_secrets, own_places
+from retinue.config import cache_folder, database_files, environment_secrets, own_places
 from retinue.core.redaction import Redactor
 from retinue.core.type_parameters import D, Deps_co
 from retinue.core.values import Limits, Permissions, checked
 from retinue.errors import ConfigError
 from retinue.event_feed import EventFeed
+from retinue.formats.database_address import is_postgres
 from retinue.hook_calls import HookCalls
 from retinue.hooks import Hooks
 from retinue.models.base import Model
@@ -40,7 +41,8 @@ OPTIONS = ("deps", "agents", "hooks", *RetinueOptions.__annotations__)
 class Retinue(Starts[Deps_co]):
     """A runtime on one store. Use it as an async context manager.
 
-    `store` is a path (SQLite), None (memory), or a `Store`. `deps` is what the tools of its agents
+    `store` is a path (SQLite), an address such as `postgresql://HOST/DATABASE`, None (memory), or a
+    `Store`. `deps` is what the tools of its agents
     get as `ctx.deps`. Agents named in `agents` are known from the start, so that open runs of an
     earlier process continue immediately; those of other agents wait until their agent is used.
     `workspace` is the directory in which runs work that name none; where there is no sandbox,
@@ -90,8 +92,8 @@ class Retinue(Starts[Deps_co]):
         if not limits.salt:
             limits = msgspec.structs.replace(limits, salt=clock.chance())
         opened = _open(store)
-        folder = Path(f"{opened.path}.tools") if isinstance(opened, SqliteStore) else None
-        private = own_places(opened.path if isinstance(opened, SqliteStore) else "")
+        folder = Path(f"{opened.beside}.tools") if opened.beside else None
+        private = own_places(opened.beside)
         own: dict[str, Any] = {
             "unsafe_no_sandbox": bool(options.get("unsafe_no_sandbox")),
             "threads": options.get("threads", 32),
@@ -177,4 +179,8 @@ class Retinue(Starts[Deps_co]):
 
 def _open(store: str | Path | Store | None) -> Store:
     store = MemoryStore() if store is None else store
+    if is_postgres(store):
+        from retinue.store.postgres.postgres_store import PostgresStore
+
+        return PostgresStore(str(store), beside=database_files(str(store)))
     return SqliteStore(str(store)) if isinstance(store, (str, Path)) else store

@@ -170,6 +170,14 @@ class StoreFull(StoreError):
     """The file cannot grow or be written now; the batch is kept and tried again."""
 
 
+class StoreUnreachable(StoreFull):
+    """The database does not answer now; the batch is kept and tried again."""
+
+
+class TreeTaken(StoreError):
+    """Another worker owns the tree now; this batch was not saved, and this worker must stop it."""
+
+
 class SandboxMissing(RetinueError):
     """No sandbox is available to run the command in. `problem` says why and `fix` what to do;
     nothing was run."""

@@ -14,7 +14,7 @@ import msgspec
 
 from retinue.core.trees import Trees
 from retinue.core.values import Limits
-from retinue.store.sqlite.tables import read_entry, read_run
+from retinue.store.row_batch import read_entry, read_run
 from tests.crash import plan as plans
 from tests.crash.evidence import Evidence, Kept, Made
 from tests.crash.plan import Node, Plan

@@ -9,9 +9,10 @@ from pathlib import Path
 import apsw
 
 from retinue.core.changes import Changes
+from retinue.store.chains import link
+from retinue.store.row_batch import RowBatch, encode
 from retinue.store.sqlite import database_file
-from retinue.store.sqlite.tables import TABLES, RowBatch, encode
-from retinue.store.sqlite.tree_logs import link
+from retinue.store.sqlite.tables import TABLES
 
 INSERT = """
 insert into events (seq, run, owner, at, body, digest, chain)

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from retinue.core.changes import Changes
 from retinue.errors import StoreError, StoreFull
+from retinue.store.commit_group import PendingCommit
+from retinue.store.row_batch import RowBatch
 from retinue.store.sqlite import sqlite_store, writer
-from retinue.store.sqlite.commit_group import PendingCommit
-from retinue.store.sqlite.tables import RowBatch
 from tests.contracts.store import World, all_of, run_async, texts
 from tests.store.sqlite_files import filled, opened
 
@@ -52,6 +52,10 @@ def disk() -> Iterator[Counting]:
     vfs = Counting()
     yield vfs
     vfs.unregister()
+
+
+def _itself(row: RowBatch) -> RowBatch:
+    return row
 
 
 @run_async
@@ -118,7 +122,10 @@ async def test_a_batch_sent_behind_one_that_failed_is_not_written_before_it(tmp_
 
     loop = asyncio.get_running_loop()
     rows = [RowBatch(events=[("", "", 1, b"{}", bytes(32))]) for _ in range(3)]
-    late = [PendingCommit(lambda row=row: row, loop, loop.create_future(), 0) for row in rows]  # type: ignore[misc]
+    late = [
+        PendingCommit(lambda row=row: row, loop, loop.create_future(), store._group._line, 0)  # type: ignore[misc]
+        for row in rows
+    ]
     store._writer.write = fail_once  # type: ignore[method-assign]
     results = await asyncio.gather(
         *(store.commit(batch) for batch in batches), return_exceptions=True

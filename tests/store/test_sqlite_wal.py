@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
+from retinue.store import chain_check
 from retinue.store.sqlite import integrity, writer
 from retinue.store.sqlite.database_file import connect
 from retinue.store.sqlite.sqlite_store import SqliteStore
@@ -128,14 +129,15 @@ async def test_a_reader_who_stays_is_not_waited_for_long(
 async def test_a_check_that_takes_long_is_in_nobodys_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(integrity, "PAGE", 7)
+    for module in (integrity, chain_check):
+        monkeypatch.setattr(module, "PAGE", 7)
     store, world = await opened(tmp_path), World()
     for _ in range(5):
         world.family()
     await store.commit(world.take())
     other = apsw.Connection(store.path)
     other.execute("select 1 from meta").fetchall()
-    follows, n_looks = integrity.follows, 0  # type: ignore[attr-defined]
+    follows, n_looks = chain_check.follows, 0
 
     def slow(*args: Any) -> bool:
         nonlocal n_looks
@@ -143,7 +145,7 @@ async def test_a_check_that_takes_long_is_in_nobodys_way(
         other.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)  # busy, if somebody reads
         return follows(*args)
 
-    monkeypatch.setattr(integrity, "follows", slow)
+    monkeypatch.setattr(chain_check, "follows", slow)
     assert integrity.verify(store.path) == []
     assert n_looks == len(await store.entries())
     other.close()
@@ -154,7 +156,8 @@ async def test_a_check_that_takes_long_is_in_nobodys_way(
 async def test_a_tree_that_grows_or_goes_while_it_is_checked_is_no_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(integrity, "PAGE", 3)
+    for module in (integrity, chain_check):
+        monkeypatch.setattr(module, "PAGE", 3)
     store = SqliteStore(tmp_path / "log.db", inline=True, synchronous="OFF")
     await store.open()
     world = World()
@@ -165,7 +168,7 @@ async def test_a_tree_that_grows_or_goes_while_it_is_checked_is_no_fault(
             world.result(root)
     world.say(gone)
     await store.commit(world.take())
-    follows, n_looks = integrity.follows, 0  # type: ignore[attr-defined]
+    follows, n_looks = chain_check.follows, 0
 
     def meanwhile(*args: Any) -> bool:
         nonlocal n_looks
@@ -177,7 +180,7 @@ async def test_a_tree_that_grows_or_goes_while_it_is_checked_is_no_fault(
             store._writer.write([writer.RowBatch(events=[row])])  # type: ignore[attr-defined]
         return follows(*args)
 
-    monkeypatch.setattr(integrity, "follows", meanwhile)
+    monkeypatch.setattr(chain_check, "follows", meanwhile)
     assert integrity.check_chains(connect(store.path, read_only=True)) == []
     assert n_looks > 20
     await store.close()

@@ -43,6 +43,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "rm": "Delete runs that have ended.",
         "backup": "Copy the store, even while it is in use.",
         "compact": "Free the disk space of deleted runs.",
+        "migrate": "Move the store into a database, or back into a file.",
         "deliveries": "List announcements; retry or drop failed ones.",
     },
     "Define": {

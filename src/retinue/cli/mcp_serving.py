@@ -9,6 +9,7 @@ import click
 
 from retinue.cli import exit_codes
 from retinue.cli.context import CommandContext, common, out, pass_context
+from retinue.formats.database_address import without_password
 
 
 def guest_options(function: Any) -> Any:
@@ -204,7 +205,7 @@ def _words(context: CommandContext, flags: dict[str, Any]) -> list[str]:
     if flags["client_may_approve"]:
         out.append("--client-may-approve")
     if context.store:
-        out += ["--store", context.store]
+        out += ["--store", without_password(context.store)]
     if context.cwd:
         out += ["--cwd", context.cwd]
     return out

@@ -34,6 +34,16 @@ def own_places(store: str = "") -> Private:
     return private_places(os.environ, store)
 
 
+def database_files(address: str) -> str:
+    """Where files of this machine lie that belong to a store in a database."""
+    from retinue.config.user_folders import beside_database
+    from retinue.sandbox.open_beneath import make_folder
+
+    place = beside_database(os.environ, address)
+    make_folder(os.path.dirname(place))
+    return place
+
+
 def cache_folder() -> Path:
     """Where what can be made again is kept between runs."""
     from retinue.config.user_folders import cache_home

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from retinue.formats.database_address import without_password
 from retinue.sandbox.atomic_write import write_file
 from retinue.sandbox.private_paths import TEMPORARY, Private
 from retinue.sandbox.regular_file import read_small
@@ -31,6 +32,13 @@ def config_home(environ: Mapping[str, str]) -> str:
 
 def cache_home(environ: Mapping[str, str]) -> str:
     return os.path.join(_base(environ, "XDG_CACHE_HOME", ".cache"), "retinue")
+
+
+def beside_database(environ: Mapping[str, str], address: str) -> str:
+    """The place on this machine of what other stores have beside their files. Another password is
+    not another database."""
+    name = hashlib.sha256(os.fsencode(without_password(address))).hexdigest()[:16]
+    return os.path.join(data_home(environ), "databases", name, "retinue.db")
 
 
 def socket_folders(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -39,13 +39,14 @@ from retinue.host.key_file import new_key, remove
 from retinue.host.keyring import Keyring
 from retinue.host.keys import OFFLINE, KeyedCatalog
 from retinue.host.large_blocks import return_large_blocks
-from retinue.host.launch import StartReport
+from retinue.host.launch import DATABASE, StartReport
 from retinue.host.mcp_pool import McpPool
 from retinue.host.problem_documents import problem_of
 from retinue.host.project_paths import approvals_of, key_of, sessions_of
 from retinue.host.project_planner import ProjectPlanner
 from retinue.host.requests import HelloRequest
 from retinue.host.session_file import SessionFile
+from retinue.host.stored_runs import reader_of, store_of
 from retinue.models.providers import DIRECTORY
 
 log = logging.getLogger("retinue.host")
@@ -53,9 +54,10 @@ log = logging.getLogger("retinue.host")
 
 @dataclass
 class HostedStore:
-    """A store, held by this process, and how it is reached. `keyring` lets clients in; `hosts` are
-    names beside those of loopback; `listeners` are sockets beside the Unix socket at `address`;
-    `doors` are routes beside those of the host."""
+    """A store, held by this process, and how it is reached. `database` is where the runs are if not
+    in the file `store`; then only what belongs to them is beside that. `keyring` lets clients in;
+    `hosts` are names beside those of loopback; `listeners` are sockets beside the Unix socket at
+    `address`; `doors` are routes beside those of the host."""
 
     root: str
     store: str
@@ -67,6 +69,7 @@ class HostedStore:
     listeners: tuple[socket.socket, ...] = ()
     leave: asyncio.Event = field(default_factory=asyncio.Event)
     doors: Callable[[Host], Sequence[Route]] = lambda host: ()
+    database: str = ""
 
     async def serve(self, idle_seconds: float | None, ready: Callable[[], None]) -> None:
         """Open the store, listen, and keep going until someone asks to stop, or until nothing has
@@ -74,7 +77,7 @@ class HostedStore:
         return_large_blocks()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.leave.set)
-        open_agents, models = _left_open(self.store)
+        open_agents, models = _left_open(self.store, self.database)
         environ = {**self.environ, DIRECTORY: self.root}
         catalog = KeyedCatalog(environ, models, self.redactor)
         pool = McpPool(Path(approvals_of(self.store)), catalog.environ, catalog.redactor)
@@ -90,7 +93,7 @@ class HostedStore:
             catalog.offered = tuple(name for name in names if _is_found(catalog, name))
             ports: dict[str, Any] = {"models": catalog, "secrets": catalog.redactor}
             async with Retinue(
-                self.store,
+                store_of(self.store, self.database),
                 agents=agents,
                 workspace=self.root,
                 unsafe_no_sandbox=is_bare(),
@@ -158,13 +161,11 @@ async def _until_idle(
             return
 
 
-def _left_open(store: str) -> tuple[list[str], tuple[str, ...]]:
+def _left_open(store: str, database: str) -> tuple[list[str], tuple[str, ...]]:
     """The agents and models of the runs that an earlier process has left open."""
-    from retinue.store.sqlite.reader import SqliteReader
-
-    if not os.path.exists(store):
+    if not database and not os.path.exists(store):
         return [], ()
-    reader = SqliteReader(store)
+    reader = reader_of(store, database)
     try:
         reader.open()
         rows = reader.load().open
@@ -235,6 +236,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def _hosted(options: Any, environ: dict[str, str], redactor: Redactor) -> None:
     hosted = HostedStore(options.root, options.store, options.socket, environ, redactor)
+    hosted.database = environ.pop(DATABASE, "")
     await hosted.serve(options.idle, lambda: _report(StartReport(pid=os.getpid())))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +12,15 @@ from typing import Any, Literal
 import apsw
 
 from retinue.core.state import Thinking, account_refusal
-from retinue.errors import SandboxMissing
+from retinue.errors import SandboxMissing, StoreError
+from retinue.host.listing_file import is_attended
+from retinue.host.project_paths import ProjectPaths
 from retinue.sandbox.base import Guarantee
 from retinue.sandbox.regular_file import read_small
 from retinue.sandbox.trusted_programs import find
+from retinue.store.row_batch import read_run
 from retinue.store.sqlite.database_file import APPLICATION_ID, connect, migrations
 from retinue.store.sqlite.integrity import check_chains, check_structure
-from retinue.store.sqlite.tables import read_run
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,29 @@ def look_at_store(path: str) -> StoreHealth:
         db.close(True)
 
 
+def look_at_database(url: str) -> StoreHealth:
+    """The same of a database. Raises `StoreError` for one that cannot be read."""
+    from retinue.store.postgres.connections import connect as connect_database
+    from retinue.store.postgres.database_schema import migrations as database_migrations
+    from retinue.store.postgres.database_schema import version_of
+    from retinue.store.postgres.postgres_integrity import verify
+
+    with connect_database(url) as db:
+        version, known = version_of(db), len(database_migrations())
+        if not version or version > known:
+            return StoreHealth("newer" if version else "empty", version, known)
+        runs: list[Any] = db.execute("select body from runs where open").fetchall()
+        dead = db.execute("select count(*) from outbox where state = 'dead'").fetchall()
+        wrong = tuple(verify(db, url))
+        waits = () if wrong else _waits(runs)
+        return StoreHealth("ours", version, known, len(runs), dead[0][0], waits, wrong)
+
+
 def _refused(db: apsw.Connection) -> tuple[str, ...]:
-    bodies: list[Any] = db.execute("select body from runs where open = 1").fetchall()
+    return _waits(db.execute("select body from runs where open = 1").fetchall())
+
+
+def _waits(bodies: list[Any]) -> tuple[str, ...]:
     runs = [read_run(body) for (body,) in bodies]
     return tuple(
         run.state.waits_for
@@ -72,6 +96,17 @@ def _open(path: str) -> apsw.Connection:
         return connect(path, read_only=True)
     uri = Path(os.path.abspath(path)).as_uri() + "?immutable=1"
     return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+
+
+def is_held(paths: ProjectPaths) -> bool:
+    """Whether a process holds the store."""
+    if paths.database:
+        from retinue.store.postgres.postgres_reader import PostgresReader
+
+        with contextlib.suppress(StoreError):
+            return PostgresReader(paths.database).is_held()
+        return False
+    return is_attended(paths.store)
 
 
 def store_holder(path: str) -> int:

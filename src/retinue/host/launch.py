@@ -20,6 +20,9 @@ from retinue.host.project_paths import ProjectPaths
 
 START_SECONDS = 20.0
 IDLE_SECONDS = 30.0
+DATABASE = "RETINUE_DATABASE"
+"""The address of the database, as a host gets it on its stdin: in a list of processes everyone
+could read its password."""
 KEPT = ("HOME", "XDG_CACHE_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "RETINUE_DEBUG")
 """Of the environment for models, this is not a secret, and other parts of the host need it."""
 
@@ -93,7 +96,8 @@ def _launch(paths: ProjectPaths, env: Mapping[str, str], until: float) -> Except
     )
     assert host.stdin is not None and host.stdout is not None
     try:
-        host.stdin.write(msgspec.json.encode(dict(env)) + b"\n")
+        variables_sent = {**env, DATABASE: paths.database} if paths.database else dict(env)
+        host.stdin.write(msgspec.json.encode(variables_sent) + b"\n")
         host.stdin.close()
         is_told = select.select([host.stdout], [], [], max(1.0, until - time.monotonic()))[0]
         line = host.stdout.readline() if is_told else b""

@@ -8,29 +8,21 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
-
-import apsw
+from typing import Any, NamedTuple, Protocol
 
 from retinue.core.state_names import ENDS, agent_label, short_id, shown_state, state_text
 from retinue.errors import NotFound, StoreCorrupt
 from retinue.formats.safe_text import one_line
 from retinue.host.project_paths import ProjectPaths
 from retinue.host.provider_waits import ProviderWait, of_record
-from retinue.sandbox.regular_file import read_small
-from retinue.store.sqlite.database_file import connect
-from retinue.store.sqlite.sqlite_errors import reading
 
 LATEST = ("latest", "last", "@")
 MOST = 8
 _HEX = re.compile(r"[0-9a-f-]+")
-_SELECT = """
+SELECT = """
 select r.id, r.parent, r.root, s.body, r.body, r.state, r.created_at, r.ended_at, r.account,
 (select count(*) from runs b where b.root = r.id and b.parent <> '')
 from runs r join specs s on s.run = r.n"""
-_NAMES = "select name from sqlite_schema where name in ('runs', 'accounts')"
-# A file that no writer of this version has opened yet.
-_OLD_SELECT = _SELECT.replace("r.account", "a.body") + " left join accounts a on a.id = r.id"
 
 
 class ListedRun(NamedTuple):
@@ -108,24 +100,47 @@ class SpentSince(NamedTuple):
     is_partial: bool
 
 
+class ListedRows(Protocol):
+    """The store that a listing is made from."""
+
+    def lines(self, tail: str, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The rows of `SELECT` with this tail, in SQLite's words; and the names and bodies of all
+        models."""
+
+    def version(self) -> int:
+        """Changes when anything was committed."""
+
+    def is_held(self) -> bool:
+        """Whether a process holds the store."""
+
+    def close(self) -> None: ...
+
+
+def _open_rows(paths: ProjectPaths) -> ListedRows | None:
+    if paths.database:
+        from retinue.host.listing_database import DatabaseRows
+
+        return DatabaseRows(paths.database)
+    from retinue.host.listing_file import FileRows
+
+    return FileRows(paths.store) if os.path.exists(paths.store) else None
+
+
 class RunListing:
     """A store that is only looked at. One whose file is missing is empty."""
 
     def __init__(self, paths: ProjectPaths) -> None:
         self.paths = paths
-        self._db: apsw.Connection | None = None
-        if os.path.exists(paths.store):
-            with reading(paths.store):
-                self._db = connect(paths.store, read_only=True)
+        self._rows = _open_rows(paths)
         self._unpriced: set[str] = set()
-        self._attended = self._db is not None and is_attended(paths.store)
+        self._attended = self._rows is not None and self._rows.is_held()
 
     def __enter__(self) -> RunListing:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._db is not None:
-            self._db.close(True)
+        if self._rows is not None:
+            self._rows.close()
 
     def roots(self, *, recent_since: int | None = None, limit: int = 1_000) -> list[ListedRun]:
         """Runs that a person started, newest first: all, or those that are open or have ended
@@ -160,18 +175,12 @@ class RunListing:
 
     def version(self) -> int:
         """Changes when anything was committed."""
-        return 0 if self._db is None else int(self._db.pragma("data_version"))
+        return 0 if self._rows is None else self._rows.version()
 
     def _lines(self, tail: str, args: Sequence[Any]) -> Iterator[ListedRun]:
-        if self._db is None:
+        if self._rows is None:
             return
-        with reading(self.paths.store):
-            names = {name for (name,) in self._db.execute(_NAMES)}
-            if "runs" not in names:
-                return
-            select = _OLD_SELECT if "accounts" in names else _SELECT
-            rows: list[Any] = self._db.execute(f"{select} {tail}", tuple(args)).fetchall()
-            models: list[Any] = self._db.execute("select name, body from models").fetchall()
+        rows, models = self._rows.lines(tail, args)
         id = ""
         try:
             self._unpriced = {name for name, body in models if not _is_priced(json.loads(body))}
@@ -183,7 +192,7 @@ class RunListing:
         except (ValueError, KeyError, TypeError, AttributeError):
             what = f"the record of run {id}" if id else "the record of a model"
             raise StoreCorrupt(
-                f"{self.paths.store} is damaged: {what} cannot be read. Nothing was "
+                f"{self.paths.shown_store} is damaged: {what} cannot be read. Nothing was "
                 "changed. Run `retinue doctor`."
             ) from None
 
@@ -310,28 +319,6 @@ def _named(name: str, lines: list[ListedRun], *, newest: bool = False) -> list[L
     if exact:
         return exact[:1] if newest and exact[0].label != "main" else exact
     return [line for line in lines if line.label.startswith(name) or line.short.startswith(name)]
-
-
-def is_attended(store: str) -> bool:
-    """Whether a process holds the store. The lock itself is not tried: that could be in the way of
-    a host."""
-    try:
-        pid = int(read_small(store + ".lock", 32) or b"0")
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return pid > 0 and not _is_zombie(pid)
-
-
-def _is_zombie(pid: int) -> bool:
-    """Whether it has ended and no one has asked about it: where no init process does, it stays."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[:1] == [b"Z"]
-    except OSError:
-        return False
 
 
 def cache_json(figures: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from retinue.errors import ConfigError
+from retinue.formats.database_address import is_postgres
 from retinue.formats.toml_text import load as load_toml
 from retinue.host.project import Project
 from retinue.host.project_paths import config_home
@@ -105,6 +106,8 @@ def stored(environ: Mapping[str, str]) -> str:
     path = of_user(environ, "store", "path")
     if not isinstance(path, str) or not path:
         return ""
+    if is_postgres(path):
+        return path
     return os.path.join(config_home(environ), os.path.expanduser(path))
 
 

@@ -8,10 +8,11 @@ import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retinue.config.project_root import project_root
 from retinue.config.user_folders import (
+    beside_database,
     config_home,
     data_home,
     note_file,
@@ -19,6 +20,7 @@ from retinue.config.user_folders import (
     state_home,
 )
 from retinue.errors import ConfigError
+from retinue.formats.database_address import is_postgres, shown
 from retinue.sandbox.atomic_write import write_file
 from retinue.sandbox.open_beneath import make_folder
 from retinue.sandbox.store_files import refuse_links
@@ -53,13 +55,20 @@ SOCKET_LIMIT = 107
 
 @dataclass(frozen=True, slots=True)
 class ProjectPaths:
-    """The places of one project. `root` is its directory, `cwd` where the command was given."""
+    """The places of one project. `root` is its directory, `cwd` where the command was given. If the
+    runs are in a `database`, `store` is only where the files lie that belong to them."""
 
     root: str
     cwd: str
     store: str
     socket: str
     log: str
+    database: str = ""
+
+    @property
+    def shown_store(self) -> str:
+        """The store, as people may see it."""
+        return shown(self.database) or self.store
 
     @property
     def plans(self) -> str:
@@ -75,7 +84,7 @@ class ProjectPaths:
 
     @property
     def exists(self) -> bool:
-        return os.path.exists(self.store)
+        return bool(self.database) or os.path.exists(self.store)
 
 
 def approvals_of(store: str) -> str:
@@ -106,7 +115,10 @@ def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> Proje
     if not os.path.isdir(here):
         raise ConfigError(f"Directory {here} not found. Check --cwd.")
     root = project_root(here, environ.get("HOME", ""))
-    if store:
+    if is_postgres(store):
+        file = beside_database(environ, store)
+        name = os.path.basename(os.path.dirname(file))
+    elif store:
         file = os.path.realpath(os.path.expanduser(store))
         if os.path.isdir(file):
             raise ConfigError(f"The store {file} is a directory. Name a file.")
@@ -117,7 +129,12 @@ def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> Proje
         file = os.path.join(data_home(environ), "projects", name, "retinue.db")
     log = os.path.join(state_home(environ), "log", f"{name}.log")
     return ProjectPaths(
-        root=root, cwd=here, store=file, socket=_socket(environ, file, name), log=log
+        root=root,
+        cwd=here,
+        store=file,
+        socket=_socket(environ, file, name),
+        log=log,
+        database=store if is_postgres(store) else "",
     )
 
 
@@ -148,7 +165,7 @@ def name_and_size(cwd: str) -> tuple[str, str]:
 def prepare(environ: Mapping[str, str], paths: ProjectPaths, *, is_project: bool) -> None:
     """Make the directories of the store, the socket and the log, each for its owner alone."""
     private_directory(os.path.dirname(paths.log))
-    private_directory(os.path.dirname(paths.store), strict=is_project)
+    private_directory(os.path.dirname(paths.store), strict=is_project or bool(paths.database))
     private_directory(paths.plans)
     ours = os.path.dirname(paths.socket)
     private_directory(ours, strict=ours != os.path.dirname(paths.store))
@@ -156,7 +173,7 @@ def prepare(environ: Mapping[str, str], paths: ProjectPaths, *, is_project: bool
         label = os.path.join(os.path.dirname(paths.store), "project.json")
         if not os.path.exists(label):
             write_file(label, json.dumps({"root": paths.root}).encode() + b"\n")
-    else:
+    elif not paths.database:
         note_file(environ, paths.store)
 
 
@@ -203,10 +220,4 @@ def _socket(environ: Mapping[str, str], store: str, name: str) -> str:
 def of_project(environ: Mapping[str, str], paths: ProjectPaths, name: str) -> ProjectPaths:
     """The places of a project that is known by the name of its folder among all projects."""
     log = os.path.join(state_home(environ), "log", f"{name}.log")
-    return ProjectPaths(
-        root=paths.root,
-        cwd=paths.cwd,
-        store=paths.store,
-        socket=_socket(environ, paths.store, name),
-        log=log,
-    )
+    return replace(paths, socket=_socket(environ, paths.store, name), log=log)

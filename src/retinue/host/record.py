@@ -17,23 +17,26 @@ from retinue.events import RunStarted as RunBegan
 from retinue.host.message_cursor import MessageCursor, inherited
 from retinue.host.message_times import message_times
 from retinue.host.project_paths import ProjectPaths
+from retinue.host.stored_runs import reader_of
 from retinue.host.tree_items import RunAdded, RunChanged, Stepped, StoredRun, TreeItem
 from retinue.runtime.bus import Step
-from retinue.store.sqlite.reader import SqliteReader
 from retinue.tree_record import TreeRecord
 
 PAGE = 1_000
 """Steps that are read in one query."""
 
 
-class RecordReader(SqliteReader):
-    """A store's file, read only."""
+class RecordReader:
+    """A store, read only."""
 
     def __init__(self, paths: ProjectPaths) -> None:
-        super().__init__(paths.store)
         if not paths.exists:
             raise NotFound(f'No runs in {paths.root} yet. Start one with `retinue run "..."`.')
-        self.open()
+        reader = reader_of(paths.store, paths.database)
+        reader.open()
+        self.row, self.children, self.account = reader.row, reader.children, reader.account
+        self.messages, self.entries, self.load = reader.messages, reader.entries, reader.load
+        self.deliveries, self.close = reader.deliveries, reader.close
 
     def __enter__(self) -> RecordReader:
         return self

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from retinue.errors import NotFound
 from retinue.formats.safe_text import one_line
 from retinue.host.project_paths import ProjectPaths
@@ -12,11 +14,20 @@ LEAST = 6
 
 def read_artifact(paths: ProjectPaths, id: str) -> bytes:
     """The whole of an artifact. `NotFound` when the digits name none, or several."""
+    if paths.database:
+        from retinue.store.postgres.postgres_reader import PostgresReader
+
+        reader = PostgresReader(paths.database)
+        return reader.artifact(_artifact_id(reader.artifact_names, id), 0, None)
     listing = Artifacts(f"{paths.store}.artifacts")
-    return listing.get(_artifact_id(listing, id), 0, None)
+
+    def beginning(start: str) -> list[str]:
+        return [name for name in listing.names() if name.startswith(start)]
+
+    return listing.get(_artifact_id(beginning, id), 0, None)
 
 
-def _artifact_id(listing: Artifacts, id: str) -> str:
+def _artifact_id(beginning: Callable[[str], list[str]], id: str) -> str:
     digits = set("0123456789abcdef")
     if not LEAST <= len(id) <= 64 or set(id) - digits:
         shown = one_line(id, 80)
@@ -24,7 +35,7 @@ def _artifact_id(listing: Artifacts, id: str) -> str:
             f"{shown!r} is not an artifact id. An id has 64 hexadecimal digits; at least "
             f"{LEAST} of them are needed."
         )
-    matches = [name for name in listing.names() if name.startswith(id)]
+    matches = beginning(id)
     if len(matches) > 1:
         some = ", ".join(name[: len(id) + 4] for name in matches[:5])
         raise NotFound(f"{id!r} matches {len(matches)} artifacts ({some}). Use more of the id.")

@@ -81,6 +81,7 @@ def serve(
             os.environ.pop(name, None)
     keyring = Keyring((token.value, token.identity) for token in tokens)
     hosted = HostedStore(paths.root, paths.store, paths.socket, dict(env), redactor, keyring)
+    hosted.database = paths.database
     hosted.doors = lambda host: [*protocol_routes(host), *doors(host)]
     asyncio.run(_serve(hosted, paths, address, bool(tokens), say))
 

@@ -51,6 +51,10 @@ def names_in(body: bytes) -> set[str]:
     return names
 
 
+def is_artifact_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
 class Artifacts:
     """`<folder>/ab/<sha256>`; what is being written is in `<folder>/new` until it is durable."""
 
@@ -94,7 +98,7 @@ class Artifacts:
         return Artifact(path=name, size=len(data), sha256=name)
 
     def get(self, name: str, offset: int, limit: int | None) -> bytes:
-        if not _NAME.fullmatch(name):
+        if not is_artifact_name(name):
             raise NotFound(f"{name!r} is not an artifact id. An id has 64 hexadecimal digits.")
         try:
             with open(open_regular(self._path(name)), "rb") as file:

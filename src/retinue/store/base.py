@@ -98,6 +98,9 @@ class Store(Protocol):
     calls have left; it outlives a process, but not the machine."""
 
     sent: SentCalls
+    beside: str = ""
+    """Where files of this machine that belong to the store lie, each with a tail of its own; "" for
+    none."""
 
     async def open(self) -> int:
         """Take the store over: lock it, bring its schema up to date, return the new epoch. Raises
@@ -202,3 +205,27 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Let go of the store."""
+
+
+class StoreReader(Protocol):
+    """A store that is only looked at, in the thread that asks, while others write to it."""
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def load(self) -> Snapshot: ...
+
+    def row(self, id: str) -> RunRecord | None: ...
+
+    def account(self, id: str) -> Account | None: ...
+
+    def children(self, parent: str) -> list[RunRecord]: ...
+
+    def messages(self, conversation: str, start: int, stop: int | None) -> list[Message]: ...
+
+    def entries(
+        self, after: int, run: str, limit: int, tree: str | None = None
+    ) -> list[tuple[int, LogEntry]]: ...
+
+    def deliveries(self, states: Iterable[str]) -> list[Delivery]: ...

@@ -23,7 +23,7 @@ class NotesHead(NamedTuple):
     magic: bytes
     epoch: int
     since: int
-    inode: int
+    store: int
     n_places: int
     boot: bytes
 

@@ -42,10 +42,12 @@ FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class SentCalls:
     """A note says: of this run this attempt has left, and those before it may have. What is known
     holds for runs that a process has begun or resumed at epoch `_since` or later. Without a path it
-    is kept in memory only. Models that work in threads note there."""
+    is kept in memory only. Models that work in threads note there. `identity` is the number of the
+    store; that of a file is its inode."""
 
-    def __init__(self, path: str = "") -> None:
+    def __init__(self, path: str = "", identity: int | None = None) -> None:
         self._path = path
+        self._identity = identity
         self._fd = -1
         self._epoch = self._since = self._n_places = 0
         self._last: dict[str, int] = {}
@@ -195,8 +197,11 @@ class SentCalls:
                 os.close(fd)
 
     def _head(self) -> bytes:
-        inode = os.stat(self._path).st_ino
-        return sealed(HEAD.pack(MAGIC, self._epoch, self._since, inode, self._n_places, boot_id()))
+        store = self._store()
+        return sealed(HEAD.pack(MAGIC, self._epoch, self._since, store, self._n_places, boot_id()))
+
+    def _store(self) -> int:
+        return os.stat(self._path).st_ino if self._identity is None else self._identity
 
     def _read(self, data: bytes) -> None:
         """What is in the file, if it is whole, of this store, and of this start of the machine."""
@@ -204,8 +209,8 @@ class SentCalls:
         if fields is None:
             return
         head = NotesHead(*fields)
-        here = (os.stat(self._path).st_ino, boot_id())
-        is_ours = any(head.boot) and (head.inode, head.boot) == here
+        here = (self._store(), boot_id())
+        is_ours = any(head.boot) and (head.store, head.boot) == here
         if not is_ours or len(data) < PLACE * (1 + head.n_places):
             return
         places = range(1, head.n_places + 1)

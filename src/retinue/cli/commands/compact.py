@@ -15,7 +15,7 @@ from retinue.cli.context import CommandContext, common, note, out, pass_context
 from retinue.errors import NotFound
 from retinue.host import requests
 from retinue.host.client import connect_to_host
-from retinue.host.compaction import Compacted, compact_file
+from retinue.host.compaction import Compacted, compact_store
 from retinue.host.keys import carried
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def command(context: CommandContext, as_json: bool) -> int:
         raise NotFound(f"No runs in {context.paths.root} yet: nothing to compact.")
     client = connect_to_host(context.paths, carried(context.configure()))
     if client is None:
-        result = asyncio.run(compact_file(context.paths.store, None if context.is_quiet else _show))
+        result = asyncio.run(compact_store(context.paths, None if context.is_quiet else _show))
     else:
         with client:
             result = _by_host(client, context.is_quiet)

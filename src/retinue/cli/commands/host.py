@@ -15,7 +15,7 @@ from retinue.cli import exit_codes
 from retinue.cli.context import CommandContext, common, note, out, pass_context
 from retinue.host import project_paths, requests
 from retinue.host.client import connect_to_host
-from retinue.host.listing import is_attended
+from retinue.host.health import is_held
 from retinue.view.format import json_line
 
 WAIT_SECONDS = 15.0
@@ -122,7 +122,7 @@ def _own(context: CommandContext, target: project_paths.ProjectPaths) -> project
 
 def _has_stopped(target: project_paths.ProjectPaths) -> bool:
     until = time.monotonic() + WAIT_SECONDS
-    while is_attended(target.store):
+    while is_held(target):
         if time.monotonic() > until:
             return False
         time.sleep(0.02)

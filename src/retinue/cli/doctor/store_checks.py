@@ -14,7 +14,14 @@ import apsw
 
 from retinue.cli.context import CommandContext
 from retinue.cli.doctor.finding import Finding, in_parallel
-from retinue.host.health import StoreHealth, look_at_store, store_holder
+from retinue.errors import RetinueError
+from retinue.host.health import (
+    StoreHealth,
+    is_held,
+    look_at_database,
+    look_at_store,
+    store_holder,
+)
 from retinue.host.project_paths import config_home, data_home, state_home
 
 GIB = 1 << 30
@@ -23,6 +30,9 @@ LOW, SCARCE = 2 * GIB, 256 << 20
 
 
 def store(context: CommandContext) -> Iterator[Finding]:
+    if context.paths.database:
+        yield from _database(context.paths.database, context.paths.shown_store)
+        return
     path = context.paths.store
     if not os.path.exists(path):
         if os.path.exists(path + "-wal"):
@@ -50,8 +60,29 @@ def store(context: CommandContext) -> Iterator[Finding]:
     if health.kind != "ours":
         yield _other(path, health)
         return
+    yield from _ours(
+        f"{path}: {_size(size)}", health, "restore a backup (made with `retinue backup`)"
+    )
+
+
+def _database(url: str, shown: str) -> Iterator[Finding]:
+    try:
+        health = look_at_database(url)
+    except RetinueError as error:
+        yield Finding(name="store", state="broken", text=str(error))
+        return
+    if health.kind == "empty":
+        text = f"no runs yet; they will be stored in {shown}"
+        yield Finding(name="store", state="ok", text=text)
+    elif health.kind == "newer":
+        yield _other(shown, health)
+    else:
+        yield from _ours(shown, health, "restore a backup of the database")
+
+
+def _ours(what: str, health: StoreHealth, restore: str) -> Iterator[Finding]:
     for sentence in health.wrong[:10]:
-        fix = "stop using it and restore a backup (made with `retinue backup`)"
+        fix = f"stop using it and {restore}"
         yield Finding(name="store", state="broken", text=sentence, fix=fix)
     if len(health.wrong) > 10:
         yield Finding(
@@ -66,7 +97,7 @@ def store(context: CommandContext) -> Iterator[Finding]:
         whole = (
             f"schema {health.version}{old}, hash chain and structure OK, {health.n_open} open runs"
         )
-        text = f"{path}: {_size(size)}, {whole}"
+        text = f"{what}, {whole}"
         yield Finding(name="store", state="ok", text=text)
     for why, n in Counter(health.waits).items():
         fix = (
@@ -104,11 +135,9 @@ def _size(n: int) -> str:
 
 
 def host(context: CommandContext) -> Iterator[Finding]:
-    from retinue.host.listing import is_attended
-
     paths = context.paths
-    is_held = is_attended(paths.store)
-    if not is_held and not os.path.exists(paths.socket):
+    is_taken = is_held(paths)
+    if not is_taken and not os.path.exists(paths.socket):
         yield Finding(
             name="host", state="ok", text="no host is running; a command starts one when needed"
         )
@@ -129,7 +158,7 @@ def host(context: CommandContext) -> Iterator[Finding]:
         )
     elif answer.text:
         yield Finding(name="host", state="ok", text=answer.text)
-    elif is_held:
+    elif is_taken:
         text = f"the store is locked by another program: process {pid} ({_command(pid)})"
         yield Finding(
             name="host",

@@ -11,20 +11,12 @@ from typing import Any
 import apsw
 
 from retinue.store.artifact_files import Artifacts, names_in
-from retinue.store.sqlite.tree_logs import LogHead, genesis, link
+from retinue.store.chains import follows, genesis, link
+from retinue.store.sqlite.tree_logs import LogHead
 
 CHUNK = 1_000
 
 Moved = tuple[int, str, int | None, int, bytes | None, bytes, bytes, str | None]
-
-
-def follows(chain: Any, number: Any, run: Any, at: Any, digest: Any, stored: Any) -> bool:
-    """Whether a row hangs on the one before it; a row need not even hold the types that were
-    written."""
-    try:
-        return bool(link(chain, number, run, at, digest) == stored)
-    except (TypeError, AttributeError, ValueError, StructError):
-        return False
 
 
 def split_log(db: apsw.Connection, path: str) -> None:

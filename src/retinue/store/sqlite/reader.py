@@ -17,9 +17,23 @@ from retinue.core.messages import Message
 from retinue.core.state import RunRecord
 from retinue.core.state_names import ENDS
 from retinue.core.task_list import Noted
-from retinue.core.values import Delivery, Origin
+from retinue.core.values import Delivery
 from retinue.errors import StoreError
 from retinue.store.base import RunLine, Snapshot, Space
+from retinue.store.row_batch import (
+    of_tree,
+    read_account,
+    read_act,
+    read_definition,
+    read_delivery,
+    read_entry,
+    read_mail,
+    read_message,
+    read_model,
+    read_run,
+    read_spec,
+    run_line,
+)
 from retinue.store.sqlite.database_file import connect
 from retinue.store.sqlite.reader_queries import (
     ABOVE,
@@ -43,42 +57,11 @@ from retinue.store.sqlite.reader_queries import (
     SPAN,
 )
 from retinue.store.sqlite.sqlite_errors import reading
-from retinue.store.sqlite.tables import (
-    read_account,
-    read_act,
-    read_definition,
-    read_delivery,
-    read_entry,
-    read_mail,
-    read_message,
-    read_model,
-    read_run,
-    read_spec,
-)
 
 TREES_SCHEMA = 3
 ACCOUNTS_SCHEMA = 4
 
 END_OF_TIME = (1 << 63) - 1
-
-
-class _Named(msgspec.Struct):
-    agent: str
-    task: str = ""
-    label: str = ""
-    group: str = ""
-    group_size: int = 0
-
-
-class _Head(msgspec.Struct):
-    """As much of a spec as a listing shows."""
-
-    order: _Named
-    origin: Origin = Origin()
-    meta: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-_read_head = msgspec.json.Decoder(_Head).decode
 
 
 class SqliteReader:
@@ -172,7 +155,7 @@ class SqliteReader:
             if is_old:
                 sql = OLD
             return [
-                (n, _of_tree(read_entry(body), root))
+                (n, of_tree(read_entry(body), root))
                 for n, body, root in self._all(sql % (run and OF_RUN), args)
             ]
 
@@ -228,7 +211,7 @@ class SqliteReader:
         sql = f"{LISTING} {which} order by n desc limit :limit"
         values = {"before": before, "states": _listed(states), "since": since, "limit": limit}
         with reading(self.path):
-            return [_line(*row) for row in self._all(sql, values)]
+            return [run_line(*row) for row in self._all(sql, values)]
 
     def deliveries(self, states: Iterable[str]) -> list[Delivery]:
         choice = list(states)
@@ -248,28 +231,6 @@ class SqliteReader:
             return [Noted(n=n, key=key, act=read_act(body)) for n, key, body in rows]
 
 
-def _line(
-    id: str, root: str, parent: str, spec: str, state: str, created_at: int, ended_at: int | None
-) -> RunLine:
-    head = _read_head(spec)
-    order = head.order
-    return RunLine(
-        id=id,
-        root=root,
-        parent=parent,
-        label=order.label or order.agent,
-        state=state,
-        created_at=created_at,
-        ended_at=ended_at,
-        user_initiated=not parent,
-        group=order.group if order.group_size else "",
-        agent=order.agent,
-        task=order.task,
-        user=head.origin.user,
-        meta=head.meta,
-    )
-
-
 def _size(path: str) -> int:
     try:
         return os.stat(path).st_size
@@ -279,8 +240,3 @@ def _size(path: str) -> int:
 
 def _listed(names: Iterable[str]) -> str:
     return msgspec.json.encode(list(names)).decode()
-
-
-def _of_tree(entry: LogEntry, root: str) -> LogEntry:
-    """Events of older versions do not say to which tree they belong."""
-    return entry if entry.tree == root else msgspec.structs.replace(entry, tree=root)

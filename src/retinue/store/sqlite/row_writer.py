@@ -6,6 +6,8 @@ from __future__ import annotations
 import apsw
 
 from retinue.store.artifact_files import Artifacts
+from retinue.store.chains import link
+from retinue.store.row_batch import RowBatch, Value
 from retinue.store.sqlite.tables import (
     CHANGE_ACCOUNTS,
     CHANGE_RUNS,
@@ -19,10 +21,8 @@ from retinue.store.sqlite.tables import (
     MOVE_HEADS,
     REFER,
     TABLES,
-    RowBatch,
-    Value,
 )
-from retinue.store.sqlite.tree_logs import LogHead, LogHeads, Numbers, link
+from retinue.store.sqlite.tree_logs import LogHead, LogHeads, Numbers
 
 
 class RowWriter:

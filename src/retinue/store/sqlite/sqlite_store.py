@@ -22,13 +22,13 @@ from retinue.core.values import Artifact, Delivery
 from retinue.errors import ConfigError, StoreError
 from retinue.store.artifact_files import Artifacts
 from retinue.store.base import Compacted, Progress, RunLine, Snapshot, Space, Store
+from retinue.store.commit_group import CommitGroup
+from retinue.store.row_batch import RowBatch, encode, encode_act
 from retinue.store.sent_calls import SentCalls
-from retinue.store.sqlite.commit_group import CommitGroup
 from retinue.store.sqlite.database_file import connect, copy_database
 from retinue.store.sqlite.integrity import verify
 from retinue.store.sqlite.reader import SqliteReader
 from retinue.store.sqlite.sqlite_errors import reading
-from retinue.store.sqlite.tables import RowBatch, encode, encode_act
 from retinue.store.sqlite.writer import SqliteWriter
 
 STEP_PAGES = 256
@@ -53,14 +53,14 @@ class SqliteStore(Store):
             raise ConfigError(
                 f"synchronous must be one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}"
             )
-        self.path = os.path.abspath(path)
+        self.path = self.beside = os.path.abspath(path)
         self._inline = inline
         self._synchronous = synchronous
         self._artifacts = Artifacts(self.path + ".artifacts")
         self._reader = SqliteReader(self.path)
         self.sent = SentCalls(self.path)
         self._writer: SqliteWriter | None = None
-        self._group: CommitGroup | None = None
+        self._group: CommitGroup[RowBatch] | None = None
 
     async def open(self) -> int:
         if self._writer is not None:

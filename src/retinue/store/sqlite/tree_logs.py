@@ -7,28 +7,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from hashlib import sha256
-from struct import Struct
 
 import apsw
 import msgspec
 
+from retinue.store.chains import genesis
+
 MOST_HEADS = 4_096
 MOST_NUMBERS = 20_000
 LISTED = "(select value from json_each(?))"
-
-_numbers = Struct(">qq").pack
-
-
-def genesis(root: str) -> bytes:
-    """What the first event of a tree hangs on: rows of one tree do not fit into another."""
-    return sha256(b"retinue tree\0" + root.encode()).digest()
-
-
-def link(chain: bytes, number: int, run: str, at: int, digest: bytes) -> bytes:
-    """The hash that ties an event to all before it. The parts have fixed lengths, but for the
-    last."""
-    return sha256(chain + _numbers(number, at) + digest + run.encode()).digest()
 
 
 def listed(names: Iterable[str]) -> str:

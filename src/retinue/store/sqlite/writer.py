@@ -16,13 +16,13 @@ import apsw
 
 from retinue.errors import StoreError
 from retinue.store.artifact_files import Artifacts
+from retinue.store.row_batch import RowBatch, in_turn
 from retinue.store.sqlite.database_file import BUSY_MS, connect, prepare, take_over
 from retinue.store.sqlite.deletion import forget, thin
 from retinue.store.sqlite.reader_queries import LAST_SEQ
 from retinue.store.sqlite.row_writer import RowWriter
 from retinue.store.sqlite.sqlite_errors import commit_error, cut_off, moved
 from retinue.store.sqlite.store_lock import Lock
-from retinue.store.sqlite.tables import RowBatch, merge
 from retinue.store.sqlite.tree_logs import LogHead
 
 CHECKPOINT_PAGES = 4_000
@@ -85,7 +85,7 @@ class SqliteWriter:
         named: set[str] = set()
         seq = self.seq
         with self._transaction() as db:
-            for batch in _in_turn(batches):
+            for batch in in_turn(batches):
                 seq = self._rows.write(db, batch, seq, heads, named)
                 if batch.forgotten:
                     self._rows.clear()
@@ -315,19 +315,6 @@ class SqliteWriter:
         if db is not None:
             db.close(True)
         self._lock.release()
-
-
-def _in_turn(batches: list[RowBatch]) -> list[RowBatch]:
-    """Several commits as few: what is forgotten by one is gone before the next is written, which
-    may bring it anew."""
-    out: list[RowBatch] = []
-    start = 0
-    for stop, batch in enumerate(batches, 1):
-        if batch.forgotten or stop == len(batches):
-            part = batches[start:stop]
-            out.append(part[0] if len(part) == 1 else merge(part))
-            start = stop
-    return out
 
 
 def _now() -> int:

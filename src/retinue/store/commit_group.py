@@ -1,33 +1,55 @@
-"""The writer's thread, which shares its transactions among all who wait."""
+"""The writer's thread of a store, which shares its transactions among all who wait."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from retinue.errors import StoreError
-from retinue.store.sqlite import quick_turns
-from retinue.store.sqlite.tables import RowBatch
-from retinue.store.sqlite.writer import SqliteWriter
+from retinue.store import quick_turns
 
 MOST_COMMITS = 1_000
 T = TypeVar("T")
+B = TypeVar("B")
+
+
+class BatchWriter(Protocol[B]):
+    """What the thread works for."""
+
+    def write(self, batches: list[B]) -> Sequence[int | StoreError]:
+        """In one transaction: the position of the last event of each, or why it was refused. Raises
+        `StoreError` if nothing was written."""
+
+    def tidy(self) -> None:
+        """Something short that no one waits for."""
 
 
 @dataclass(slots=True)
-class PendingCommit:
-    """A commit that waits; `encode` makes its rows, here. `era` counts the failures that its caller
-    knew of."""
+class CommitLine:
+    """Commits that build on each other: when one fails, all that were sent behind it fail too,
+    until their caller knows of the failure. Otherwise a later one could be written before an
+    earlier one that is tried again. `era` counts the failures, `known` those that their caller knows of."""
 
-    encode: Callable[[], RowBatch]
+    era: int = 0
+    known: int = 0
+    failure: StoreError = field(default_factory=StoreError)
+
+
+@dataclass(slots=True)
+class PendingCommit(Generic[B]):
+    """A commit that waits; `encode` makes its rows, here. `era` counts the failures of its line
+    that its caller knew of."""
+
+    encode: Callable[[], B]
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[int]
+    line: CommitLine
     era: int
 
 
@@ -40,24 +62,22 @@ class Act:
     future: asyncio.Future[Any]
 
 
-class CommitGroup:
-    """Commits that wait at the same time share one transaction, and its fsync.
+class CommitGroup(Generic[B]):
+    """Commits that wait at the same time share one transaction, and its fsync. One that cannot be
+    put into rows is refused alone."""
 
-    When one fails, all that were sent behind it fail too, until their callers know of the failure:
-    otherwise a later batch could be written before an earlier one that is tried again. One that
-    cannot be put into rows is refused alone."""
-
-    def __init__(self, writer: SqliteWriter) -> None:
+    def __init__(self, writer: BatchWriter[B]) -> None:
         self._writer = writer
-        self._queue: SimpleQueue[PendingCommit | Act | None] = SimpleQueue()
-        self._era = 0
+        self._queue: SimpleQueue[PendingCommit[B] | Act | None] = SimpleQueue()
+        self._line = CommitLine()
         quick_turns.begin()
         self._thread = Thread(target=self._work, name="retinue-store-writer", daemon=True)
         self._thread.start()
 
-    async def commit(self, encode: Callable[[], RowBatch]) -> int:
-        loop = asyncio.get_running_loop()
-        job = PendingCommit(encode, loop, loop.create_future(), self._era)
+    async def commit(self, encode: Callable[[], B], line: CommitLine | None = None) -> int:
+        """Behind all others of its line; without one, behind all others that have none."""
+        loop, line = asyncio.get_running_loop(), line or self._line
+        job = PendingCommit(encode, loop, loop.create_future(), line, line.known)
         self._queue.put(job)
         return await job.future
 
@@ -81,15 +101,14 @@ class CommitGroup:
                         late.loop.call_soon_threadsafe(_refuse, late.future)
 
     def _work(self) -> None:
-        era, failure = 0, StoreError("The batch was not reached.")
         stop = False
         while not stop:
             jobs, acts, stop = self._next()
-            outcomes: list[int | StoreError] = [failure] * len(jobs)
+            outcomes: list[int | StoreError] = [job.line.failure for job in jobs]
             good: list[int] = []
-            batches: list[RowBatch] = []
+            batches: list[B] = []
             for n, job in enumerate(jobs):
-                if job.era == era:
+                if job.era == job.line.era:
                     try:
                         batches.append(job.encode())
                         good.append(n)
@@ -99,24 +118,25 @@ class CommitGroup:
                         outcomes[n] = StoreError(
                             f"Cannot convert a batch to rows ({error!r}). This batch was not saved."
                         )
-            try:
-                for n, last in zip(
-                    good, self._writer.write(batches) if batches else (), strict=True
-                ):
-                    outcomes[n] = last
-            except StoreError as error:
-                era, failure = era + 1, error
-                for n in good:
-                    outcomes[n] = failure
-            self._report(jobs, outcomes, era)
+            for n, outcome in zip(good, self._write(batches), strict=True):
+                outcomes[n], job = outcome, jobs[n]
+                if isinstance(outcome, StoreError) and job.line.era == job.era:
+                    job.line.era, job.line.failure = job.era + 1, outcome
+            self._report(jobs, outcomes)
             if not stop:
                 self._writer.tidy()
             for act in acts:
                 self._perform(act)
 
-    def _next(self) -> tuple[list[PendingCommit], list[Act], bool]:
+    def _write(self, batches: list[B]) -> Sequence[int | StoreError]:
+        try:
+            return self._writer.write(batches) if batches else ()
+        except StoreError as error:
+            return [error] * len(batches)
+
+    def _next(self) -> tuple[list[PendingCommit[B]], list[Act], bool]:
         job = self._queue.get()
-        jobs: list[PendingCommit] = []
+        jobs: list[PendingCommit[B]] = []
         acts: list[Act] = []
         while job is not None:
             if isinstance(job, Act):
@@ -148,30 +168,28 @@ class CommitGroup:
         with contextlib.suppress(RuntimeError):
             act.loop.call_soon_threadsafe(resolve, value, failed)
 
-    def _report(
-        self, jobs: list[PendingCommit], outcomes: list[int | StoreError], era: int
-    ) -> None:
+    def _report(self, jobs: list[PendingCommit[B]], outcomes: list[int | StoreError]) -> None:
         """One call into each loop that has someone waiting."""
-        loops: dict[
-            asyncio.AbstractEventLoop, list[tuple[asyncio.Future[int], int | StoreError]]
-        ] = {}
+        loops: dict[asyncio.AbstractEventLoop, list[Report]] = {}
         for job, outcome in zip(jobs, outcomes, strict=True):
-            loops.setdefault(job.loop, []).append((job.future, outcome))
-        for loop, tickets in loops.items():
+            loops.setdefault(job.loop, []).append((job.future, outcome, job.line, job.line.era))
+        for loop, news in loops.items():
             with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits
-                loop.call_soon_threadsafe(self._take_report, tickets, era)
+                loop.call_soon_threadsafe(_take_report, news)
 
-    def _take_report(
-        self, outcomes: list[tuple[asyncio.Future[int], int | StoreError]], era: int
-    ) -> None:
-        self._era = max(self._era, era)
-        for future, outcome in outcomes:
-            if future.done():
-                continue
-            if isinstance(outcome, StoreError):
-                future.set_exception(copy.copy(outcome))
-            else:
-                future.set_result(outcome)
+
+Report = tuple[asyncio.Future[int], int | StoreError, CommitLine, int]
+
+
+def _take_report(outcomes: list[Report]) -> None:
+    for future, outcome, line, era in outcomes:
+        line.known = max(line.known, era)
+        if future.done():
+            continue
+        if isinstance(outcome, StoreError):
+            future.set_exception(copy.copy(outcome))
+        else:
+            future.set_result(outcome)
 
 
 def _refuse(future: asyncio.Future[Any]) -> None:
