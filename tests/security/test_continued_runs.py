@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.private_home import private_home
 
 from retinue.testing import call
+from tests.cli.private_home import private_home
 from tests.mcp.raw_client import RawClient
 from tests.needs import needs
 from tests.security.test_swapped_directories import CANARY, contents, outside

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.house import House
 
 from retinue.testing import call
 from tests.cli.private_home import PrivateHome
