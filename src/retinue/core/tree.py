@@ -111,7 +111,7 @@ class Tree:
 
     # who is who
 
-    def enlist(self, spec: RunSpec, run: Run) -> None:
+    def register_run(self, spec: RunSpec, run: Run) -> None:
         self.narrowed = self.narrowed or run.permissions is not None
         self.specs[spec.id] = spec
         self.runs[spec.id] = run

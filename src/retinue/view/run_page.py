@@ -33,7 +33,7 @@ class ShownRun(NamedTuple):
     began: str
 
 
-def show_page(run: ShownRun, width: int, now: int, *, is_wrapped: bool) -> list[Line]:
+def run_page(run: ShownRun, width: int, now: int, *, is_wrapped: bool) -> list[Line]:
     """`is_wrapped`: lines that are longer than the terminal continue below their beginning."""
     lines = [*_head(run, width, now), *_facts(run, width, now)]
     if is_wrapped:
