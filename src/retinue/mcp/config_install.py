@@ -3,14 +3,12 @@ link that a project has in the place of its file is not followed; one in the use
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from retinue.errors import ConfigError, NotFound
+from retinue.host.foreign_settings import read_settings, replace_settings
 from retinue.mcp.client_configs import (
     CLIENTS,
     ClientConfig,
@@ -19,11 +17,7 @@ from retinue.mcp.client_configs import (
     server_entry,
     with_entry,
 )
-from retinue.sandbox.atomic_write import write_file
-from retinue.sandbox.open_beneath import make_real, open_real
-from retinue.sandbox.regular_file import read_small
 
-MOST_BYTES = 16 << 20
 COPY = ".before-retinue"
 
 
@@ -57,7 +51,7 @@ def planned_change(
     """What would be written; with no `command`, to take our entry out."""
     config = config_of(client)
     path = _path(config, environ, project)
-    before = _text(path)
+    before = read_settings(path)
     entry = None if command is None else server_entry(client, command, _variables(environ))
     after = with_entry(config, before or "", entry)
     is_first = not has_entry(config, before or "")
@@ -69,7 +63,7 @@ def planned_change(
 def _as_it_was(config: ClientConfig, after: str, copy: str) -> str:
     """The copy, if it says the same as the file without our entry: its layout is the person's."""
     try:
-        text = _text(copy)
+        text = read_settings(copy)
         is_same = text is not None and parsed(config, text) == parsed(config, after)
     except (ConfigError, ValueError, RecursionError):
         return after
@@ -99,62 +93,10 @@ def _path(config: ClientConfig, environ: Mapping[str, str], project: str) -> str
     return os.path.realpath(os.path.join(home, config.path))
 
 
-def _text(path: str) -> str | None:
-    """What the file says, None if there is none."""
-    folder, name = os.path.split(path)
-    try:
-        with _told(path):
-            fd = open_real(folder)
-            try:
-                return read_small(name, MOST_BYTES, dir_fd=fd, follow=False).decode("utf-8")
-            finally:
-                os.close(fd)
-    except FileNotFoundError:
-        return None
-
-
-@contextmanager
-def _told(path: str) -> Iterator[None]:
-    """What stands in the way is told with the file."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise ConfigError(
-            f"{path} cannot be used ({why}). It must be a regular file, without symbolic links on "
-            "the way. Nothing was changed."
-        ) from None
-
-
 def write_change(change: PlannedChange) -> None:
     """Write the file, whole or not at all. What was there without our entry is kept in a copy; a
     file that is empty afterwards is removed. Refused if someone has written it meanwhile."""
-    if _text(change.path) != change.before:
+    if read_settings(change.path) != change.before:
         raise ConfigError(f"{change.path} was changed meanwhile. Nothing was written. Try again.")
-    folder, name = os.path.split(change.path)
-    with _told(change.path):
-        fd = make_real(folder)
-        try:
-            mode = _mode(name, fd)
-            if change.before is not None and change.is_first:
-                _mode(name + COPY, fd)
-                write_file(name + COPY, change.before.encode(), mode or 0o600, dir_fd=fd)
-            if change.after:
-                write_file(name, change.after.encode(), mode or 0o600, dir_fd=fd)
-            elif change.before is not None:
-                os.unlink(name, dir_fd=fd)
-        finally:
-            os.close(fd)
-
-
-def _mode(name: str, folder: int) -> int:
-    """Who may do what with a file, 0 if there is none. A link or a device is refused."""
-    try:
-        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-    except FileNotFoundError:
-        return 0
-    if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, f"{name} is not a regular file")
-    return stat.S_IMODE(mode) & 0o777 or 0o600
+    kept = change.before if change.is_first else None
+    replace_settings(change.path, change.after, kept, COPY)
