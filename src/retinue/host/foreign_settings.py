@@ -31,17 +31,17 @@ def read_settings(path: str) -> str | None:
         return None
 
 
-def replace_settings(path: str, text: str, kept: str | None, suffix: str) -> None:
-    """Write `text`, or remove the file if there is none; `kept` is first written into a copy with
+def replace_settings(path: str, text: str, copy: str | None, suffix: str) -> None:
+    """Write `text`, or remove the file if there is none; `copy` is written first, beside it, with
     this `suffix`."""
     folder, name = os.path.split(path)
     with _named(path):
         fd = make_real(folder)
         try:
             mode = _mode(name, fd)
-            if kept is not None:
+            if copy is not None:
                 _mode(name + suffix, fd)
-                write_file(name + suffix, kept.encode(), mode or 0o600, dir_fd=fd)
+                write_file(name + suffix, copy.encode(), mode or 0o600, dir_fd=fd)
             if text:
                 write_file(name, text.encode(), mode or 0o600, dir_fd=fd)
             elif mode:

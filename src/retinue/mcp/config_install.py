@@ -98,5 +98,5 @@ def write_change(change: PlannedChange) -> None:
     file that is empty afterwards is removed. Refused if someone has written it meanwhile."""
     if read_settings(change.path) != change.before:
         raise ConfigError(f"{change.path} was changed meanwhile. Nothing was written. Try again.")
-    kept = change.before if change.is_first else None
-    replace_settings(change.path, change.after, kept, COPY)
+    copy = change.before if change.is_first else None
+    replace_settings(change.path, change.after, copy, COPY)
