@@ -112,7 +112,7 @@ def work_directory(guest: Guest, wish: str) -> str:
     try:
         path = os.path.realpath(os.path.join(base, os.path.expanduser(wish)))
     except (OSError, ValueError):
-        raise ToolProblem("directory: this is no path. Nothing was started.") from None
+        raise ToolProblem("directory: this is not a path. Nothing was started.") from None
     allowed = guest.roots or (os.path.realpath(os.getcwd()),)
     if not any(os.path.commonpath([path, root]) == root for root in allowed):
         raise ToolProblem(

@@ -129,8 +129,9 @@ def token_request(client: OAuthClient, fields: Mapping[str, str]) -> tuple[dict[
     return headers, urlencode(body).encode()
 
 
-def granted(data: Mapping[str, Any], asked: str) -> GrantedTokens:
-    """Tokens that can be used as they are; `asked` is the scope if the server names none."""
+def granted(data: Mapping[str, Any], default_scope: str) -> GrantedTokens:
+    """Tokens that can be used as they are; `default_scope` is theirs if the server names
+    none."""
     access, refresh, scope = (data.get(k) for k in ("access_token", "refresh_token", "scope"))
     if str(data.get("token_type", "")).lower() != "bearer":
         raise McpError("auth", "its login server gives another kind of token than bearer")
@@ -140,5 +141,5 @@ def granted(data: Mapping[str, Any], asked: str) -> GrantedTokens:
     return GrantedTokens(
         access=access,
         refresh=str(refresh) if is_lasting else "",
-        scope=scope[:2_000] if isinstance(scope, str) else asked,
+        scope=scope[:2_000] if isinstance(scope, str) else default_scope,
     )
