@@ -225,7 +225,7 @@ def _typed(agent: Agent[Any, Any] | None, ending: Ending) -> Any:
         if ending.data is None:
             return ending.text
         raise ConfigError(
-            f"Agent {agent.name!r} has another output type than when this run handed in its "
+            f"Agent {agent.name!r} has another output type than when this run submitted its "
             f"result, which does not match ({error}). Name the agent differently, or read the run "
             "in a program that does not register it."
         ) from None

@@ -155,8 +155,8 @@ class FunctionTool(Generic[P, R_co, D_contra]):
             raise self._failed(error) from error
 
     def _failed(self, error: BaseException) -> RuntimeError:
-        """One call has failed. Whoever waits for a `StopIteration` from a thread waits for ever;
-        a `SystemExit`, which argument parsers raise, would end all runs."""
+        """One call has failed. A `StopIteration` from a thread never arrives in the coroutine that
+        waits for it; a `SystemExit`, which argument parsers raise, would end all runs."""
         return RuntimeError(f"{self.name} raised {type(error).__name__}({error})")
 
     def run_now(self, make: Callable[[], Context[D_contra]], args: dict[str, Any]) -> Returned:

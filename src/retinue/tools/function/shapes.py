@@ -95,7 +95,7 @@ class Shapes:
         return self._collected(origin or hint, inner) or self._single(hint)
 
     def _alias(self, hint: Any) -> Shape:
-        """What a type alias stands for; one that contains itself becomes a definition."""
+        """What a type alias means; one that contains itself becomes a definition."""
         name = re.sub(r"\W+", "_", str(hint)).strip("_")
         reference = {"$ref": REF + name}
         if hint in self._aliases:
