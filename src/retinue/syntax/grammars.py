@@ -21,7 +21,8 @@ FILES = {
 }
 ERRORS, MISSING = "(ERROR) @error", "(MISSING) @error"
 GUESSING = {"c", "cpp", "bash"}
-"""In these a token that the parser adds is no error: a macro, or a form that its grammar lacks."""
+"""In these, a token that the parser adds is not an error: it is a macro, or a form that the
+grammar lacks."""
 
 
 @cache

@@ -64,7 +64,7 @@ def picture(code: str, width: int, *, is_unicode: bool = True) -> str | None:
 
 GAP, SPACE = 3, 2
 FILL = "\0"
-"""Stands after a wide character while a picture is drawn, so that a text has one character a
+"""Comes after a wide character while a picture is drawn, so that a text has one character a
 cell."""
 
 

@@ -83,7 +83,7 @@ def report(findings: Sequence[Finding], look: Look, *, verbose: bool) -> list[st
         head = f"{len(good)} more" if bad else f"{len(good)} checks"
         good = [Finding(name=head, state="ok", text=", ".join(names))]
     counts = Counter(f.state for f in findings)
-    states = ("broken", "degraded", "ok")
+    states: tuple[State, ...] = ("broken", "degraded", "ok")
     last = ", ".join(f"{counts[s]} {s}" for s in states if counts[s] or s == "broken")
     if counts["broken"]:
         last += "exit 1".rjust(LAST_COLUMN - len(last))
