@@ -18,7 +18,7 @@ from retinue.core.state import Run, RunRecord, Waiting
 from retinue.core.values import Mail, ModelInfo, Permissions, Usage
 from retinue.host.listing import ListedRun
 from retinue.host.provider_waits import LIMITED, ProviderWait
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view.cells import plain
 from retinue.view.log_lines import LogLines, index_of_last
 from retinue.view.run_row import as_paused

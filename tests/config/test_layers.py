@@ -185,7 +185,7 @@ def test_some_settings_may_stand_in_your_own_file_only() -> None:
     refused = problems(text, "project")
     assert len(refused) == 3
     assert all("can only be set in your user config" in message for message in refused)
-    assert not layer(text, "project").found
+    assert not layer(text, "project").by_key
     assert "RETINUE_SANDBOX_UNSAFE_NO_SANDBOX" not in {s.variable for s in every_setting()}
 
 

@@ -11,7 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from retinue.errors import ConfigError, NotFound
-from retinue.mcp.client_configs import CLIENTS, ClientConfig, server_entry, with_entry
+from retinue.mcp.client_configs import (
+    CLIENTS,
+    ClientConfig,
+    has_entry,
+    parsed,
+    server_entry,
+    with_entry,
+)
 from retinue.sandbox.atomic_write import write_file
 from retinue.sandbox.open_beneath import make_real, open_real
 from retinue.sandbox.regular_file import read_small
@@ -22,11 +29,12 @@ COPY = ".before-retinue"
 
 @dataclass(frozen=True)
 class PlannedChange:
-    """A file as it is and as it is to be."""
+    """A file as it is and as it is to be. `is_first` when it has no entry of ours yet."""
 
     path: str
     before: str | None
     after: str
+    is_first: bool
 
     @property
     def is_needed(self) -> bool:
@@ -51,7 +59,21 @@ def planned_change(
     path = _path(config, environ, project)
     before = _text(path)
     entry = None if command is None else server_entry(client, command, _variables(environ))
-    return PlannedChange(path, before, with_entry(config, before or "", entry))
+    after = with_entry(config, before or "", entry)
+    is_first = not has_entry(config, before or "")
+    if entry is None and not is_first:
+        after = _as_it_was(config, after, path + COPY)
+    return PlannedChange(path, before, after, is_first)
+
+
+def _as_it_was(config: ClientConfig, after: str, copy: str) -> str:
+    """The copy, if it says the same as the file without our entry: its layout is the person's."""
+    try:
+        text = _text(copy)
+        is_same = text is not None and parsed(config, text) == parsed(config, after)
+    except (ConfigError, ValueError, RecursionError):
+        return after
+    return text if is_same and text is not None else after
 
 
 def _variables(environ: Mapping[str, str]) -> list[str]:
@@ -107,14 +129,17 @@ def _told(path: str) -> Iterator[None]:
 
 
 def write_change(change: PlannedChange) -> None:
-    """Write the file, whole or not at all. What was there before the first change is kept in a
-    copy; a file that is empty afterwards and was not there before is removed."""
+    """Write the file, whole or not at all. What was there without our entry is kept in a copy; a
+    file that is empty afterwards is removed. Refused if someone has written it meanwhile."""
+    if _text(change.path) != change.before:
+        raise ConfigError(f"{change.path} was changed meanwhile. Nothing was written. Try again.")
     folder, name = os.path.split(change.path)
     with _told(change.path):
         fd = make_real(folder)
         try:
             mode = _mode(name, fd)
-            if change.before is not None and not _mode(name + COPY, fd):
+            if change.before is not None and change.is_first:
+                _mode(name + COPY, fd)
                 write_file(name + COPY, change.before.encode(), mode or 0o600, dir_fd=fd)
             if change.after:
                 write_file(name, change.after.encode(), mode or 0o600, dir_fd=fd)

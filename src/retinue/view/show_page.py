@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from retinue.core.account import DIMENSIONS
 from retinue.formats.money import OFFLINE
 from retinue.formats.safe_text import one_line, several_lines
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view import format as view_format
 from retinue.view import parked_runs, totals
 from retinue.view.cells import Cells, Line, fits, right, wrap_line

@@ -14,7 +14,7 @@ from retinue.cli.terminal.wall_clock import moment
 from retinue.host.held_lookup import HostWaits, host_waits
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
-from retinue.steps import RunRecord, TreeRecord
+from retinue.tree_record import RunRecord, TreeRecord
 from retinue.view import format as view_format
 from retinue.view import totals
 from retinue.view.format import json_line

@@ -1,5 +1,5 @@
 """The login to one server: which token its requests carry, and what happens when the server wants
-another one. Without a browser a token is renewed, and otherwise the person is told what to do."""
+another one. Without a browser a token is renewed, and otherwise an error says what to do."""
 
 from __future__ import annotations
 
@@ -228,10 +228,10 @@ class ServerLogin:
         for place in resource_urls(url, challenge):
             status, data = await self._fetch.json("GET", place)
             if status == 200:
-                found = resource_of(data, url)
-                if found.authorization_servers:
-                    check_address(found.authorization_servers[0], url)
-                    return found
+                metadata = resource_of(data, url)
+                if metadata.authorization_servers:
+                    check_address(metadata.authorization_servers[0], url)
+                    return metadata
         root = urlunsplit((*urlsplit(url)[:2], "", "", ""))
         return ResourceMetadata(resource=url, authorization_servers=(root,))
 
