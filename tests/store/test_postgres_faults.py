@@ -4,14 +4,20 @@ was acknowledged is there afterwards, once."""
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from retinue.errors import StoreCorrupt, StoreError, StoreFull, StoreUnreachable
-from retinue.store.postgres import connections
-from retinue.store.postgres import postgres_writer as writer
+from retinue.errors import (
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    StoreUnreachable,
+)
+from retinue.store.postgres import connections, postgres_writer
 from retinue.store.postgres.connections import connect
 from retinue.store.postgres.postgres_store import PostgresStore
 from tests.contracts.world import World, run_async, texts
@@ -76,7 +82,7 @@ async def test_a_commit_whose_answer_was_lost_is_not_written_twice(
     import psycopg
 
     store, world, root = await opened(url := fresh())
-    run, n_cut = writer._Attempt.run, 0
+    run, n_cut = postgres_writer._Attempt.run, 0
 
     def cut_after(self: Any, db: Any) -> None:
         nonlocal n_cut
@@ -86,7 +92,7 @@ async def test_a_commit_whose_answer_was_lost_is_not_written_twice(
             db.close()
             raise psycopg.OperationalError("server closed the connection unexpectedly")
 
-    monkeypatch.setattr(writer._Attempt, "run", cut_after)
+    monkeypatch.setattr(postgres_writer._Attempt, "run", cut_after)
     world.call(root, "read")
     changes = world.take()
     last = await store.commit(changes)
@@ -213,6 +219,60 @@ async def test_each_refusal_of_the_server_has_its_kind(code: str, kind: type[Sto
     await store.commit(changes)
     assert len(await store.messages(root)) == 2
     assert await store.verify() == []
+    await store.close()
+
+
+@run_async
+async def test_a_store_that_is_closed_does_not_wait_for_a_server_that_is_away(
+    killable: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, world, root = await opened(fresh(killable))
+    run = postgres_writer._Attempt.run
+
+    def cut_after(self: Any, db: Any) -> None:
+        run(self, db)
+        killable.kill()
+        db.execute("select 1")
+
+    monkeypatch.setattr(postgres_writer._Attempt, "run", cut_after)
+    world.call(root, "read")
+    commit = asyncio.ensure_future(store.commit(world.take()))
+    try:
+        await asyncio.sleep(0.3)
+        assert not commit.done()
+        await asyncio.wait_for(store.close(), 20)
+        with pytest.raises(StoreUnreachable):
+            await commit
+    finally:
+        await asyncio.to_thread(killable.start)
+
+
+HOLDER = """
+import asyncio, sys
+from retinue.store.postgres.postgres_store import PostgresStore
+
+async def main():
+    await PostgresStore(sys.argv[1]).open()
+    print("open", flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@run_async
+async def test_a_store_whose_process_was_killed_opens_at_once() -> None:
+    url = fresh()
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLDER, url, stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None and await child.stdout.readline() == b"open\n"
+    with pytest.raises(StoreLocked, match=f"process {child.pid} on"):
+        await PostgresStore(url).open()
+    child.kill()
+    await child.wait()
+    store = PostgresStore(url)
+    assert await store.open() > 1
     await store.close()
 
 

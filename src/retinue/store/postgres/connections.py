@@ -61,14 +61,15 @@ def connect(url: str, **options: Any) -> psycopg.Connection[Any]:
 
 class Readers:
     """Up to `MOST_READERS` connections, each used by one thread at a time. A connection that was
-    cut is replaced, and what was asked is asked again: a read changes nothing."""
+    cut is replaced, and what was asked is asked again: a read changes nothing. A server that was
+    never reached is not waited for."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._free: list[psycopg.Connection[Any]] = []
         self._places = threading.BoundedSemaphore(MOST_READERS)
         self._lock = threading.Lock()
-        self._is_open = False
+        self._is_open = self._was_reached = False
 
     def open(self) -> None:
         self._is_open = True
@@ -83,14 +84,14 @@ class Readers:
     def read(self, ask: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Ask on a free connection, in this thread."""
         until, pause = time.monotonic() + PATIENCE_SECONDS, 0.05
-        had_one = False
         while True:
             try:
                 with self._borrowed() as db:
-                    had_one = True
+                    self._was_reached = True
                     return ask(db)
             except Exception as error:
-                if not is_cut(error) or not had_one or time.monotonic() > until:
+                is_final = not is_cut(error) or time.monotonic() > until
+                if is_final or not self._was_reached:
                     raise store_error(error, self._url, "Nothing was changed.") from error
             time.sleep(pause)
             pause = min(2 * pause, 1.0)

@@ -154,6 +154,7 @@ class PostgresDatabase:
 
 
 def _stop(writer: PostgresWriter, group: CommitGroup[FencedBatch]) -> None:
+    writer.leave()
     group.stop()
     writer.close()
 

@@ -44,7 +44,7 @@ class PostgresWriter:
         self.seq = 0
         self._is_whole = is_whole
         self._db: psycopg.Connection[Any] | None = None
-        self._is_open = False
+        self._is_open = self._is_leaving = False
 
     def open(self) -> None:
         self._db = self._connect()
@@ -156,7 +156,7 @@ class PostgresWriter:
         if not attempt.number:
             return False
         for n in range(1 << 30):
-            if not self._is_open:
+            if self._is_leaving:
                 return False
             try:
                 with connect(self.url) as other:
@@ -175,6 +175,10 @@ class PostgresWriter:
 
     def tidy(self) -> None:
         """The server does that by itself."""
+
+    def leave(self) -> None:
+        """What waits is still written, but a server that is away is not waited for."""
+        self._is_leaving = True
 
     def close(self) -> None:
         self._is_open = False

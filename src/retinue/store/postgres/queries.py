@@ -48,14 +48,17 @@ from runs join specs on specs.run = runs.id where"""
 ENTRIES = "select seq, body, root from events where body is not null"
 OF_TREE = "select number, body, root from events where body is not null"
 LAST_SEQ = "select case when is_called then last_value else 0 end from positions"
+STORE_KEY = "hashtextextended('retinue store ' || current_schema(), 0)"
+"""What a process that writes to the store locks: alone, or together with other workers."""
 # What several workers write may arrive in another order than its positions say. A writer
 # holds a lock with a number below all positions that it has drawn; below the lowest of these,
 # nothing is on its way. The last position is read first: what is drawn later is above it.
-WRITING = """
+WRITING = f"""
 select min((classid::bigint << 32 | objid::bigint) & ((1::bigint << 48) - 1)) from pg_locks
 where locktype = 'advisory' and objsubid = 1
 and database = (select oid from pg_database where datname = current_database())
-and classid::bigint >> 16 = hashtext('retinue ' || current_schema())::bigint & 32767"""
+and classid::bigint >> 16 = hashtext('retinue ' || current_schema())::bigint & 32767
+and (classid::bigint << 32 | objid::bigint) <> {STORE_KEY}"""
 MARK_WRITING = """
 select pg_advisory_xact_lock_shared(
     ((hashtext('retinue ' || current_schema())::bigint & 32767) << 48)
@@ -89,8 +92,6 @@ STARTED = f"""
 ) and parent <> '' order by runs.n"""
 DEFINITIONS = "select body from definitions order by n"
 MODELS = "select body from models order by n"
-STORE_KEY = "hashtextextended('retinue store ' || current_schema(), 0)"
-"""What a process that writes to the store locks: alone, or together with other workers."""
 HOLDERS = f"""
 select a.application_name from pg_locks l join pg_stat_activity a using (pid)
 where l.locktype = 'advisory' and l.granted and l.pid <> pg_backend_pid()
