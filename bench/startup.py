@@ -100,7 +100,9 @@ def _runs(retinue: Sequence[str], env: dict[str, str], folder: str) -> tuple[flo
             since = time.perf_counter()
             subprocess.run(run, env=env, cwd=folder, check=True, stdout=subprocess.DEVNULL)
             kind.append((time.perf_counter() - since) * 1000)
-        subprocess.run([*retinue, "stop"], env=env, cwd=folder, check=True, capture_output=True)
+        subprocess.run(
+            [*retinue, "host", "stop"], env=env, cwd=folder, check=True, capture_output=True
+        )
     return statistics.median(times[0]), statistics.median(times[1])
 
 

@@ -1,8 +1,9 @@
 """`python -m docs.images.dashboard [FOLDER]` takes the pictures of the dashboard: each page, both
-themes, wide and narrow, over real runs whose model follows a script."""
+themes, wide and narrow, over real runs whose model follows a script; the guide shows some."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sys
 import tempfile
@@ -12,17 +13,29 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
-from retinue import Agent, tool
+from docs.images.png import with_few_colours
+from retinue import Agent, Limits, Origin, tool
 from retinue.core.values import ModelInfo
 from retinue.host.identity import OWNER
 from retinue.testing import Scripted, call
 from tests.api.scripted_agents import hiring
+from tests.cli.private_home import PrivateHome
 from tests.host.served import Served, served
 from tests.page.browser import chromium
 
 FOLDER = Path(__file__).parent
-SIZES = ((1440, 900), (390, 844))
-PAGES = ("needs-you", "agents", "models", "costs", "deliveries", "health", "settings")
+SIZES: dict[str, Any] = {
+    "": {"width": 1440, "height": 900},
+    "-phone": {"width": 390, "height": 844},
+}
+PAGES = "runs run needs-you chat agents models costs deliveries health settings"
+SHOWN = (*PAGES.split(), "run-dark", "needs-you-dark", "runs-phone", "chat-phone", "run-phone-dark")
+"""The pictures that the guide shows; another folder gets all of them."""
+FILES = {
+    "reviewer": ("Reads a change and says what is wrong with it.", "Read the change.\n"),
+    "explorer": ("Finds places in the code and lists them.", "List the places.\n"),
+    "silent": ("Says nothing yet.", ""),
+}
 TASKS = ("async-client", "sync-client", "import-timings", "query-plans", "bench-batch-size")
 INFO = {"price_in": 3_000, "price_out": 15_000, "price_cache_read": 300, "window": 200_000}
 
@@ -57,7 +70,7 @@ def _staff() -> list[Agent]:
             return call("hire", tasks=tasks)
         return "The batch size did it."
 
-    worker = _scripted("coder", work, 0.5, tools=[query, "edit", "read"], max_turns=60)
+    worker = _scripted("coder", work, 0.5, max_turns=60, tools=[query, "edit", "read"])
     quick = _scripted("writer", ["## Names\n\n- `on_import`\n- `after_batch`\n\nBoth are free."])
     return [_scripted("lead", lead, tools=[hiring(worker)], staff=[worker]), quick, worker]
 
@@ -67,40 +80,91 @@ def _start(api: Served, agent: str, task: str, **terms: Any) -> str:
     return str(api.post("/runs", body).json["run"])
 
 
-def _take(browser: Browser, api: Served, places: dict[str, str], folder: Path) -> None:
-    for theme in ("light", "dark"):
-        for width, height in SIZES:
-            context = browser.new_context(
-                viewport={"width": width, "height": height},
-                color_scheme=theme,  # type: ignore[arg-type]
-            )
-            page: Page = context.new_page()
-            origin = f"http://127.0.0.1:{api.port}/"
-            page.goto(f"{origin}?code={api.guard.keyring.new_code(OWNER)}")
-            for name, place in places.items():
-                page.goto(origin + place)
-                page.locator("h1, h2").first.wait_for()
-                page.wait_for_timeout(1_200)
-                page.screenshot(path=folder / f"dashboard-{name}-{width}-{theme}.png")
-            context.close()
+def _take(page: Page, places: dict[str, str], origin: str, end: str, folder: Path) -> None:
+    for name, place in places.items():
+        if folder == FOLDER and f"{name}{end}" not in SHOWN:
+            continue
+        page.goto(f"{origin}/{place}")
+        page.locator("h1, h2").first.wait_for()
+        page.wait_for_timeout(1_500)
+        picture = with_few_colours(page.screenshot())
+        (folder / f"dashboard-{name}{end}.png").write_bytes(picture)
+
+
+def _every(browser: Browser, address: str, places: dict[str, str], folder: Path) -> None:
+    """The places in both themes, wide and narrow. `address` lets one browser in."""
+    origin = "/".join(address.split("/")[:3])
+    context = browser.new_context(viewport=SIZES[""])
+    context.new_page().goto(address)
+    cookies = context.storage_state()
+    for end, size in SIZES.items():
+        for theme in ("light", "dark"):
+            looks: Any = {"viewport": size, "color_scheme": theme, "storage_state": cookies}
+            other = browser.new_context(**looks)
+            dark = "-dark" if theme == "dark" else ""
+            _take(other.new_page(), places, origin, f"{end}{dark}", folder)
+            other.close()
+    context.close()
+
+
+class Nobody:
+    """A channel to which nothing gets through."""
+
+    async def send(self, delivery: Any) -> None:
+        raise ConnectionError("nobody listens on hooks.internal")
+
+
+def _runs(browser: Browser, work: Path, folder: Path) -> None:
+    (work / "client.py").write_text("class Client:\n    timeout = None\n    retries = 2\n")
+    options: dict[str, Any] = {
+        "channels": {"hooks": Nobody()},
+        "limits_of_runs": Limits(delivery_tries=1),
+    }
+    agents = _staff()
+    with served(store=work / "page.db", agents=agents, workspace=work, **options) as api:
+        origin = Origin(channel="hooks", user="mira")
+        task = "Names for the new plugin hook"
+        started = api.retinue.run(agents[1], task, origin=origin, announce=True)
+        asyncio.run_coroutine_threadsafe(started, api.loop).result(60)
+        _start(api, "writer", "Explain the ledger to a newcomer")
+        run = _start(api, "lead", "Why do nightly imports get slower?", budget={"usd": 2.0})
+        time.sleep(6)
+        child = api.get(f"/runs/{run}/tree").json["children"][0]["id"]
+        places = {
+            "runs": "",
+            "run": f"r/{run}/{child}",
+            "chat": f"chat/{run}",
+            **{name: name for name in ("needs-you", "costs", "deliveries", "settings")},
+        }
+        code = api.guard.keyring.new_code(OWNER)
+        _every(browser, f"http://127.0.0.1:{api.port}/?code={code}", places, folder)
+        api.post("/cancel", {"runs": [run]})
+
+
+def _project(browser: Browser, work: Path, folder: Path) -> None:
+    """The pages that tell of a project: its agent files, keys and store."""
+    home = PrivateHome(work, RETINUE_IDLE_SECONDS="20", ANTHROPIC_API_KEY="not-a-key")
+    files = home.project / ".claude" / "agents"
+    files.mkdir(parents=True)
+    for name, (description, text) in FILES.items():
+        head = f"---\nname: {name}\ndescription: {description}\n---\n"
+        (files / f"{name}.md").write_text(head + text)
+    try:
+        address = home.run("dashboard", "--no-open").stdout.strip()
+        places = {name: name for name in ("agents", "models", "health")}
+        _every(browser, address, places, folder)
+    finally:
+        home.run("host", "stop")
 
 
 def main(folder: Path) -> None:
-    with tempfile.TemporaryDirectory() as work:
-        code = "class Client:\n    timeout = None\n    retries = 2\n"
-        (Path(work) / "client.py").write_text(code)
-        with served(store=Path(work) / "page.db", agents=_staff(), workspace=Path(work)) as api:
-            _start(api, "writer", "Names for the new plugin hook")
-            _start(api, "writer", "Explain the ledger to a newcomer")
-            run = _start(api, "lead", "Why do nightly imports get slower?", budget={"usd": 2.0})
-            time.sleep(6)
-            child = api.get(f"/runs/{run}/tree").json["children"][3]["id"]
-            places = {name: name for name in PAGES}
-            places |= {"runs": "", "run": f"r/{run}/{child}", "chat": f"chat/{run}"}
-            with chromium(shutil.which("chromium") or "chromium") as browser:
-                _take(browser, api, places, folder)
-            api.post("/cancel", {"runs": [run]})
+    with tempfile.TemporaryDirectory(prefix="shop-") as work:
+        for name in ("runs", "project"):
+            (Path(work) / name).mkdir()
+        with chromium(shutil.which("chromium") or "chromium") as browser:
+            _project(browser, Path(work) / "project", folder)
+            _runs(browser, Path(work) / "runs", folder)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
+    main(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else FOLDER)

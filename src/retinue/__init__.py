@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from retinue.agent import Agent
     from retinue.api import Retinue
     from retinue.blocking import run_sync
-    from retinue.branches import RunBranch
-    from retinue.budgets import Spending, Spent
     from retinue.channels.base import Channel
     from retinue.core.effects import ChildOutcome
     from retinue.core.merges import BranchMerge
@@ -97,9 +95,10 @@ if TYPE_CHECKING:
         Question,
         TextQuestion,
     )
-    from retinue.run_info import RunInfo, RunState, RunTree
+    from retinue.run_info import RunBranch, RunInfo, RunState, RunTree
     from retinue.runtime.clock import Clock
     from retinue.runtime_health import Health
+    from retinue.spending import Spending, Spent
     from retinue.store.base import Store
     from retinue.tools.base import Ask, Context, Delegation, Risk, Submission, ToolResult
     from retinue.tools.families.base import Family
@@ -117,8 +116,6 @@ _HOMES = {
     "retinue.agent": "Agent",
     "retinue.api": "Retinue",
     "retinue.blocking": "run_sync",
-    "retinue.branches": "RunBranch",
-    "retinue.budgets": "Spending Spent",
     "retinue.channels.base": "Channel",
     "retinue.core.effects": "ChildOutcome",
     "retinue.core.merges": "BranchMerge",
@@ -146,7 +143,8 @@ _HOMES = {
     "retinue.portal": "Portal",
     "retinue.pricing": "CacheUse PriceTag",
     "retinue.question_types": "BudgetQuestion PermissionQuestion Question TextQuestion",
-    "retinue.run_info": "RunInfo RunState RunTree",
+    "retinue.run_info": "RunBranch RunInfo RunState RunTree",
+    "retinue.spending": "Spending Spent",
     "retinue.store.base": "Store",
     "retinue.runtime.clock": "Clock",
     "retinue.runtime_health": "Health",

@@ -25,7 +25,21 @@ def leave_out_here() -> None:
     ]
 
 
+def open_closed_streams() -> None:
+    """A standard stream that is closed leads to nowhere. Otherwise Python has none, and the next
+    file that is opened, such as a store, gets its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
 def main() -> int:
+    open_closed_streams()
     leave_out_here()
     from retinue.cli.main import main
 

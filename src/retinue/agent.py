@@ -14,19 +14,26 @@ from retinue.core.type_parameters import D_contra, T_co
 from retinue.core.values import Budget, Definition, ModelInfo, Permissions, ToolRisk
 from retinue.errors import ConfigError
 from retinue.models.base import Model
-from retinue.option_types import (
-    AgentOptions,
-    check_options,
-)
+from retinue.option_types import AgentOptions, check_run_options
 from retinue.tools.base import Risk, Tool
 from retinue.tools.builtin.ask import AskTool
 from retinue.tools.families.base import Family, FamilyTool, helper_name
 from retinue.tools.families.profiles import check_once, check_switches, make_family
+from retinue.tools.option_values import check_values
 from retinue.tools.output_type import Output, check_output
 from retinue.tools.own_tools import InvokedTool as OwnTool
 from retinue.tools.own_tools import Toolset, is_tool, is_toolset, machine_tool
-from retinue.tools.start_options import Seconds, request_fields
+from retinue.tools.start_options import Seconds, check_known, request_fields
 from retinue.tools.submit import ERROR, RESULT, SubmitError, SubmitResult
+
+
+class AgentParts(AgentOptions, total=False):
+    """What is checked when an agent is made."""
+
+    instructions: str
+    tools: Sequence[Tool[Any] | str] | None
+    staff: Sequence[Agent[Any, Any]] | None
+
 
 AGENT_OPTIONS = ("output", "deps_type", "tools", "staff", *AgentOptions.__annotations__)
 
@@ -69,13 +76,16 @@ class Agent(Generic[T_co, D_contra]):
         staff: Sequence[Agent[Any, D_contra]] | None = None,
         **options: Unpack[AgentOptions],
     ) -> None:
-        if not name.strip():
-            raise ConfigError("An agent needs a name.")
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(f"An agent needs a name, not {name!r}.")
         owner = f"Agent {name!r}"
-        check_options(owner, options, AGENT_OPTIONS)
+        check_known(owner, options, AGENT_OPTIONS)
+        own = {"instructions": instructions, "tools": tools, "staff": staff, **options}
+        check_values(owner, own, AgentParts)
+        check_model(owner, options.get("model", ""))
         check_output(owner, output)
-        request_fields({"timeout": options.get("timeout")})
-        check_options(f"{owner}: options=", options.get("options", {}))
+        request_fields({name: options.get(name) for name in ("timeout", "max_turns")})
+        check_run_options(f"{owner}: options=", options.get("options", {}))
         fields: dict[str, Any] = {
             "model": "",
             "families": (),
@@ -290,6 +300,16 @@ def check_tool(owner: str, thing: object) -> None:
             "it."
         )
     raise ConfigError(f"{owner}: {thing!r} is neither a tool nor the name of one.")
+
+
+def check_model(owner: str, model: object) -> None:
+    """A name, or an object with the method of a model."""
+    if not isinstance(model, str) and not callable(getattr(model, "complete", None)):
+        raise ConfigError(
+            f"{owner}: model is a name such as 'anthropic:claude-haiku-4-5', or a Model, not "
+            f"{model!r}.",
+            field="model",
+        )
 
 
 def _not_here(name: str) -> Tool[Any]:

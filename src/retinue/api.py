@@ -21,7 +21,7 @@ from retinue.formats.database_address import is_postgres
 from retinue.hook_calls import HookCalls
 from retinue.hooks import Hooks
 from retinue.models.base import Model
-from retinue.option_types import EventSink, Retention, RetinueOptions, check_options
+from retinue.option_types import EventSink, Retention, RetinueOptions
 from retinue.registry import Registry
 from retinue.runtime.clock import SystemClock
 from retinue.runtime.engine import Engine
@@ -31,6 +31,8 @@ from retinue.store.base import Store
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.tools.builtin.builtin_tools import BuiltinTools
+from retinue.tools.option_values import check_values
+from retinue.tools.start_options import check_known
 from retinue.tools.toolbox import Toolbox
 
 OPTIONS = ("deps", "agents", "hooks", *RetinueOptions.__annotations__)
@@ -81,7 +83,8 @@ class Retinue(Starts[Deps_co]):
         hooks: Sequence[Hooks[Any]] = (),
         **options: Any,
     ) -> None:
-        check_options("Retinue()", options, OPTIONS)
+        check_known("Retinue()", options, OPTIONS)
+        check_values("Retinue()", options, RetinueOptions)
         clock = options.get("clock") or SystemClock()
         try:
             limits = checked(options.get("limits") or Limits())

@@ -11,7 +11,7 @@ from retinue.agent import Agent
 from retinue.api import Retinue
 from retinue.core.type_parameters import D, T
 from retinue.errors import RetinueError
-from retinue.option_types import RetinueOptions, RunOptions, check_options
+from retinue.option_types import RetinueOptions, RunOptions, check_run_options
 from retinue.outcomes import Outcome
 from retinue.starts import failing
 from retinue.store.base import Store
@@ -56,7 +56,7 @@ def run_sync(
             "Retinue(...).run(...)` instead."
         )
 
-    check_options("run_sync()", options)
+    check_run_options("run_sync()", options)
 
     async def main() -> Outcome[Any]:
         async with Retinue(store, deps=deps, agents=agents, **(runtime or {})) as retinue:

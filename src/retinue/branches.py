@@ -12,26 +12,12 @@ import msgspec
 from retinue.core.merges import BranchMerge, WriterCopy, branch_name
 from retinue.core.spec import RunSpec
 from retinue.core.state import Ended, ending_of
-from retinue.core.values import BranchWork, Value
 from retinue.errors import NotFound, Refused, RetinueError
+from retinue.run_info import RunBranch
 from retinue.sandbox.branch_diff import BranchDiff
 from retinue.sandbox.writer_merges import BY_PERSON, diffs, foreseen
-from retinue.steps import RunRecord, Steps
-
-
-class RunBranch(Value):
-    """The copy of one run. `open`: the run is at work in it; `kept`: its changes are on `branch`;
-    `gone`: there was nothing to keep, or it is merged. `work` is what the run had done when it
-    ended, if it had done anything. `merge` is what would become of a kept branch if all that are
-    kept were merged now, oldest first."""
-
-    run: str
-    label: str
-    branch: str
-    place: str
-    state: Literal["open", "kept", "gone"]
-    work: BranchWork | None = None
-    merge: BranchMerge | None = None
+from retinue.steps import Steps
+from retinue.tree_record import RunRecord
 
 
 class Branches(Steps):

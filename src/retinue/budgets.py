@@ -4,36 +4,13 @@ from __future__ import annotations
 
 import math
 
-from retinue.core.account import Account, Counts
+from retinue.core.account import Account
 from retinue.core.events import LimitChanged
-from retinue.core.limit_questions import budget_of, cannot_change, open_questions
-from retinue.core.state import ByDimension, RunRecord
-from retinue.core.values import NANOS_PER_USD, Budget, OnLimit, Value
+from retinue.core.limit_questions import cannot_change, open_questions
+from retinue.core.values import NANOS_PER_USD, OnLimit
 from retinue.errors import ConfigError, Refused
 from retinue.maintenance import Housekeeping
-
-
-class Spent(Value):
-    """So much of each amount that a budget limits."""
-
-    tokens: int = 0
-    usd: float = 0.0
-    turns: int = 0
-    calls: int = 0
-
-
-class Spending(Value):
-    """The budget of a run at this moment, for itself and all runs below it: its limits as they are
-    now, what is spent, and what is held for calls under way or was given to children.
-    `seconds_left` is to its deadline, if it has one. `questions` are the ids of what is asked about
-    it."""
-
-    run: str
-    limit: Budget
-    spent: Spent
-    held: Spent
-    seconds_left: float | None = None
-    questions: tuple[str, ...] = ()
+from retinue.spending import Spending, spending_of
 
 
 class Budgets(Housekeeping):
@@ -96,26 +73,3 @@ class Budgets(Housekeeping):
             raise Refused("budget", why)
         await self._record(run, event)
         return await self.budget(run)
-
-
-def spending_of(row: RunRecord, account: Account, now: int, questions: tuple[str, ...]) -> Spending:
-    """The budget of a run at this moment."""
-    deadline = row.run.deadline
-    return Spending(
-        run=row.spec.id,
-        limit=budget_of(row.spec, account),
-        spent=as_spent(account.spent),
-        held=as_spent(account.held),
-        seconds_left=None if deadline is None else max(0, deadline - now) / 1000,
-        questions=questions,
-    )
-
-
-def as_spent(amounts: Counts) -> Spent:
-    spent = ByDimension(*amounts)
-    return Spent(
-        tokens=spent.tokens,
-        usd=spent.nanos / NANOS_PER_USD,
-        turns=spent.turns,
-        calls=spent.calls,
-    )

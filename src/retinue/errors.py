@@ -146,7 +146,12 @@ class WrongThread(RetinueError):
 
 
 class StoreError(RetinueError):
-    """The log could not be read or written; nothing acknowledged was lost."""
+    """The log could not be read or written; nothing acknowledged was lost. `path` is the store's
+    file, where it is known."""
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class StoreLocked(StoreError):

@@ -15,7 +15,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from retinue import events as public
-from retinue.budgets import spending_of
 from retinue.core import events as log
 from retinue.core.account import Account
 from retinue.core.changes import Changes
@@ -40,6 +39,7 @@ from retinue.question_types import typed_question
 from retinue.run_info import waiting_for
 from retinue.runtime.bus import Step
 from retinue.runtime.text_pieces import TextPiece
+from retinue.spending import spending_of
 
 PER_STEP = 4096
 """Positions that each step of the log has for its events: more than one step can cause."""

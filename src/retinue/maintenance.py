@@ -7,16 +7,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from retinue.core.events import AnyEvent, Dropped, Forgotten, Requeued
 from retinue.core.open_work import at_work, is_announcing
 from retinue.core.state import RunRecord
 from retinue.core.tree import Tree
-from retinue.core.values import Delivery
-from retinue.errors import NotFound, Refused, RetinueError
+from retinue.core.values import Delivery, DeliveryState
+from retinue.errors import ConfigError, NotFound, Refused, RetinueError
 from retinue.option_types import Retention
 from retinue.portal import Portal, check_loop
 from retinue.runtime.bus import Watcher
@@ -155,10 +155,18 @@ class Housekeeping:
         self._check_loop()
         return await self._store.compact(progress=progress)
 
-    async def deliveries(self, states: Iterable[str] = ()) -> Sequence[Delivery]:
-        """Announcements and where they are; `dead` ones can be sent again."""
+    async def deliveries(
+        self, *, state: DeliveryState | Sequence[DeliveryState] | None = None
+    ) -> AsyncIterator[Delivery]:
+        """Announcements and where they are, in these states or in all; `dead` ones can be sent
+        again."""
         self._check_loop()
-        return await self._store.deliveries(states)
+        states = (state,) if isinstance(state, str) else state or ()
+        for wrong in set(states) - set(get_args(DeliveryState)):
+            known = ", ".join(get_args(DeliveryState))
+            raise ConfigError(f"deliveries(state={wrong!r}) is not a state. There are {known}.")
+        for delivery in await self._store.deliveries(states):
+            yield delivery
 
     async def redeliver(self, key: str) -> None:
         """Send a dead announcement again."""

@@ -3,7 +3,7 @@ not exist."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypedDict
 
@@ -18,6 +18,7 @@ from retinue.models.base import Model, ModelCatalog
 from retinue.models.declared import Provider
 from retinue.runtime.clock import Clock
 from retinue.tools.families.base import Family
+from retinue.tools.option_values import check_values
 from retinue.tools.start_options import Seconds, StartOptions, check_known
 
 
@@ -96,7 +97,8 @@ _REQUEST_FIELDS = frozenset(RunRequest.__struct_fields__) - _IN_OTHER_WORDS
 """Families and hosts also set what has no name of its own among the options."""
 
 
-def check_options(who: str, options: Iterable[str], known: Sequence[str] = PUBLIC_OPTIONS) -> None:
-    """Refuses an option that does not exist, and names the one that was meant."""
-    internal = _REQUEST_FIELDS if known is PUBLIC_OPTIONS else frozenset()
-    check_known(who, (name for name in options if name not in internal), known)
+def check_run_options(who: str, options: Mapping[str, Any]) -> None:
+    """Refuses an option that does not exist, and names the one that was meant; and a value that is
+    not of its type."""
+    check_known(who, (name for name in options if name not in _REQUEST_FIELDS), PUBLIC_OPTIONS)
+    check_values(who, options, RunOptions)

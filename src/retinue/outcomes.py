@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 
-from retinue.agent import Agent
 from retinue.core.account import SURE, Account
 from retinue.core.provenance import provenance_text
 from retinue.core.state import NOTHING, ByDimension, Ended, Run, RunRecord, ending_of
@@ -23,11 +22,14 @@ from retinue.core.values import (
     Usage,
     Who,
 )
-from retinue.errors import RunFailed
+from retinue.errors import ConfigError, RunFailed
 from retinue.formats.money import money
 from retinue.pricing import CacheUse, PriceTag, cache_use, price_tag
 from retinue.run_info import as_time
 from retinue.tools.output_type import convert_output
+
+if TYPE_CHECKING:
+    from retinue.agent import Agent
 
 
 class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,7 +152,7 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, rename=S
     def unwrap(self) -> T_co:
         """The typed result; raises `RunFailed`, which carries this outcome, unless the run
         completed."""
-        if not self.ok or self.output is None:
+        if not self.ok:
             why = self.error or "it has no result"
             rest = " What it had is in error.outcome.text." if self.text else ""
             raise RunFailed(
@@ -158,7 +160,7 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, rename=S
                 f"{why.rstrip('.')}.{rest}",
                 self,
             )
-        return self.output
+        return cast("T_co", self.output)
 
 
 def build_outcome(
@@ -215,9 +217,18 @@ def build_outcome(
 
 def _typed(agent: Agent[Any, Any] | None, ending: Ending) -> Any:
     """The submitted result, as the agent's type where this program knows it; else the text."""
-    if ending.data is None:
-        return ending.text
-    return ending.data if agent is None else convert_output(agent.output, ending.data)
+    if agent is None or agent.output is None:
+        return ending.text if ending.data is None else ending.data
+    try:
+        return convert_output(agent.output, ending.data)
+    except ValueError as error:
+        if ending.data is None:
+            return ending.text
+        raise ConfigError(
+            f"Agent {agent.name!r} has another output type than when this run submitted its "
+            f"result, which does not match ({error}). Name the agent differently, or read the run "
+            "in a program that does not register it."
+        ) from None
 
 
 def child_info(row: RunRecord) -> ChildInfo:

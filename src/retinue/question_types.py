@@ -6,12 +6,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal, cast
 
-from retinue.budgets import Spending
 from retinue.core.messages import ToolCall
 from retinue.core.type_parameters import RunId
 from retinue.core.values import Budget, Value
 from retinue.open_questions import OpenQuestion
 from retinue.run_info import as_time
+from retinue.spending import Spending
 
 
 class TextQuestion(Value, tag="question", tag_field="kind"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, overload
 
 from retinue.agent import Agent
 from retinue.branches import Branches
@@ -24,10 +24,21 @@ from retinue.runtime.engine import Engine
 from retinue.runtime_health import Health
 from retinue.store.base import RunLine
 from retinue.tools.builtin.builtin_tools import BuiltinTools
+from retinue.tools.option_values import check_values
 from retinue.tools.start_options import Seconds, seconds
 
 PAGE = 100
 """So many runs of a listing are read at a time."""
+
+
+class _Filter(TypedDict):
+    """What a listing of runs can ask for, beside states."""
+
+    agent: str | None
+    user: str | None
+    meta: Mapping[str, str] | None
+    since: datetime | None
+    limit: int | None
 
 
 class Reads(Branches):
@@ -87,6 +98,8 @@ class Reads(Branches):
         """Runs, newest first; pages are fetched as you go. Those that other runs have started are
         hidden unless asked for. `state` is one or several, or `open` or `ended`; `meta` are words
         that a run must have been given; `limit` is the most that are returned."""
+        own = {"agent": agent, "user": user, "meta": meta, "since": since, "limit": limit}
+        check_values("runs()", own, _Filter)
         states = stored_states(state)
         at = 0 if since is None else round(since.timestamp() * 1000)
         n, before = 0, ""

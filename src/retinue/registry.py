@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from retinue.runtime.secret_filter import learn_from
 from retinue.sandbox.open_directories import real_paths
 from retinue.tools.base import Tool
 from retinue.tools.builtin.builtin_tools import BuiltinTools
+from retinue.tools.function import FunctionTool
 from retinue.tools.toolbox import Toolbox
 
 log = logging.getLogger("retinue.runs")
@@ -145,12 +146,21 @@ class Registry:
             return own
         return (*own, self._builtin_tools.tool("artifact"))
 
-    def request(self, agent: Agent[Any, Any], task: str, options: dict[str, Any]) -> RunRequest:
+    def request(
+        self,
+        agent: Agent[Any, Any],
+        task: str,
+        options: dict[str, Any],
+        recorded: Collection[str] = (),
+    ) -> RunRequest:
+        """`recorded` are the directories of the run that this one continues, as real paths."""
         self.learn_keys()
         options = agent.request_options(options)
         self.know_model(options.get("model", ""))
-        cwd = options.get("cwd")
-        options["cwd"] = os.path.realpath(os.path.join(self._home, cwd)) if cwd else self._home
+        cwd = options.get("cwd") or self._home
+        if cwd != self._home and cwd not in recorded:
+            cwd = os.path.realpath(os.path.join(self._home, cwd))
+        options["cwd"] = cwd
         self._check_settings(agent, options.get("model") or agent.model_name, options)
         try:
             request = checked(RunRequest(agent=agent.name, task=task, **options))
@@ -159,7 +169,7 @@ class Registry:
                     request, permissions=narrow(self.permissions, request.permissions)
                 )
             check_rules(request.permissions)
-            return replace(request, permissions=real_paths(request.permissions))
+            return replace(request, permissions=real_paths(request.permissions, recorded))
         except Refused as error:
             raise ConfigError(f"Invalid run option: {error}") from None
         except (TypeError, ValueError) as error:
@@ -175,13 +185,18 @@ class Registry:
 
     def _check_deps(self, agent: Agent[Any, Any]) -> None:
         """Its tools get what this runtime has; it must be what the agent says that they need."""
-        needs = agent.deps_type
-        if needs is None or not isinstance(needs, type) or isinstance(self._deps, needs):
+        who, needs = f"Agent {agent.name!r}", agent.deps_type
+        if needs is None and self._deps is None:
+            for tool in agent.tools:
+                if isinstance(tool, FunctionTool) and tool.deps_type is not None:
+                    who, needs = f"Tool {tool.name!r}", tool.deps_type
+        is_class = isinstance(needs, type) and not getattr(needs, "_is_protocol", False)
+        if needs is None or not is_class or isinstance(self._deps, needs):
             return
         has = "none" if self._deps is None else f"a {type(self._deps).__name__}"
         raise ConfigError(
-            f"Agent {agent.name!r} needs dependencies of type {needs.__name__}, and this runtime "
-            f"has {has}. Write Retinue(deps={needs.__name__}(...))."
+            f"{who} needs dependencies of type {needs.__name__}, and this runtime has {has}. "
+            f"Write Retinue(deps={needs.__name__}(...))."
         )
 
     def find(self, name: str) -> Agent[Any, Any]:

@@ -1,5 +1,5 @@
-"""A run in a listing and in a tree: what it is, what it does or how it ended, and what it has
-cost."""
+"""A run in a listing and in a tree: what it is, what it does or how it ended, what it has cost, and
+what it has left on a branch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from retinue.core.merges import BranchMerge
 from retinue.core.state import (
     Asking,
     Queued,
@@ -22,7 +23,7 @@ from retinue.core.state import (
 )
 from retinue.core.state_names import ENDS
 from retinue.core.type_parameters import RunId
-from retinue.core.values import Origin, Usage
+from retinue.core.values import BranchWork, Origin, Usage, Value
 
 RunState = Literal[
     "queued",
@@ -140,3 +141,18 @@ def waiting_for(run: Run) -> tuple[WaitingFor, str] | None:
             return "children", ""
         case _:
             return None
+
+
+class RunBranch(Value):
+    """The copy of one run. `open`: the run is at work in it; `kept`: its changes are on `branch`;
+    `gone`: there was nothing to keep, or it is merged. `work` is what the run had done when it
+    ended, if it had done anything. `merge` is what would become of a kept branch if all that are
+    kept were merged now, oldest first."""
+
+    run: str
+    label: str
+    branch: str
+    place: str
+    state: Literal["open", "kept", "gone"]
+    work: BranchWork | None = None
+    merge: BranchMerge | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Generic, Literal, Unpack, overload
+from typing import Any, Generic, Literal, TypedDict, Unpack, overload
 
 from retinue.acts import Acts
 from retinue.agent import Agent
@@ -17,14 +17,24 @@ from retinue.core.state import Ended, RunRecord
 from retinue.core.type_parameters import Deps_co, RunId, T
 from retinue.core.values import Permissions
 from retinue.errors import ConfigError, Refused
-from retinue.option_types import Retention, RunOptions, check_options
+from retinue.option_types import Retention, RunOptions, check_run_options
 from retinue.outcomes import Outcome
 from retinue.pricing import PriceTag, Pricing
 from retinue.registry import Registry
 from retinue.runtime.engine import Engine
 from retinue.tools.builtin.builtin_tools import BuiltinTools
 from retinue.tools.context_verbs import NOWHERE
+from retinue.tools.option_values import check_values
 from retinue.tools.outcome_list import Outcomes
+
+
+class _Asked(TypedDict, total=False):
+    """What a run is asked to be, beside its options."""
+
+    agent: Agent[Any, Any]
+    task: str
+    at_once: int | None
+    on_cancel: Literal["keep", "cancel"]
 
 
 class Starts(Acts, Generic[Deps_co]):
@@ -48,6 +58,7 @@ class Starts(Acts, Generic[Deps_co]):
         """Start a run and wait for its end. When its provider stays down, it fails after its tries
         with the reason, unless `retry` says otherwise. `on_cancel` says what becomes of it when the
         task that waits here is cancelled: it continues, or ends with that task."""
+        check_values("run()", {"agent": agent, "on_cancel": on_cancel}, _Asked)
         run = await self._start("run()", agent, task, {**failing(agent), **options})
         try:
             return await self.wait(run)
@@ -67,7 +78,8 @@ class Starts(Acts, Generic[Deps_co]):
     ) -> Outcomes[T]:
         """Start a run for each task and wait for all of them; `at_once` of them work at a time. A
         `key` names all of them, each by its place."""
-        check_options("gather()", options)
+        check_values("gather()", {"agent": agent, "at_once": at_once}, _Asked)
+        check_run_options("gather()", options)
         key = options.pop("key", "")
         if at_once is not None:
             lane = Lane(name=f"gather {key or self._clock.chance()}", size=at_once)
@@ -91,7 +103,8 @@ class Starts(Acts, Generic[Deps_co]):
         self, verb: str, agent: Agent[T, Any], task: str, options: Mapping[str, Any]
     ) -> RunId[T]:
         self._check_loop()
-        check_options(verb, options)
+        check_values(verb, {"agent": agent, "task": task}, _Asked)
+        check_run_options(verb, options)
         own = dict(options)
         key = own.pop("key", "")
         await self.take_up(agent)
@@ -137,7 +150,7 @@ class Starts(Acts, Generic[Deps_co]):
     ) -> RunId[Any]:
         """Start a run that shares the conversation of `run` up to its last complete turn, or up to
         the last one within its first `at` messages; nothing is copied."""
-        check_options("fork()", options)
+        check_run_options("fork()", options)
         row = await self._row(run)
         options = _inherited(row, options)
         run_request, base = await self._fork_of(row, task, agent, at, **options)
@@ -166,7 +179,7 @@ class Starts(Acts, Generic[Deps_co]):
         base = ForkPoint(
             conversation=row.spec.conversation, length=length, start=min(length, row.run.start)
         )
-        return self._registry.request(agent, task, options), base
+        return self._registry.request(agent, task, options, _directories(row)), base
 
     async def price_tag(
         self,
@@ -206,7 +219,7 @@ class Starts(Acts, Generic[Deps_co]):
     ) -> RunId[Any]: ...
     async def resume(self, run: str, task: str = "Continue.", **options: Any) -> RunId[Any]:
         """Continue the conversation of a run that has ended: a new run, the same messages."""
-        check_options("resume()", options)
+        check_run_options("resume()", options)
         row = await self._row(run)
         options = _inherited(row, options)
         if not isinstance(row.run.state, Ended):
@@ -221,7 +234,7 @@ class Starts(Acts, Generic[Deps_co]):
                 "conversation",
                 f"Run {run} was already resumed. Resume the latest run, or fork this one.",
             )
-        run_request = self._registry.request(agent, task, options)
+        run_request = self._registry.request(agent, task, options, _directories(row))
         event = Requested(
             id=run_id(self._clock.now(), self._clock.chance()),
             request=run_request,
@@ -286,6 +299,13 @@ def failing(agent: Agent[Any, Any]) -> dict[str, Any]:
 def _inherited(row: RunRecord, options: Mapping[str, Any]) -> dict[str, Any]:
     """A run that continues another keeps its metadata, unless its options set other values."""
     return {**options, "meta": {**row.spec.meta, **options.get("meta", {})}}
+
+
+def _directories(row: RunRecord) -> set[str]:
+    """Where a run was to work, as it is on record."""
+    permissions = row.run.permissions or row.spec.permissions
+    paths = (row.spec.request.cwd, *(permissions.read or ()), *(permissions.write or ()))
+    return {path for path in paths if path}
 
 
 def _permissions(row: RunRecord, options: Mapping[str, Any]) -> Permissions:

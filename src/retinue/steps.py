@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from retinue.core.account import Account
 from retinue.core.events import LogEntry, Requested
 from retinue.core.shared import Shared
 from retinue.core.state import Ended, RunRecord
-from retinue.core.values import Value
 from retinue.errors import NotFound
 from retinue.event_translation import Translator, last_of, learn, step_of
 from retinue.events import Event, RunStarted
@@ -17,22 +15,10 @@ from retinue.groups import Groups
 from retinue.runtime.bus import Step
 from retinue.runtime.held_calls import HeldCall
 from retinue.runtime.text_pieces import TextPiece, TextReader
+from retinue.tree_record import TreeRecord
 
 PAGE = 100
 """So much of the log is held at a time for each who reads it."""
-
-__all__ = ["RunRecord", "Steps", "TreeRecord", "run_of"]
-
-
-class TreeRecord(Value):
-    """A tree as it is on record: the run first, then those below it, parents before children.
-    `priced`: whether the price of every model in it is known. `seq` is the log's last position
-    then."""
-
-    rows: tuple[RunRecord, ...]
-    account: Account | None = None
-    priced: bool = True
-    seq: int = 0
 
 
 class Steps(Groups):

@@ -12,7 +12,7 @@ import pytest
 from retinue import Defect, Retinue
 from retinue.core import machine
 from retinue.core.events import Replied
-from retinue.runtime.perform import Performer
+from retinue.runtime.performer import Performer
 from retinue.testing import VirtualClock
 from tests.api.scripted_agents import STORES, Home, agent, lead_of, on_virtual_time
 

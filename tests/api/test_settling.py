@@ -50,7 +50,7 @@ async def test_a_tree_has_settled_when_its_background_work_and_its_announcements
         assert [c.state for c in (await retinue.tree(run)).children] == ["thinking"] * 2
         assert await retinue.settle(run) is True
         assert [c.state for c in (await retinue.tree(run)).children] == ["completed"] * 2
-        assert [d.state for d in await retinue.deliveries()] == ["acked"] * 2
+        assert [d.state async for d in retinue.deliveries()] == ["acked"] * 2
     assert hook.heard == ["found it"] * 2
 
 

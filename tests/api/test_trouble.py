@@ -217,7 +217,7 @@ async def test_an_announcement_is_tried_until_it_is_taken_and_taken_once(
     async with home.open(channels={"post": post}) as retinue:
         await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
         await asyncio.sleep(3_600)
-        (delivery,) = await retinue.deliveries()
+        (delivery,) = [d async for d in retinue.deliveries()]
     assert post.took == [("ada", "It is done.")]
     assert (delivery.state, post.tries) == ("acked", 4)
 
@@ -231,7 +231,7 @@ async def test_a_channel_that_never_takes_it_leaves_a_dead_delivery_that_can_be_
     async with home.open(channels={"post": post}, limits=Limits(delivery_tries=3)) as retinue:
         outcome = await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
         await asyncio.sleep(3_600)
-        (dead,) = await retinue.deliveries(["dead"])
+        (dead,) = [d async for d in retinue.deliveries(state=["dead"])]
         assert (dead.run, dead.attempts, dead.error) == (
             outcome.id,
             3,
@@ -239,11 +239,11 @@ async def test_a_channel_that_never_takes_it_leaves_a_dead_delivery_that_can_be_
         )
         assert (post.tries, post.took) == (3, [])
     async with home.open(channels={"post": post}, limits=Limits(delivery_tries=3)) as retinue:
-        assert [d.key for d in await retinue.deliveries(["dead"])] == [dead.key]
+        assert [d.key async for d in retinue.deliveries(state=["dead"])] == [dead.key]
         await retinue.redeliver(dead.key)
         await asyncio.sleep(3_600)
         assert post.took == [("ada", "It is done.")]
-        assert [d.state for d in await retinue.deliveries()] == ["acked"]
+        assert [d.state async for d in retinue.deliveries()] == ["acked"]
 
 
 @on_virtual_time
@@ -261,7 +261,7 @@ async def test_a_channel_that_hangs_is_not_waited_for_for_ever() -> None:
     ) as retinue:
         await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
         await asyncio.sleep(7 * 24 * 3_600)
-        (delivery,) = await retinue.deliveries()
+        (delivery,) = [d async for d in retinue.deliveries()]
     assert (delivery.state, silent.tries) == ("dead", 3)
 
 
@@ -273,9 +273,9 @@ async def test_a_dead_delivery_can_be_given_up() -> None:
     ) as retinue:
         await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
         await asyncio.sleep(60)
-        (dead,) = await retinue.deliveries(["dead"])
+        (dead,) = [d async for d in retinue.deliveries(state=["dead"])]
         await retinue.drop_delivery(dead.key)
-        assert [d.state for d in await retinue.deliveries()] == ["suppressed"]
+        assert [d.state async for d in retinue.deliveries()] == ["suppressed"]
 
 
 @both
@@ -288,7 +288,7 @@ async def test_an_announcement_that_was_not_sent_yet_is_sent_after_a_restart(
         await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
     async with home.open(channels={"post": post}) as retinue:
         await asyncio.sleep(600)
-        assert [d.state for d in await retinue.deliveries()] == ["acked"]
+        assert [d.state async for d in retinue.deliveries()] == ["acked"]
     assert post.took == [("ada", "It is done.")]
 
 
@@ -301,7 +301,7 @@ async def test_an_announcement_can_have_words_of_its_own_or_none() -> None:
         await retinue.run(wordy, "Go.", **announcing(report="announce"))
         await retinue.run(quiet, "Go.", **announcing(report="announce", skip_token="SKIP"))
         await asyncio.sleep(60)
-        states = sorted(d.state for d in await retinue.deliveries())
+        states = sorted(d.state async for d in retinue.deliveries())
     assert post.took == [("ada", "Good news!")]
     assert states == ["acked", "suppressed"]
 
@@ -335,7 +335,7 @@ async def test_a_program_can_wait_until_its_announcements_have_arrived() -> None
         await retinue.run(agent("one", ["It is done."]), "Go.", **announcing())
         assert await retinue.settle(timeout=0.01) is False
         assert await retinue.settle(timeout=600) is True
-        assert [d.state for d in await retinue.deliveries()] == ["acked"]
+        assert [d.state async for d in retinue.deliveries()] == ["acked"]
 
 
 @on_virtual_time

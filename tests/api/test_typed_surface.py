@@ -27,7 +27,7 @@ from retinue import (
     tool,
 )
 from retinue.models.base import ModelRequest
-from retinue.testing import Scripted, VirtualClock, call
+from retinue.testing import MemoryStore, Scripted, VirtualClock, call, submit
 from tests.api.scripted_agents import STORES, Home, agent, on_virtual_time
 
 
@@ -344,3 +344,45 @@ async def test_runs_are_listed_by_what_is_asked_for(
         assert (line.state, line.task, line.meta["n"]) == ("thinking", "Task 4.", "4")
         with pytest.raises(ConfigError, match=r"'complete'\) is not a state. Did you mean 'compl"):
             await listed(state="complete")
+
+
+@on_virtual_time
+async def test_a_tool_that_needs_dependencies_is_refused_where_there_are_none() -> None:
+    clerk = Agent("clerk", tools=[price], model=Scripted(["done"], name="c"))
+    async with Retinue(clock=VirtualClock()) as retinue:
+        with pytest.raises(ConfigError, match="Tool 'price' needs dependencies of type Shop"):
+            await retinue.run(clerk, "Go.")  # type: ignore[arg-type]
+
+
+@on_virtual_time
+async def test_a_result_may_be_none_and_one_of_another_type_is_a_mistake_of_the_program() -> None:
+    store = MemoryStore()
+    maybe: Any = int | None
+    asked: Agent[int | None] = Agent(
+        "asked", model=Scripted([submit(None)], name="m"), output=maybe
+    )
+    async with Retinue(store, clock=VirtualClock()) as retinue:
+        outcome = await retinue.run(asked, "Is there a number?")
+        assert outcome.ok and outcome.unwrap() is None
+        counted = Agent("counter", model=Scripted([submit(3)], name="n"), output=int)
+        run = (await retinue.run(counted, "Count.")).id
+    changed = Agent("counter", model=Scripted([], name="n"), output=Shop)
+    async with Retinue(store.survivor(), agents=[changed], clock=VirtualClock()) as retinue:
+        with pytest.raises(ConfigError, match="Agent 'counter' has another output type"):
+            await retinue.outcome(run)
+    async with Retinue(store.survivor(), clock=VirtualClock()) as retinue:
+        assert (await retinue.wait(run)).output == 3
+
+
+@on_virtual_time
+async def test_deliveries_and_runs_refuse_what_they_do_not_know() -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        wrong: Any = "ded"
+        with pytest.raises(ConfigError, match=r"'ded'.* is not a state. There are pending"):
+            await anext(retinue.deliveries(state=wrong))
+        with pytest.raises(ConfigError, match=r"runs\(\): meta is a dict of str to str"):
+            await anext(retinue.runs(meta=wrong))
+        with pytest.raises(ConfigError, match=r"runs\(\): since is a datetime"):
+            await anext(retinue.runs(since=wrong))
+        with pytest.raises(ConfigError, match=r"run\(\): agent is an Agent, not 'ded'"):
+            await retinue.run(wrong, "Go.")

@@ -24,10 +24,10 @@ async def main(store: str, url: str) -> None:
     ) as retinue:
         run = await retinue.spawn(lead, "Go.", key="one", origin=Origin(channel="hook", user="ada"))
         await retinue.wait(run)
-        while await retinue.deliveries(["pending", "sent"]):
+        while [d async for d in retinue.deliveries(state=["pending", "sent"])]:
             await retinue.settle(timeout=30)
             await asyncio.sleep(0.01)
-        found = [f"{d.state} {d.attempts} {d.bounces}" for d in await retinue.deliveries()]
+        found = [f"{d.state} {d.attempts} {d.bounces}" async for d in retinue.deliveries()]
     await channel.close()
     sys.stdout.write(", ".join(found))
 

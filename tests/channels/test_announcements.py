@@ -35,7 +35,7 @@ def to(channel: str) -> dict[str, Any]:
 async def settled(retinue: Retinue) -> bool:
     """Whether all announcements have arrived or are given up, and that is on record."""
     for _ in range(24_000):
-        if not await retinue.deliveries(["pending", "sent"]):
+        if not [d async for d in retinue.deliveries(state=["pending", "sent"])]:
             return True
         await asyncio.sleep(0.005)
     return False
@@ -64,7 +64,7 @@ async def test_an_announcement_arrives_once_on_the_channel_of_its_origin(
                 await retinue.run(agent(name, [f"for the {name}"]), "Go.", **to(name))
             await retinue.run(agent("quiet", ["for nobody"]), "Go.", origin=Origin(channel="hook"))
             assert await settled(retinue)
-            states = [(d.origin.channel, d.state, d.attempts) for d in await retinue.deliveries()]
+            states = [(d.origin.channel, d.state, d.attempts) async for d in retinue.deliveries()]
         await hook.close()
     assert sorted(states) == [("console", "acked", 1), ("file", "acked", 1), ("hook", "acked", 1)]
     assert (receiver.texts, len(receiver.requests)) == (["for the hook"], 1)
@@ -88,7 +88,7 @@ async def test_a_child_in_the_background_is_announced_to_whoever_asked(tmp_path:
                 lead, "Go.", origin=Origin(channel="hook", user="ada", thread="42")
             )
             assert await settled(retinue)
-            keys = {d.key for d in await retinue.deliveries(["acked"])}
+            keys = {d.key async for d in retinue.deliveries(state=["acked"])}
         await hook.close()
     assert set(receiver.taken) == keys
     sent = [body["data"] for body in receiver.taken.values()]
@@ -133,14 +133,14 @@ async def test_a_channel_that_always_fails_leaves_a_dead_delivery_and_the_others
             await retinue.run(agent(name, [f"for the {name}"]), "Go.", **to(name))
         await asyncio.sleep(24 * 3_600)
         await hook.close()
-        found = {d.origin.channel: d for d in await retinue.deliveries()}
+        found = {d.origin.channel: d async for d in retinue.deliveries()}
         assert {name: (d.state, d.bounces) for name, d in found.items()} == {
             "blocked": ("dead", 3),
             "hook": ("dead", 3),
             "file": ("acked", 0),
             "console": ("acked", 0),
         }
-        assert {d.key for d in await retinue.deliveries(["dead"])} == {
+        assert {d.key async for d in retinue.deliveries(state=["dead"])} == {
             found["blocked"].key,
             found["hook"].key,
         }
@@ -152,7 +152,7 @@ async def test_a_channel_that_always_fails_leaves_a_dead_delivery_and_the_others
     async with home.open(channels=channels, limits=THREE) as retinue:
         await retinue.redeliver(found["blocked"].key)
         await asyncio.sleep(60)
-        states = {d.origin.channel: d.state for d in await retinue.deliveries()}
+        states = {d.origin.channel: d.state async for d in retinue.deliveries()}
     assert states == {"blocked": "acked", "hook": "dead", "file": "acked", "console": "acked"}
     assert texts(blocked.wall / "out.jsonl") == ["for the blocked"]
 
@@ -165,7 +165,7 @@ async def test_a_dead_webhook_can_be_sent_again_and_arrives_once() -> None:
         async with Retinue(channels={"hook": hook}, limits=QUICK) as retinue:
             await retinue.run(agent("one", ["It is done."]), "Go.", **to("hook"))
             assert await settled(retinue)
-            (dead,) = await retinue.deliveries(["dead"])
+            (dead,) = [d async for d in retinue.deliveries(state=["dead"])]
             assert (dead.bounces, len(receiver.requests), receiver.taken) == (3, 3, {})
             assert (
                 dead.error
@@ -175,7 +175,7 @@ async def test_a_dead_webhook_can_be_sent_again_and_arrives_once() -> None:
             receiver.answer = None
             await retinue.redeliver(dead.key)
             assert await settled(retinue)
-            (sent,) = await retinue.deliveries()
+            (sent,) = [d async for d in retinue.deliveries()]
             assert (sent.state, sent.key, sent.error) == ("acked", dead.key, "")
         await hook.close()
     assert receiver.texts == ["It is done."]
@@ -190,7 +190,7 @@ async def test_an_answer_that_was_lost_does_not_make_two_announcements() -> None
         async with Retinue(channels={"hook": hook}, limits=QUICK) as retinue:
             await retinue.run(agent("one", ["It is done."]), "Go.", **to("hook"))
             assert await settled(retinue)
-            (sent,) = await retinue.deliveries()
+            (sent,) = [d async for d in retinue.deliveries()]
         await hook.close()
     assert (sent.state, sent.attempts, sent.bounces) == ("acked", 2, 1)
     assert (receiver.texts, len(receiver.requests)) == (["It is done."], 2)
@@ -217,7 +217,7 @@ async def test_what_two_channels_of_one_file_are_given_after_a_restart_is_writte
     assert len(taken) == 1
     async with home.open(channels={"file": JsonLines(path)}) as retinue:
         assert await settled(retinue)
-        (sent,) = await retinue.deliveries()
+        (sent,) = [d async for d in retinue.deliveries()]
     assert (sent.state, sent.attempts) == ("acked", 2)
     assert texts(path) == ["It is done."]
 
@@ -273,7 +273,7 @@ async def test_an_announcement_for_a_channel_that_a_new_process_does_not_have_is
         await retinue.run(agent("one", ["It is done."]), "Go.", **to("hook"))
     async with home.open(channels={"file": Console(io.StringIO())}, limits=THREE) as retinue:
         await asyncio.sleep(3_600)
-        (dead,) = await retinue.deliveries()
+        (dead,) = [d async for d in retinue.deliveries()]
     assert (dead.state, dead.error) == (
         "dead",
         "RetinueError: unknown channel 'hook' in this process",

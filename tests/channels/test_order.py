@@ -64,7 +64,7 @@ async def test_what_one_place_is_told_stays_in_order_while_its_channel_fails_bri
         for text in TEXTS:
             await say(retinue, text)
         assert await retinue.settle()
-        assert {d.state for d in await retinue.deliveries()} == {"acked"}
+        assert {d.state async for d in retinue.deliveries()} == {"acked"}
     assert hook.texts() == TEXTS
 
 
@@ -108,7 +108,7 @@ async def test_the_order_holds_after_a_restart_while_the_first_waits_for_its_nex
         for text in TEXTS[:4]:
             await say(retinue, text)
         await asyncio.sleep(8)
-        states = [(d.text, d.state, d.bounces > 0) for d in await retinue.deliveries()]
+        states = [(d.text, d.state, d.bounces > 0) async for d in retinue.deliveries()]
         assert states[0] == ("0", "pending", True) and not any(
             refused for _, _, refused in states[1:]
         )
@@ -128,7 +128,7 @@ async def test_what_is_given_up_is_out_of_the_way_of_the_rest() -> None:
         for text in TEXTS[:3]:
             await say(retinue, text)
         assert await retinue.settle()
-        (dead,) = await retinue.deliveries(["dead"])
+        (dead,) = [d async for d in retinue.deliveries(state=["dead"])]
         assert dead.text == "0" and hook.texts() == ["1", "2"]
         hook.refuse = lambda delivery: False
         await retinue.redeliver(dead.key)
@@ -142,10 +142,10 @@ async def test_what_a_person_has_dropped_is_out_of_the_way_at_once() -> None:
     async with Retinue(clock=VirtualClock(), channels={"hook": hook}) as retinue:
         for text in TEXTS[:3]:
             await say(retinue, text)
-        first = (await retinue.deliveries())[0]
+        first = await anext(retinue.deliveries())
         for _ in range(500):
             await asyncio.sleep(0.01)
-            first = (await retinue.deliveries())[0]
+            first = await anext(retinue.deliveries())
             if first.state == "pending" and first.bounces:
                 break
         await retinue.drop_delivery(first.key)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from typing import Any
 import apsw
 import pytest
 
+from retinue.cli.doctor.finding import Finding, Look, line
 from tests.cli.private_home import SECONDS, PrivateHome
 
 SECRET = "sk-very-secret-value"
@@ -82,17 +84,37 @@ def test_a_fresh_machine_is_well_and_hears_what_a_key_would_give(home: PrivateHo
 def test_a_line_says_its_state_by_glyph_and_word_and_only_where_wanted_by_colour(
     home: PrivateHome,
 ) -> None:
-    text = home.ok("doctor", "--offline")
+    text = home.ok("doctor", "--offline", "-v")
     assert "✓ ok        python" in text and "! degraded  model" in text and "\x1b[" not in text
-    assert text.splitlines()[-1].endswith("0 broken")
+    assert text.splitlines()[-1].startswith("0 broken")
     assert "\x1b[32m✓ ok" in home.ok("doctor", "--offline", "--color", "always")
     assert "\x1b[" not in home.ok(
         "doctor", "--offline", env={"NO_COLOR": "1", "CLICOLOR_FORCE": "1"}
     )
     assert "\x1b[" in home.ok("doctor", "--offline", env={"CLICOLOR_FORCE": "1"})
-    plain = home.real("doctor", "--offline", env={"PYTHONIOENCODING": "ascii"})
+    plain = home.real("doctor", "--offline", "-v", env={"PYTHONIOENCODING": "ascii"})
     assert "+ ok        python" in plain.stdout and plain.stdout.isascii()
     assert "fix: set a UTF-8 locale" in plain.stdout
+
+
+def test_what_is_broken_comes_first_and_what_is_in_order_is_one_line(home: PrivateHome) -> None:
+    store = make_store(home)
+    store.chmod(0o644)
+    done = home.run("doctor", "--offline")
+    rows = [row for row in done.stdout.splitlines() if not row.startswith(" ")]
+    assert [row.split()[1] for row in rows[:2]] == ["broken", "degraded"]
+    assert re.match(r"✓ ok        \d+ more +python, libraries, ", rows[-2])
+    assert re.fullmatch(r"1 broken, \d+ degraded, \d+ ok +exit 1", rows[-1])
+    assert len(rows[-1]) == 79 and done.returncode == 1
+    assert not [row for row in rows[:-2] if row.startswith("✓")]
+
+
+def test_a_long_finding_continues_below_its_text_on_a_terminal() -> None:
+    found = Finding(name="libraries", state="ok", text="aiohttp 3.14.5, " * 12, fix="none " * 20)
+    rows = line(found, Look(False, False, 80)).split("\n")
+    assert len(rows) > 3 and max(map(len, rows)) <= 79
+    assert all(row.startswith(" " * 27) and row[27] != " " for row in rows[1:])
+    assert line(found, Look(False, False, 0)).count("\n") == 1
 
 
 def test_providers_are_asked_without_their_keys_and_the_names_of_keys_are_all_that_is_shown(

@@ -35,7 +35,7 @@ def test_the_libraries_are_what_the_package_declares() -> None:
 
 def test_an_installation_with_all_extras_lacks_nothing(tmp_path: Path) -> None:
     home = PrivateHome(tmp_path)
-    (row,) = [r for r in home.run("doctor").stdout.splitlines() if "extras" in r]
+    (row,) = [r for r in home.run("doctor", "-v").stdout.splitlines() if "extras" in r]
     assert "not installed" not in row, row
 
 
@@ -60,6 +60,6 @@ def test_a_git_that_cannot_merge_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, state: str
 ) -> None:
     monkeypatch.setattr(machine_checks, "_version", lambda program: f"git version {version}")
-    done = PrivateHome(tmp_path).run("doctor", "--offline")
+    done = PrivateHome(tmp_path).run("doctor", "--offline", "-v")
     (row,) = [r for r in done.stdout.splitlines() if r.split()[2:3] == ["git"]]
     assert state in row and ("take turns" in row) is (state == "degraded")

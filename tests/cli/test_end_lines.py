@@ -12,8 +12,8 @@ from retinue.core.account import Account
 from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import Ended, Run, RunRecord
 from retinue.core.values import BranchWork, Ending, Usage
-from retinue.steps import TreeRecord
 from retinue.testing import call
+from retinue.tree_record import TreeRecord
 from retinue.view.format import with_exit
 from retinue.view.summary import denial_lines, end_lines
 from tests.cli.private_home import MODEL, Llm, PrivateHome

@@ -18,12 +18,12 @@ from retinue.core.state import Run, RunRecord, Waiting
 from retinue.core.values import Mail, ModelInfo, Permissions, Usage
 from retinue.host.listing import ListedRun
 from retinue.host.provider_waits import LIMITED, ProviderWait
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view.cells import plain
 from retinue.view.log_lines import LogLines, index_of_last
+from retinue.view.run_page import ShownRun, run_page
 from retinue.view.run_row import as_paused
 from retinue.view.run_table import loudest_of, run_table
-from retinue.view.show_page import ShownRun, show_page
 from retinue.view.stored_tree import stored_lines, with_loudest
 from tests.cli.test_frames import CHANGE, LEAD, row, seconds
 
@@ -152,7 +152,7 @@ def page(width: int = 80, **account: Any) -> list[str]:
     )
     asking = row("sync-client", "needs_input", CHANGE, seconds(2, 2), 0.33)
     run = ShownRun(final, [lead, asking], "/harbor", moment(NOW - seconds(10, 30), NOW))
-    return [plain(line) for line in show_page(run, width, NOW, is_wrapped=True)]
+    return [plain(line) for line in run_page(run, width, NOW, is_wrapped=True)]
 
 
 def test_a_page_of_show() -> None:

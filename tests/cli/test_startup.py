@@ -56,6 +56,15 @@ def test_nothing_heavy_is_loaded(tmp_path: Path, arguments: tuple[str, ...]) -> 
         assert loaded(home, *arguments) & set(HEAVY) == set()
 
 
+def test_a_command_that_asks_the_host_does_not_load_what_the_host_runs(tmp_path: Path) -> None:
+    with private_home(tmp_path) as home:
+        home.ok("run", "hello")
+        modules = loaded(home, "run", "-q", "hello again")
+        assert "retinue.host.client" in modules
+        engine = {"retinue.runtime.engine", "retinue.maintenance", "retinue.agent", "retinue.api"}
+        assert modules & engine == set()
+
+
 def test_the_version_needs_no_parser(tmp_path: Path) -> None:
     home = PrivateHome(tmp_path)
     assert "click" not in loaded(home, "--version")

@@ -25,7 +25,7 @@ from retinue.host.tree_items import (
     TextArrived,
     TreeItem,
 )
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter, lines
 
 ROOT, CHILD = "root-run", "child-run"

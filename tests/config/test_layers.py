@@ -70,7 +70,7 @@ def test_what_one_file_denies_another_cannot_permit_by_leaving_it_out() -> None:
         ]
     )
     assert settings.rules == ("deny: edit(.env)", "deny: shell")
-    assert len(settings.found["permissions", "deny"].origins) == 2
+    assert len(settings.by_key["permissions", "deny"].origins) == 2
 
 
 def test_names_of_a_section_are_put_together_and_the_nearest_of_one_name_wins() -> None:
@@ -185,7 +185,7 @@ def test_some_settings_may_stand_in_your_own_file_only() -> None:
     refused = problems(text, "project")
     assert len(refused) == 3
     assert all("can only be set in your user config" in message for message in refused)
-    assert not layer(text, "project").found
+    assert not layer(text, "project").by_key
     assert "RETINUE_SANDBOX_UNSAFE_NO_SANDBOX" not in {s.variable for s in every_setting()}
 
 
@@ -230,7 +230,7 @@ def test_a_byte_order_mark_and_windows_lines_are_taken() -> None:
     data = b'\xef\xbb\xbf[models]\r\ndefault = "openai:a"\r\n'
     found = read_layer("config.toml", "user", data)
     assert not found.problems
-    assert str(found.settings["models", "default"].origins[0]) == "user: config.toml:2"
+    assert str(found.by_key["models", "default"].origins[0]) == "user: config.toml:2"
 
 
 def test_the_environment_is_checked_like_a_file() -> None:
@@ -249,7 +249,7 @@ def test_the_environment_is_checked_like_a_file() -> None:
         "RETINUE_PROBE: Expected one of: 1, true, yes, on, 0, false, no, off",
         "RETINUE_MAX_TURNS: Expected a whole number, not 'many'",
     ]
-    values = {key: f.value for key, f in found.settings.items()}
+    values = {key: f.value for key, f in found.by_key.items()}
     assert values == {
         ("models", "default"): "openai:a",
         ("permissions", "mode"): "bypassPermissions",
@@ -261,9 +261,9 @@ def test_the_environment_is_checked_like_a_file() -> None:
 def test_the_variable_of_a_renamed_flag_counts_before_the_old_one() -> None:
     both = {"RETINUE_MAX_TIME": "10m", "RETINUE_TIMEOUT": "1h"}
     timeout = ("limits", "timeout")
-    assert read_environment(both).settings[timeout].value == 600.0
-    assert read_environment({**both, "RETINUE_MAX_TIME": " "}).settings[timeout].value == 3_600.0
-    assert str(read_environment(both).settings[timeout].origins[0]).endswith("RETINUE_MAX_TIME")
+    assert read_environment(both).by_key[timeout].value == 600.0
+    assert read_environment({**both, "RETINUE_MAX_TIME": " "}).by_key[timeout].value == 3_600.0
+    assert str(read_environment(both).by_key[timeout].origins[0]).endswith("RETINUE_MAX_TIME")
 
 
 def test_every_variable_is_that_of_its_flag_and_belongs_to_one_setting() -> None:
@@ -329,7 +329,7 @@ def test_json5_says_the_same_as_toml_with_the_lines_of_its_keys() -> None:
         "max_turns: 'x' } }"
     )
     found = read_layer("c.json5", "user", text.encode())
-    assert found.settings["models", "default"].value == "openai:a"
+    assert found.by_key["models", "default"].value == "openai:a"
     assert [str(p) for p in found.problems] == [
         "c.json5, line 5: limits.max_turns: Expected a whole number, not a text"
     ]

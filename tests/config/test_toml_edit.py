@@ -158,4 +158,4 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {key[-1] for key in read_layer(file, "user").settings} == set(names)
+    assert {key[-1] for key in read_layer(file, "user").by_key} == set(names)

@@ -15,7 +15,7 @@ from retinue.core.tree import Tree
 from retinue.core.trees import Trees
 from retinue.core.values import Delivery
 from retinue.runtime import recover
-from retinue.runtime.perform import Performer
+from retinue.runtime.performer import Performer
 from retinue.store.base import Snapshot
 from retinue.store.sent_calls import SentCalls
 from retinue.store.sqlite.sqlite_store import SqliteStore

@@ -288,7 +288,7 @@ class World:
         return not [s async for s in retinue.runs(state="open", children=True)]
 
     async def _all_sent(self, retinue: Retinue) -> bool:
-        return not await retinue.deliveries(("pending", "sent"))
+        return not [d async for d in retinue.deliveries(state=("pending", "sent"))]
 
 
 async def _until(holds: Callable[[], Awaitable[bool]]) -> None:

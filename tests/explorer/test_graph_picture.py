@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from rich.cells import cell_len
 
 from retinue.models.explorer.mermaid import graph
 from retinue.syntax.overview.map_facts import AreaEdge, AreaRow
@@ -84,6 +85,18 @@ def test_what_has_no_arrow_is_named_below_and_does_not_count_as_a_box() -> None:
     drawn = picture(mermaid({**names, "shell/": 2}, {(first, other): 1 for other in rest}), 200)
     assert drawn is not None and drawn.count("┌─") >= 6 and "│ shell/" not in drawn
     assert drawn.split("\n")[-1] == "without an arrow: shell/, 2 files, 200 lines"
+
+
+def test_wide_characters_take_two_cells_of_their_box() -> None:
+    text = mermaid({"日本語/": 2, "b/": 1}, {("b/", "日本語/"): 3})
+    drawn = picture(text, 80)
+    assert drawn is not None and "│ 日本語/" in drawn
+    box = [row.strip() for row in drawn.split("\n") if "日本語" in row or "┌" in row][-2:]
+    assert len({cell_len(row) for row in box}) == 1
+    many = {f"漢字{n}/": 2 for n in range(7)}
+    first, *rest = many
+    table = picture(mermaid(many, {(first, other): 1 for other in rest}), 100)
+    assert table is not None and len({cell_len(row) for row in table.split("\n")}) == 1
 
 
 def test_a_ring_is_drawn_too() -> None:

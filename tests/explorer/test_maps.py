@@ -266,6 +266,22 @@ def test_a_map_of_many_areas_is_a_page_too_and_in_full_has_the_rest(tmp_path: Pa
     assert "Also: area09/ (2 files)" in page
 
 
+def test_a_tree_of_one_file_has_no_dependencies_and_no_error_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("def broken(:\n  x\n\nclass Ok:\n  pass\n")
+    report = flat(asyncio.run(explore(tmp_path, "map this")).text)
+    assert "## Files" in report and "depend on each other" not in report
+    assert "at least 1 class" in report and "(a.py:1)" in report
+
+
+def test_definitions_in_many_languages_are_all_counted(tmp_path: Path) -> None:
+    texts = {"a.py": "def f(): pass", "b.go": "package b\nfunc F() {}", "c.rb": "def g; end"}
+    texts |= {"d.php": "<?php function h() {}", "e.rs": "fn i() {}"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    report = flat(asyncio.run(explore(tmp_path, "map this")).text)
+    assert re.search(r"1 function in \w+; 1 function in \w+; 3 definitions in the others\.", report)
+
+
 AREAS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
 
 

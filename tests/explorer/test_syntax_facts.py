@@ -210,3 +210,22 @@ def test_what_the_grammar_cannot_read_is_counted_with_its_line():
     facts = file_facts("python", b"def good(): pass\n\ndef bad(:\n  ???\n")
     assert facts.errors > 0 and facts.error_line >= 3
     assert "good" in [d.name for d in facts.definitions]
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("python", "def broken(:\n  x\n"),
+        ("javascript", "function f( { return 1 }\n"),
+        ("go", "package a\nfunc f( {\n}\n"),
+        ("rust", "fn f( {}\n"),
+    ],
+)
+def test_a_token_that_is_missing_is_an_error_too(language: str, text: str) -> None:
+    assert file_facts(language, text.encode()).errors > 0
+
+
+def test_what_the_grammars_of_c_and_bash_guess_is_no_error() -> None:
+    macro = b"void f(void) {\n  TAILQ_FOREACH(a, b, c)\n    g(a);\n}\n"
+    assert file_facts("c", macro).errors == 0
+    assert file_facts("bash", b'f() {\n  L="${L:0:$P}$s${L:$P}"\n}\n').errors == 0

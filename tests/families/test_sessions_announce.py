@@ -211,7 +211,7 @@ async def test_a_chat_that_always_fails_leaves_a_dead_announcement_and_other_cha
         await asyncio.sleep(1)
         assert other.texts == ["I say a"], "at once, whatever becomes of the others"
         await asyncio.sleep(24 * 3_600)
-        (dead,) = await retinue.deliveries(["dead"])
+        (dead,) = [d async for d in retinue.deliveries(state=["dead"])]
         assert (dead.bounces, world.chat.tries, dead.error) == (
             3,
             3,
@@ -237,7 +237,7 @@ async def test_a_dead_announcement_that_is_dropped_takes_its_session_along() -> 
     async with world.open(limits=THREE) as retinue:
         run = (await retinue.run(world.lead, "Go.", origin=CHAT)).id
         await asyncio.sleep(3_600)
-        (dead,) = await retinue.deliveries(["dead"])
+        (dead,) = [d async for d in retinue.deliveries(state=["dead"])]
         await retinue.drop_delivery(dead.key)
         assert await kept(world, run) == 0
 

@@ -81,7 +81,7 @@ async def die_once(world: World, last: int, *, kept: bool) -> tuple[str, bool]:
         run = await retinue.spawn(world.lead, "Go.", key="one", origin=CHAT)
         await ended(retinue, run)
         await asyncio.sleep(1_000)
-        assert await retinue.deliveries(["pending", "sent", "dead"]) == []
+        assert [d async for d in retinue.deliveries(state=["pending", "sent", "dead"])] == []
     return run, died
 
 

@@ -127,9 +127,10 @@ def test_what_there_is_can_be_looked_up() -> None:
     with served() as api:
         run = api.finished()
         assert "read" in {t["name"] for t in api.get("/tools").json["tools"]}
-        assert {"provider", "ready", "keys", "default"} == set(
-            api.get("/models").json["providers"][0]
-        )
+        first = api.get("/models").json["providers"][0]
+        prices = {"usd_in", "usd_out", "usd_cached"}
+        assert {"provider", "ready", "keys", "default", *prices} == set(first)
+        assert all(first[name] > 0 for name in prices if first["default"])
         assert [a["name"] for a in api.get("/definitions").json["agents"]] == ["main"]
         assert api.get("/deliveries").json == {"deliveries": []}
         health = api.get("/health").json

@@ -241,7 +241,7 @@ class InProcess(HttpModel):
         if error is not None:
             self.failed += 1
             raise error
-        turn.heard(200, {})
+        turn.answered(200, {})
         came()
         n = sum(part.count(b'"tool_result"') for part in body)
         if n >= self._calls:

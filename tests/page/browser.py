@@ -117,7 +117,9 @@ def service(folder: Path, gate: Gate, port: int = 0, **options: Any) -> Iterator
 @contextlib.contextmanager
 def chromium(program: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-lcd-text"]
+        )
         try:
             yield browser
         finally:

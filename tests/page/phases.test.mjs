@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { Phases } from "../../src/retinue/host/page/phases.mjs";
+import { itemsOf } from "../../src/retinue/host/page/conversation.mjs";
 import { bars, gaps, scaleOf, slowestPath, ticks } from "../../src/retinue/host/page/timeline.mjs";
 
 const HOUR = 3_600_000;
@@ -64,4 +65,15 @@ test("bars that are too small to be seen are merged, and 1,000 of them fit the l
   assert.ok(shown.length <= 400, `${shown.length}`);
   const last = shown.at(-1);
   assert.ok(last.x + last.width > 99);
+});
+
+test("a run that continues another shows its turns without numbers and its messages without receipts", () => {
+  const phases = run();
+  phases.take({ event: "Posted", mail: { text: "hurry" } }, 5, {});
+  phases.take(reply(1), 10, {});
+  const says = (role, text, more = {}) => ({ role, text, ...more });
+  const before = [says("user", "first", { kind: "task" }), says("user", "hurry up", { kind: "mail" }), says("assistant", "one")];
+  const items = itemsOf([...before, says("user", "next", { kind: "task" }), says("user", "hurry", { kind: "mail" }), says("assistant", "two")], phases);
+  assert.deepEqual(items.filter((item) => item.kind === "turn").map((item) => [item.n, Boolean(item.turn), item.at]), [[0, false, 2], [1, true, 5]]);
+  assert.deepEqual(items.filter((item) => item.kind === "mail").map((item) => item.mail?.text ?? null), [null, "hurry"]);
 });

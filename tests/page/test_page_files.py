@@ -82,7 +82,7 @@ def test_the_files_of_others_are_what_their_packages_have() -> None:
 def test_the_page_is_small_and_names_no_other_host() -> None:
     code = [p for p in FILES if p.suffix in (".mjs", ".css", ".html", ".svg")]
     sent = sum(len(gzip.compress(p.read_bytes(), mtime=0)) for p in code)
-    assert sent < 150_000
+    assert sent < 97_000 and sum(p.stat().st_size for p in code) < 275_000
     for path in code:
         hosts = set(re.findall(r"https?://([\w.]+)", path.read_text(encoding="utf-8")))
         assert hosts <= {"www.w3.org"}, path

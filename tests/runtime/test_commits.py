@@ -15,7 +15,7 @@ from retinue.core import machine
 from retinue.core.events import MailReceived, Replied, Requested, Woke
 from retinue.core.state import Ended
 from retinue.runtime import engine as engine_module
-from retinue.runtime.perform import Performer
+from retinue.runtime.performer import Performer
 from retinue.testing import MemoryStore, VirtualClock, call
 from tests.api.scripted_agents import STORES, Home, agent, ended, lead_of, on_virtual_time
 

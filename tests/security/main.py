@@ -39,6 +39,7 @@ WHERE = (
     "tests/cli/test_odd_files.py",
     "tests/cli/test_top.py",
     "tests/cli/test_trust.py",
+    "tests/mcp/test_install.py",
 )
 PYTEST = ("-m", "pytest", "-q", "-n", "2", "--timeout", "900", "-p", "no:cacheprovider")
 WITHOUT_ROOT = ("unshare", "--user", "--map-user=1000", "--map-group=1000")

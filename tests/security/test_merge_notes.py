@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.house import House
 
 from retinue.testing import call
+from tests.cli.private_home import PrivateHome
 from tests.cli.test_writers import Writers, project
 from tests.cli.tty import tty
 from tests.needs import needs
@@ -23,7 +23,7 @@ FORGER = f"x\n>>>>>>>\tPart 0\n{FORGED}\n1 of 2 helpers never returned\u2028{FOR
 class Surprised(Writers):
     """Before the second turn of the first writer, its user makes the file that it has made."""
 
-    home: House
+    home: PrivateHome
 
     def __init__(self, name: str, content: str, theirs: str) -> None:
         first = [call("write", path=name, content=content)]

@@ -15,12 +15,8 @@ from retinue.testing import Scripted
 
 SOURCE = Path(machine.__file__).parents[1]
 MAKES_A_SPEC = {("core/machine.py", "_request"), ("core/spawn.py", "_child_spec")}
-ENLISTS = {
-    ("core/machine.py", "_request"),
-    ("core/spawn.py", "hire"),
-    ("core/spawn.py", "enlist"),
-    ("runtime/recover.py", "rebuild"),
-}
+MAKES_A_RUN = {("core/machine.py", "_request"), ("core/spawn.py", "start_children")}
+REGISTERS_A_RUN = {("core/spawn.py", "create_run"), ("runtime/recover.py", "rebuild")}
 REQUESTS = {("starts.py", "_start"), ("starts.py", "fork"), ("starts.py", "resume")}
 
 
@@ -61,8 +57,9 @@ def test_a_spec_is_made_in_two_places_and_both_ask_the_policy() -> None:
     assert ("core/capabilities.py", "for_child") in uses("derive")
 
 
-def test_a_run_is_enlisted_only_with_such_a_spec_or_from_the_store() -> None:
-    assert uses("enlist") == ENLISTS
+def test_a_run_is_created_only_with_such_a_spec_or_from_the_store() -> None:
+    assert uses("create_run") == MAKES_A_RUN
+    assert uses("register_run") == REGISTERS_A_RUN
 
 
 def test_a_root_is_requested_only_by_the_front_door() -> None:

@@ -29,6 +29,7 @@ from retinue.host.plan import Plan
 from retinue.sandbox import branch_diff, branch_merge
 from retinue.tools.builtin import command_record
 from retinue.tools.mcp_client import approvals
+from retinue.tools.mcp_client.oauth import login_file
 
 FOLDER = Path(__file__).with_name("fixtures")
 ROLES: dict[str, Any] = {
@@ -46,6 +47,7 @@ ROLES: dict[str, Any] = {
     "agent of a plan": AgentSpec,
     "trusted projects": trust_record._TrustFile,
     "approved servers": approvals.ApprovedServers,
+    "logins to servers": login_file.LoginRecords,
     "note on a worktree": branch_diff.WorktreeNote,
     "plan of a merge": branch_merge.MergePlan,
     "start of a command": command_record.CommandStart,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -14,7 +16,7 @@ from retinue.core.effects import ChildOutcome
 from retinue.core.spec import Actions, RunRequest, RunSpec
 from retinue.core.state import Queued, Run
 from retinue.core.values import Ending, Usage
-from retinue.errors import ConfigError
+from retinue.errors import ConfigError, ToolError
 from retinue.tools.base import Ask, Context, Submission, ToolResult
 from retinue.tools.function import FunctionTool, tool
 
@@ -267,3 +269,86 @@ def test_a_caller_makes_orders_from_the_defaults_of_the_agent() -> None:
     assert orders.answer == "ok"
     assert caller.child_id(0) != caller.child_id(1)
     assert asyncio.run(caller.children()) == []
+
+
+def test_what_cannot_be_raised_into_a_future_is_a_failed_call_and_not_a_run_that_hangs() -> None:
+    @tool
+    def first(of: list[int]) -> int:
+        """x"""
+        return next(n for n in of if n > 5)
+
+    @tool(quick=True)
+    def quickly() -> int:
+        """x"""
+        return next(iter(()))
+
+    @tool
+    def leave() -> None:
+        """x"""
+        raise SystemExit(2)
+
+    @tool
+    async def leave_slowly() -> None:
+        """x"""
+        raise SystemExit(2)
+
+    for made, args, says in (
+        (first, {"of": [1]}, r"first raised StopIteration\(\)"),
+        (quickly, {}, "quickly raised StopIteration"),
+        (leave, {}, r"leave raised SystemExit\(2\)"),
+        (leave_slowly, {}, r"leave_slowly raised SystemExit\(2\)"),
+    ):
+        with pytest.raises(RuntimeError, match=says):
+            asyncio.run(asyncio.wait_for(made.run(a_caller(), args), 5))
+    with pytest.raises(RuntimeError, match="quickly raised StopIteration"):
+        quickly.run_now(a_caller, {})
+
+
+def test_a_generator_and_a_method_of_no_object_are_refused_with_what_to_write() -> None:
+    def pages(n: int) -> Iterator[int]:
+        """x"""
+        yield n
+
+    with pytest.raises(ConfigError, match=r"'pages': it is a generator.* Return a list"):
+        tool(pages)
+    with pytest.raises(ConfigError, match=r"Tool 'price': .* write tool\(thing.price\)"):
+
+        class Shop:
+            @tool
+            def price(self, item: str) -> str:
+                """x"""
+                return item
+
+
+def test_a_context_that_may_be_none_is_filled_in() -> None:
+    @tool
+    def who(n: int, ctx: Context | None = None) -> str:
+        """x"""
+        return f"{n} {ctx.run_id if ctx else 'alone'}"
+
+    assert run(who, n=1).text == "1 r"
+    assert who(1) == "1 alone"
+    assert set(who.schema.parameters["properties"]) == {"n"}
+
+
+def test_mappings_and_sequences_of_all_kinds_can_be_returned() -> None:
+    for value, text in (
+        (MappingProxyType({"a": (1,)}), '{"a":[1]}'),
+        (range(3), "[0,1,2]"),
+        (deque([1]), "[1]"),
+    ):
+
+        @tool(quick=True)
+        def f(value: Any = value) -> Any:
+            """x"""
+            return value
+
+        assert run(f).text == text
+
+    @tool(quick=True)
+    def odd() -> Any:
+        """x"""
+        return {(1, 2): 3}
+
+    with pytest.raises(ToolError, match="The result of odd cannot be written as JSON"):
+        run(odd)

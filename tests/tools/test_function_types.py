@@ -12,7 +12,17 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, NewType, NotRequired, Optional, TypedDict
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NewType,
+    NotRequired,
+    Optional,
+    TypedDict,
+    TypeVar,
+)
 from uuid import UUID
 
 import annotated_types as at
@@ -20,12 +30,15 @@ import jsonschema
 import msgspec
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
+from typing_extensions import TypeAliasType
 
 from retinue.errors import ConfigError
 from retinue.tools.base import Context, ToolResult
 from retinue.tools.function import FunctionTool, tool
 from retinue.tools.function.docstrings import read_docstring
 from tests.tools.test_function import a_caller
+
+T = TypeVar("T")
 
 
 class Seating(enum.Enum):
@@ -57,6 +70,17 @@ class Row(msgspec.Struct, rename="camel"):
     row_name: Annotated[str, msgspec.Meta(min_length=2)]
 
 
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@dataclass
+class Box(Generic[T]):
+    value: T
+    more: list[T]
+
+
 @dataclass
 class Circle:
     radius: float
@@ -68,6 +92,7 @@ class Square:
 
 
 Name = NewType("Name", str)
+Twice = TypeAliasType("Twice", tuple[T, T], type_params=(T,))
 even = Annotated[int, AfterValidator(lambda n: n if n % 2 == 0 else _odd())]
 
 
@@ -99,6 +124,15 @@ GOOD: list[tuple[Any, Any, Any]] = [
     (int | None, 4, 4),
     (int | str, "4", "4"),
     (float | int, 3, 3),
+    (int, 3.0, 3),
+    (int | float, 3.0, 3.0),
+    (Literal[True, 1], 1, 1),
+    (Literal[Seating.LATE], "late", Seating.LATE),
+    (Level, 2.0, Level.HIGH),
+    (Box[str], {"value": "x", "more": []}, Box("x", [])),
+    (list[Box[int]], [{"value": 1, "more": [2]}], [Box(1, [2])]),
+    (Twice[int], [1, 2], (1, 2)),
+    (Annotated[int, at.Predicate(lambda n: n != 3)], 4, 4),
     (Literal["a", 1], 1, 1),
     (Seating, "late", Seating.LATE),
     (Path, "a/b.txt", Path("a/b.txt")),
@@ -151,7 +185,7 @@ BAD: list[tuple[Any, Any, str]] = [
     (Annotated[float, Field(gt=0)], 0, "greater than 0"),
     (Annotated[float, at.MultipleOf(0.1)], 0.25, "a multiple of 0.1"),
     (Annotated[str, at.MinLen(2)], "a", "at least 2 characters"),
-    (Annotated[list[int], Field(max_length=1)], [1, 2], "at most 1 items"),
+    (Annotated[list[int], Field(max_length=1)], [1, 2], "at most 1 item,"),
     (Annotated[str, Field(pattern="^[a-z]+$")], "A", "matching the pattern '^[a-z]+$'"),
     (Annotated[date, at.Ge(date(2026, 1, 1))], "2025-12-31", "at least 2026-01-01"),
     (list[Annotated[int, at.Ge(1)]], [1, 0], "a[1]: expected an integer, at least 1, got 0"),
@@ -166,6 +200,12 @@ BAD: list[tuple[Any, Any, str]] = [
     (even, 3, "an even number is needed"),
     (Seating, "noon", 'expected one of "early", "late", got "noon"'),
     (Literal[1, 2], True, "expected one of 1, 2, got true"),
+    (int, 3.5, "expected an integer, got 3.5"),
+    (int, True, "expected an integer, got true"),
+    (Box[int], {"value": 1, "more": ["x"]}, "a.more[0]: expected an integer"),
+    (Box[int], {"value": 1, "more": [], "x": 1}, "a.x: there is no such field"),
+    (Twice[int], [1, "x"], "a[1]: expected an integer"),
+    (at.LowerCase[str], "A", "a string, for which islower is true, got"),
     (Path, 3, "expected a path"),
     (date, "soon", "expected a date such as 2026-01-31"),
     (int | date, "soon", "expected an integer or a date such as"),
@@ -182,7 +222,12 @@ def test_a_value_that_does_not_fit_is_answered_with_what_was_expected(
     assert text.startswith("Invalid parameters: a")
     assert says in text
     example = json.loads(text.rpartition(" Example: ")[2])
-    if "pattern" not in text and "even" not in text and "2026-01-01" not in text:
+    if (
+        "pattern" not in text
+        and "even" not in text
+        and "islower" not in text
+        and "2026-01-01" not in text
+    ):
         assert not given(hint, example["a"]).startswith("Invalid")
 
 
@@ -405,3 +450,30 @@ def test_a_tool_that_works_too_long_is_stopped() -> None:
 
     with pytest.raises(TimeoutError, match="of its own"):
         asyncio.run(own.run(a_caller(), {}))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the statement `type` is new in Python 3.12")
+def test_an_alias_that_contains_itself_is_a_definition() -> None:
+    names: dict[str, Any] = {}
+    exec("type Tree = dict[str, Tree] | list[Tree] | int", names)
+    value = {"a": [1, {"b": 2}]}
+    assert given(names["Tree"], value) == repr(value)
+    assert given(names["Tree"], {"a": ["x"]}).startswith("Invalid parameters: a: expected")
+    schema = tool_of(names["Tree"]).schema.parameters
+    jsonschema.validate({"a": value}, schema)
+    assert schema["properties"]["a"] == {"$ref": "#/$defs/Tree"}
+
+
+def test_a_default_that_json_cannot_write_is_left_out_of_the_schema() -> None:
+    def f(most: float = float("inf"), least: float = -1.0) -> None: ...
+
+    properties = tool(f).schema.parameters["properties"]
+    assert properties == {"most": {"type": "number"}, "least": {"type": "number", "default": -1.0}}
+
+
+def test_a_type_that_pydantic_refuses_is_a_mistake_in_the_tool() -> None:
+    class Strange(BaseModel):
+        thing: Nowhere  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(ConfigError, match="Tool 'f': parameter 'a': "):
+        tool_of(Strange)

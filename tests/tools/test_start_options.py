@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from retinue.agent import Agent
+from retinue.core.spec import Lane
+from retinue.core.values import Limits
 from retinue.errors import ConfigError
 from retinue.option_types import RunOptions
 from retinue.tools.function import tool
@@ -19,7 +22,7 @@ def test_a_timeout_that_is_none_is_refused_for_children_as_for_runs(wrong: Any) 
         lambda: request_fields({"timeout": wrong}),
         lambda: child_fields("run", {"timeout": wrong}),
     ):
-        with pytest.raises(ConfigError, match="The timeout of a run is"):
+        with pytest.raises(ConfigError, match=r"(The timeout of a run|timeout) is"):
             fields()
 
 
@@ -44,3 +47,47 @@ def test_children_have_the_options_of_runs_and_two_of_their_own() -> None:
     own = set(ChildOptions.__annotations__) - set(RunOptions.__annotations__)
     assert own == {"fail_fast", "tell_parent"}
     assert set(RunOptions.__annotations__) - set(ChildOptions.__annotations__) == {"families"}
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ({"budget": 5}, "run(): budget is a Budget, not 5."),
+        ({"settings": {"temperature": 1}}, "run(): settings is a ModelSettings, not {"),
+        ({"meta": {"a": 1}}, "run(): meta is a dict of str to str, not {'a': 1}."),
+        ({"max_turns": True}, "run(): max_turns is a whole number, not True."),
+        ({"lanes": Lane(name="x", size=1)}, "run(): lanes is a list of Lane, not Lane("),
+        ({"questions": "yes"}, "run(): questions is 'ask' or 'deny', not 'yes'."),
+        ({"limits": Limits()}, "run(): limits is a SpawnLimits, not Limits("),
+        ({"key": 3}, "run(): key is a text, not 3."),
+        ({"max_turns": -1}, "max_turns is 0 or more, not -1."),
+    ],
+)
+def test_a_value_of_another_type_is_refused_with_the_name_of_its_option(
+    option: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        child_fields("run", option)
+    assert str(caught.value).startswith(says)
+    assert caught.value.field == next(iter(option))
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ({"tools": "read"}, "Agent 'a': tools is a list of Tool or str, not 'read'."),
+        ({"tools": (t for t in ())}, "Agent 'a': tools is a list of Tool or str, not <generator"),
+        ({"staff": ["x"]}, "Agent 'a': staff is a list of Agent, not ['x']."),
+        ({"instructions": 3}, "Agent 'a': instructions is a text, not 3."),
+        ({"settings": {}}, "Agent 'a': settings is a ModelSettings, not {}."),
+        ({"model": 3}, "Agent 'a': model is a name such as"),
+        ({"options": {"budget": 5}}, "Agent 'a': options=: budget is a Budget, not 5."),
+        ({"max_turns": -1}, "max_turns is 0 or more, not -1."),
+    ],
+)
+def test_a_part_of_an_agent_that_is_none_is_refused_when_it_is_made(
+    parts: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Agent("a", **parts)
+    assert str(caught.value).startswith(says)

@@ -48,11 +48,8 @@ DIFFERENT = {
         "retinue.testing.FakeLLM.__init__ retinue.models.ModelStatus.reason "
         "retinue.models.ModelStatus.cache_hit_rate"
     ),
-    "not built": (
-        "retinue.AgentOptions.description retinue.Retinue.deliveries "
-        "retinue.errors.StoreError.path retinue.testing.CassetteError.key "
-        "retinue.testing.Cassette.model"
-    ),
+    "nothing shows agents to a model by a description": "retinue.AgentOptions.description",
+    "`options` and `record(model)` say it": "retinue.testing.Cassette.model",
 }
 
 

@@ -27,7 +27,7 @@ from retinue.formats.safe_text import one_line
 from retinue.host import requests
 from retinue.host.planner import PlannedRun
 from retinue.host.tree_items import RunAdded, RunChanged, TextArrived, TreeItem
-from retinue.steps import RunRecord, TreeRecord
+from retinue.tree_record import RunRecord, TreeRecord
 from retinue.view import format as view_format
 from retinue.view import parked_runs, totals
 

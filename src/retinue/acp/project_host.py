@@ -16,7 +16,7 @@ from retinue.host.async_client import news_about
 from retinue.host.operations import BY_REQUEST
 from retinue.host.project_paths import ProjectPaths
 from retinue.host.tree_items import Stepped, TreeItem
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 
 ATTEMPTS = 3
 Prepare = Callable[[], tuple[ProjectPaths, dict[str, str]]]

@@ -22,7 +22,7 @@ from retinue.acp import call_updates
 from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from retinue.formats.safe_text import one_line
 from retinue.host.tree_items import MessageAdded, RunAdded, RunChanged, TextArrived, TreeItem
-from retinue.steps import RunRecord
+from retinue.tree_record import RunRecord
 from retinue.view import format as view_format
 from retinue.view import states, totals
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from acp import RequestError, schema
 
 from retinue.formats.safe_text import one_line
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view import states, totals
 
 STOPS: dict[str, schema.StopReason] = {

@@ -19,7 +19,7 @@ from retinue.host.client import HostClient
 from retinue.host.keys import carried
 from retinue.host.launch import reach
 from retinue.host.planner import PlannedRun
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view import format as view_format
 from retinue.view.format import json_line
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter

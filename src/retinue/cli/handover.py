@@ -13,7 +13,7 @@ from retinue.cli.context import CommandContext, note, out
 from retinue.cli.terminal.terminal_style import detect_style, is_reader, size
 from retinue.formats.safe_text import one_line
 from retinue.host import answer_file
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view import format as view_format
 from retinue.view import summary, totals
 from retinue.view.format import json_line

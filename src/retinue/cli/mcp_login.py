@@ -4,6 +4,7 @@ it needs them."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -29,7 +30,11 @@ def log_in(
 
     def show(url: str) -> None:
         context.say(f"Log in to {name} in a browser: {url}")
-        if is_here and not opened_in_browser(url):
+        if is_here:  # beside the page that waits: some browsers are there until they are closed
+            threading.Thread(target=open_browser, args=(url,), daemon=True).start()
+
+    def open_browser(url: str) -> None:
+        if not opened_in_browser(url, is_silent=False):
             context.say("No browser was found here. Open the address yourself, or --no-browser.")
 
     async def read() -> str:
@@ -68,10 +73,10 @@ def _config(
     env = {**context.environ, **(own.env if is_own else {})}
     listed = (own.servers[agent],) if is_own else sources.sources
     configs, complaints = server_configs(listed, env)
-    found = next((one for one in configs if one.name == (server if is_own else name)), None)
-    if found is None:
+    config = next((one for one in configs if one.name == (server if is_own else name)), None)
+    if config is None:
         problem = next((str(one) for one in complaints if one.server == name), "")
         raise ConfigError(problem) if problem else NotFound(f"Unknown MCP server {name!r}.")
-    if not found.may_log_in:
+    if not config.may_log_in:
         raise Refused("mcp", f"MCP server {name!r} has a command or a token, so there is no login.")
-    return found
+    return config

@@ -123,7 +123,8 @@ def install(context: CommandContext, /, client: str, undo: bool, yes: bool, **fl
             context.say("Nothing was written.")
             return exit_codes.OK
     files.write_change(change)
-    copy_note = f" Before: {change.copy}." if change.before is not None else ""
+    has_copy = change.before is not None and change.is_first
+    copy_note = f" Before: {change.copy}." if has_copy else ""
     way_back = "" if undo else f" Undo: retinue mcp install {client} --undo"
     context.say(f"Written.{copy_note}{way_back}")
     return exit_codes.OK

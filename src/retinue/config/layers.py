@@ -44,11 +44,11 @@ class Layer:
     def __init__(self, kind: Kind, where: str) -> None:
         self.kind: Kind = kind
         self.where = where
-        self.settings: dict[tuple[str, ...], FoundSetting] = {}
+        self.by_key: dict[tuple[str, ...], FoundSetting] = {}
         self.problems: list[Problem] = []
 
     def put(self, key: tuple[str, ...], value: Any, origin: SettingSource) -> None:
-        self.settings[key] = FoundSetting(value, (origin,))
+        self.by_key[key] = FoundSetting(value, (origin,))
 
 
 class EffectiveSettings:
@@ -59,17 +59,17 @@ class EffectiveSettings:
         self.layers = tuple(sorted(layers, key=lambda layer: RANK[layer.kind]))
         self.notes = tuple(notes)
         self.problems = tuple(p for layer in self.layers for p in layer.problems)
-        self.found: dict[tuple[str, ...], FoundSetting] = {}
+        self.by_key: dict[tuple[str, ...], FoundSetting] = {}
         for layer in self.layers:
-            for key, setting in layer.settings.items():
+            for key, setting in layer.by_key.items():
                 self._merge(key, setting)
 
     def _merge(self, key: tuple[str, ...], entry: FoundSetting) -> None:
-        setting, known = setting_of(key), self.found.get(key)
+        setting, known = setting_of(key), self.by_key.get(key)
         if known is not None and setting is not None and setting.about.joins:
             both = tuple(dict.fromkeys((*known.value, *entry.value)))
             entry = FoundSetting(both, (*known.origins, *entry.origins))
-        self.found[key] = entry
+        self.by_key[key] = entry
 
     def checked(self) -> EffectiveSettings:
         """Itself, when nothing is wrong; raises everything that is."""
@@ -81,7 +81,7 @@ class EffectiveSettings:
     def value(self) -> Configuration:
         """As one value."""
         tree: dict[str, Any] = {}
-        for key, (value, _) in self.found.items():
+        for key, (value, _) in self.by_key.items():
             here = tree
             for part in key[:-1]:
                 here = here.setdefault(part, {})
@@ -94,14 +94,14 @@ class EffectiveSettings:
     def get(self, key: str) -> Any:
         """The value of a scalar or list by its key, as in `models.default`."""
         parts = tuple(key.split("."))
-        entry = self.found.get(parts)
+        entry = self.by_key.get(parts)
         if entry is not None:
             return entry.value
         setting = setting_of(parts)
         return None if setting is None else setting.default
 
     def origin(self, key: str) -> SettingSource:
-        setting = self.found.get(tuple(key.split(".")))
+        setting = self.by_key.get(tuple(key.split(".")))
         return setting.origins[-1] if setting is not None else SettingSource()
 
     @property
@@ -109,7 +109,7 @@ class EffectiveSettings:
         """Families with their settings, ready for an agent. A family that the nearest `profiles`
         leaves out is off."""
         sections: dict[str, dict[str, Any]] = {}
-        for key, (value, _) in self.found.items():
+        for key, (value, _) in self.by_key.items():
             if key[0] == "families":
                 sections.setdefault(key[1], {})[key[2]] = value
         return families_of(self.get("profiles"), sections)

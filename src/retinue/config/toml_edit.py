@@ -37,14 +37,14 @@ def set_value(path: str, key: tuple[str, ...], value: Any, kind: Kind) -> bool:
         old = read_bytes(path) if os.path.lexists(path) else b""
         mark = BOM if old.startswith(BOM) else b""
         before = read_layer(path, kind, old)
-        if old and not before.settings and before.problems:
+        if old and not before.by_key and before.problems:
             open_document(path, old)  # raises when it cannot be parsed at all
         text = changed(old.removeprefix(BOM).decode("utf-8"), key, value, path)
         new = mark + text.encode("utf-8")
         if new == old:
             return False
         after = read_layer(path, kind, new)
-        if key not in after.settings or len(after.problems) > len(before.problems):
+        if key not in after.by_key or len(after.problems) > len(before.problems):
             known = {p.message for p in before.problems}
             wrong = [p for p in after.problems if p.message not in known]
             raise ConfigProblems(

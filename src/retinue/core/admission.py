@@ -106,7 +106,7 @@ def queued(run: Run, state: Queued, event: StateEvent, ctx: StepContext) -> Run:
     match event:
         case RunCreated():
             if run.version:
-                raise stale(run, event, "it was enlisted before")
+                raise stale(run, event, "the run exists already")
             return _wait_for_turn(run, ctx) or _enter_lanes(run, ctx, 0, back=False)
         case Admitted():
             if state.lane == TURN:

@@ -178,7 +178,7 @@ def _request(tree: Tree, at: int, event: Requested) -> None:
         tag=event.tag,
         meta=event.request.meta,
     )
-    run = spawn.enlist(tree, spec, limits_of(event.request.budget), at, context=event.context)
+    run = spawn.create_run(tree, spec, limits_of(event.request.budget), at, context=event.context)
     ctx = StepContext(tree, spec, at)
     for mail in event.news:
         run = tree.runs[run.id] = tree.changes.runs[run.id] = post(run, mail, ctx)

@@ -321,7 +321,7 @@ def _take_actions(run: Run, calls: OpenCalls, event: ActionsReturned, ctx: StepC
     run_mail.speak(run, ctx, event)
     calls = replace(calls, pause=calls.pause or actions.pause)
     if planned:
-        run = spawn.hire(run, ctx, event, planned)
+        run = spawn.start_children(run, ctx, event, planned)
         if planned[0][0].request.join != "none":
             return settle(replace(run, suspicion=None), ctx, let_rest(calls, event.index))
     if actions.wait is not None:

@@ -383,7 +383,7 @@ def fork_point(run: Run) -> int:
             return run.length
 
 
-def enlist(
+def create_run(
     tree: Tree, spec: RunSpec, grant: Limit, now: int, context: int = 0, deadline: int | None = None
 ) -> Run:
     """The run exists: its row, its account, its first message."""
@@ -410,7 +410,7 @@ def enlist(
         wake_at=sooner(deadline, now + tree.shared.limits.wait_ms),
         epoch=tree.shared.epoch,
     )
-    tree.enlist(spec, run)
+    tree.register_run(spec, run)
     tree.ledger.stir(tree.ledger.chain(spec.id), 1)
     tree.changes.specs.append(spec)
     tree.changes.runs[spec.id] = run
@@ -418,7 +418,7 @@ def enlist(
     return run
 
 
-def hire(
+def start_children(
     run: Run, ctx: StepContext, event: ActionEvent, planned: list[tuple[RunSpec, Limit]]
 ) -> Run:
     """Take the planned children on. Joined ones are counted from here."""
@@ -439,7 +439,7 @@ def hire(
             else run.context + run.new_bytes
         )
         context = tokens if spec.base is not None else 0
-        enlist(tree, spec, grant, ctx.now, context, run.deadline)
+        create_run(tree, spec, grant, ctx.now, context, run.deadline)
         fan.pending[spec.id] = None
         if spec.request.copy_of:
             fan.copies[spec.id] = spec

@@ -34,7 +34,7 @@ def take_step(run: Run, calls: OpenCalls, event: StepTaken, ctx: StepContext) ->
         raise InvalidTransition(f"A child of step {event.step} is on record already.")
     run_mail.speak(run, ctx, event)
     if planned:
-        run = spawn.hire(run, ctx, event, planned)
+        run = spawn.start_children(run, ctx, event, planned)
         calls = count_items(calls, event.index, len(planned))
     if not planned or planned[0][0].request.join == "none":
         step = CallStep(index=event.index, key=event.step, run=event.run, text=_returned(event))

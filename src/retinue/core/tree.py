@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from retinue.core.cache_figures import Prefixes
-from retinue.core.call_rules import Bounds
 from retinue.core.capabilities import explain, narrow
 from retinue.core.changes import Changes
 from retinue.core.effects import AskSlot, FreeSlot
@@ -111,7 +110,7 @@ class Tree:
 
     # who is who
 
-    def enlist(self, spec: RunSpec, run: Run) -> None:
+    def register_run(self, spec: RunSpec, run: Run) -> None:
         self.narrowed = self.narrowed or run.permissions is not None
         self.specs[spec.id] = spec
         self.runs[spec.id] = run
@@ -276,7 +275,7 @@ class Tree:
             id = spec.parent
         return out
 
-    def bounds(self, id: str) -> Bounds:
+    def bounds(self, id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The rules of the run and its ancestors, each with the directory in which they are
         meant."""
         out = []

@@ -158,8 +158,8 @@ class Lookups(Visibility):
     async def models(self, request: requests.ModelsRequest, who: Identity) -> replies.ModelList:
         from retinue.host.model_choice import providers
 
-        found = await asyncio.to_thread(list, providers(self._agents.environ))
-        return replies.ModelList(providers=tuple(found))
+        listing = await asyncio.to_thread(list, providers(self._agents.environ))
+        return replies.ModelList(providers=tuple(listing))
 
     async def servers(self, request: requests.ServersRequest, who: Identity) -> replies.ServerList:
         mcp = await self._agents.servers(request.plan, request.env, request.approve, request.tool)

@@ -78,8 +78,8 @@ from retinue.host.requests import (
 from retinue.host.tree_items import StepNews, TextArrived
 from retinue.pricing import PriceTag
 from retinue.run_info import RunTree
-from retinue.steps import TreeRecord
 from retinue.store.base import Compacted
+from retinue.tree_record import TreeRecord
 
 __all__ = ["BY_REQUEST", "OPERATIONS", "PREFIX", "SCOPES", "Operation", "Scope"]
 PREFIX = "/api/v1"

@@ -20,7 +20,8 @@ from retinue.host.tree_items import TextArrived
 from retinue.host.visibility import is_visible
 from retinue.outcomes import state_word
 from retinue.runtime.text_pieces import TextPiece
-from retinue.steps import TreeRecord, run_of
+from retinue.steps import run_of
+from retinue.tree_record import TreeRecord
 
 MOST_TEXT = 400
 

@@ -79,7 +79,7 @@ def problem_of(error: BaseException) -> ProblemDocument:
     if isinstance(error, OSError):
         text = f"{error.filename or ''}: {error.strerror}".lstrip(": ")
         return _problem(500, text, "OSError")
-    text = f"The host failed: {type(error).__name__}. Its log says more."
+    text = f"The host failed: {type(error).__name__}. See its log for details."
     return _problem(500, text, "RetinueError")
 
 

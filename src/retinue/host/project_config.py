@@ -120,7 +120,7 @@ def of_user(environ: Mapping[str, str], section: str, name: str) -> Any:
     if not file.endswith(".toml"):
         from retinue.config.layer_reader import read_layer
 
-        setting = read_layer(file, "user").settings.get((section, name))
+        setting = read_layer(file, "user").by_key.get((section, name))
         return None if setting is None else setting.value
     try:
         table = load_toml(read_small(file).decode()).get(section)

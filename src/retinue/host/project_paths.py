@@ -158,6 +158,7 @@ def name_and_size(cwd: str) -> tuple[str, str]:
         if n > MANY_FILES:
             break
     size = f"more than {MANY_FILES:,} files" if n > MANY_FILES else f"{n:,} files"
+    size = "1 file" if n == 1 else size
     return os.path.basename(project_root(cwd)) or cwd, size
 
 

@@ -49,7 +49,7 @@ class ProjectPlanner:
         from retinue.agent_files.lint import lint
         from retinue.host.project_agents import library
 
-        found = library(self._project())
+        files = library(self._project())
         agents = (
             AgentInfo(
                 name=spec.name,
@@ -60,11 +60,11 @@ class ProjectPlanner:
                 path=spec.source.path,
                 dialect=spec.source.dialect,
             )
-            for spec in found.agents.values()
+            for spec in files.agents.values()
             if not spec.disabled
         )
         faults = (
             FileFault(path=c.path, line=c.line, severity=c.severity, message=c.message, hint=c.hint)
-            for c in lint(found)
+            for c in lint(files)
         )
         return AgentList(agents=tuple(agents), faults=tuple(faults))

@@ -20,7 +20,7 @@ from retinue.host.project_paths import ProjectPaths
 from retinue.host.stored_runs import reader_of
 from retinue.host.tree_items import RunAdded, RunChanged, Stepped, StoredRun, TreeItem
 from retinue.runtime.bus import Step
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 
 PAGE = 1_000
 """Steps that are read in one query."""

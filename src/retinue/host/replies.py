@@ -6,14 +6,14 @@ from typing import Any, dataclass_transform
 
 import msgspec
 
-from retinue.branches import RunBranch
-from retinue.budgets import Spending
 from retinue.core.merges import BranchMerge
 from retinue.core.messages import Message
 from retinue.core.values import Delivery, Usage
 from retinue.open_questions import OpenQuestion
 from retinue.outcomes import Outcome
+from retinue.run_info import RunBranch
 from retinue.runtime.held_calls import HeldCall
+from retinue.spending import Spending
 from retinue.store.base import RunLine
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from retinue.api import Retinue
 from retinue.core.state import RunRecord
-from retinue.core.values import Delivery
+from retinue.core.values import Delivery, DeliveryState
 from retinue.errors import NotFound
 from retinue.host.identity import Identity
 from retinue.open_questions import OpenQuestion
@@ -54,9 +54,14 @@ class Visibility:
         runs = set(await self.visible_runs({call.run for call in calls}, who))
         return tuple(call for call in calls if call.run in runs)
 
-    async def visible_deliveries(self, states: Sequence[str], who: Identity) -> list[Delivery]:
-        deliveries = await self._retinue.deliveries(states)
-        return [d for d in deliveries if not who.user or d.origin.user == who.user]
+    async def visible_deliveries(
+        self, states: Sequence[DeliveryState], who: Identity
+    ) -> list[Delivery]:
+        return [
+            d
+            async for d in self._retinue.deliveries(state=states)
+            if not who.user or d.origin.user == who.user
+        ]
 
 
 def is_visible(row: RunRecord, who: Identity) -> bool:

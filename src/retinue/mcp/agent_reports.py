@@ -13,6 +13,7 @@ from retinue.mcp.agent_costs import AgentCost, total_cost
 from retinue.view import format as view_format
 
 MOST_LABEL = 60
+MOST_PROBLEM = 4_000
 MOST_TEXT = 60_000
 """Characters of answers in one result; what does not fit can be read as a resource."""
 SCHEME = "retinue://"
@@ -140,7 +141,9 @@ def tool_result(reports: Sequence[AgentReport], note: str = "") -> dict[str, Any
 
 
 def problem_result(text: str) -> dict[str, Any]:
-    """A result that says what went wrong. Structured as well: some clients insist on it."""
+    """A result that says what went wrong. Structured as well: some clients insist on it. What the
+    client sent may be in it, and be long."""
+    text = clip(text, MOST_PROBLEM)
     return {
         "content": [{"type": "text", "text": text}],
         "structuredContent": {"agents": [], "error": text},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from retinue.errors import NotFound
@@ -19,7 +19,6 @@ from retinue.mcp.rpc_server import RpcCall
 from retinue.mcp.run_reader import RunReader
 from retinue.mcp.run_waits import RunWaits
 from retinue.mcp.tool_arguments import ToolProblem
-from retinue.mcp.tool_table import MOST_SECONDS
 from retinue.view import format as view_format
 
 STARTED = "Started in the background. Call result with the ids to collect the answers."
@@ -81,20 +80,23 @@ class AgentWork:
             return ((await self.link.ask(request))["run"],)
 
     async def started(
-        self, call: RpcCall, begin: Coroutine[Any, Any, tuple[str, ...]], background: bool
+        self,
+        call: RpcCall,
+        begin: Coroutine[Any, Any, tuple[str, ...]],
+        answer: Callable[[tuple[str, ...]], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
-        """Start runs and wait for them. A client that takes its request back stops them; one that
-        has only gone does not."""
+        """Start runs, and `answer` with them. A client that takes its request back stops them, also
+        while they are being started; one that has only gone does not."""
         starting = asyncio.ensure_future(begin)
         try:
-            runs = await asyncio.shield(starting)
-            if background:
-                return tool_result(await self.reader.reports(runs), STARTED)
-            return await self.collected(call, runs, MOST_SECONDS)
+            return await answer(await asyncio.shield(starting))
         except asyncio.CancelledError:
             if call.is_cancelled:
                 await self.stop(await starting, "the client cancelled its request")
             raise
+
+    async def in_background(self, runs: tuple[str, ...]) -> dict[str, Any]:
+        return tool_result(await self.reader.reports(runs), STARTED)
 
     # waiting and reading
 

@@ -3,30 +3,32 @@ link that a project has in the place of its file is not followed; one in the use
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from retinue.errors import ConfigError, NotFound
-from retinue.mcp.client_configs import CLIENTS, ClientConfig, server_entry, with_entry
-from retinue.sandbox.atomic_write import write_file
-from retinue.sandbox.open_beneath import make_real, open_real
-from retinue.sandbox.regular_file import read_small
+from retinue.host.foreign_file import replace_text, text_of
+from retinue.mcp.client_configs import (
+    CLIENTS,
+    ClientConfig,
+    has_entry,
+    parsed,
+    server_entry,
+    with_entry,
+)
 
-MOST_BYTES = 16 << 20
 COPY = ".before-retinue"
 
 
 @dataclass(frozen=True)
 class PlannedChange:
-    """A file as it is and as it is to be."""
+    """A file as it is and as it is to be. `is_first` when it has no entry of ours yet."""
 
     path: str
     before: str | None
     after: str
+    is_first: bool
 
     @property
     def is_needed(self) -> bool:
@@ -49,9 +51,23 @@ def planned_change(
     """What would be written; with no `command`, to take our entry out."""
     config = config_of(client)
     path = _path(config, environ, project)
-    before = _text(path)
+    before = text_of(path)
     entry = None if command is None else server_entry(client, command, _variables(environ))
-    return PlannedChange(path, before, with_entry(config, before or "", entry))
+    after = with_entry(config, before or "", entry)
+    is_first = not has_entry(config, before or "")
+    if entry is None and not is_first:
+        after = _as_it_was(config, after, path + COPY)
+    return PlannedChange(path, before, after, is_first)
+
+
+def _as_it_was(config: ClientConfig, after: str, copy: str) -> str:
+    """The copy, if it says the same as the file without our entry: its layout is the person's."""
+    try:
+        text = text_of(copy)
+        is_same = text is not None and parsed(config, text) == parsed(config, after)
+    except (ConfigError, ValueError, RecursionError):
+        return after
+    return text if is_same and text is not None else after
 
 
 def _variables(environ: Mapping[str, str]) -> list[str]:
@@ -77,59 +93,10 @@ def _path(config: ClientConfig, environ: Mapping[str, str], project: str) -> str
     return os.path.realpath(os.path.join(home, config.path))
 
 
-def _text(path: str) -> str | None:
-    """What the file says, None if there is none."""
-    folder, name = os.path.split(path)
-    try:
-        with _told(path):
-            fd = open_real(folder)
-            try:
-                return read_small(name, MOST_BYTES, dir_fd=fd, follow=False).decode("utf-8")
-            finally:
-                os.close(fd)
-    except FileNotFoundError:
-        return None
-
-
-@contextmanager
-def _told(path: str) -> Iterator[None]:
-    """What stands in the way is told with the file."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise ConfigError(
-            f"{path} cannot be used ({why}). It must be a regular file, without symbolic links on "
-            "the way. Nothing was changed."
-        ) from None
-
-
 def write_change(change: PlannedChange) -> None:
-    """Write the file, whole or not at all. What was there before the first change is kept in a
-    copy; a file that is empty afterwards and was not there before is removed."""
-    folder, name = os.path.split(change.path)
-    with _told(change.path):
-        fd = make_real(folder)
-        try:
-            mode = _mode(name, fd)
-            if change.before is not None and not _mode(name + COPY, fd):
-                write_file(name + COPY, change.before.encode(), mode or 0o600, dir_fd=fd)
-            if change.after:
-                write_file(name, change.after.encode(), mode or 0o600, dir_fd=fd)
-            elif change.before is not None:
-                os.unlink(name, dir_fd=fd)
-        finally:
-            os.close(fd)
-
-
-def _mode(name: str, folder: int) -> int:
-    """Who may do what with a file, 0 if there is none. A link or a device is refused."""
-    try:
-        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-    except FileNotFoundError:
-        return 0
-    if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, f"{name} is not a regular file")
-    return stat.S_IMODE(mode) & 0o777 or 0o600
+    """Write the file, whole or not at all. What was there without our entry is kept in a copy; a
+    file that is empty afterwards is removed. Refused if someone has written it meanwhile."""
+    if text_of(change.path) != change.before:
+        raise ConfigError(f"{change.path} was changed meanwhile. Nothing was written. Try again.")
+    copy = os.path.basename(change.copy) if change.is_first else ""
+    replace_text(change.path, change.before, change.after, copy)

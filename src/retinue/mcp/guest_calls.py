@@ -61,12 +61,20 @@ class GuestCalls:
             one = read_arguments(name, raw, arguments.ForkArguments)
             begin, background = lambda: self._work.fork(one), one.background
         is_asked = call.client.has_old_tasks and "task" in call.params
-        if is_asked or (call.client.has_tasks and not background):
-            state = await self._tasks.of_runs(await begin(), call.client)
+
+        async def as_task(runs: tuple[str, ...]) -> dict[str, Any]:
+            state = await self._tasks.of_runs(runs, call.client)
             if is_asked:
                 self.subscriptions.follow_task(call, state)
             return created_task(state, call.client)
-        return await self._work.started(call, begin(), background)
+
+        async def as_result(runs: tuple[str, ...]) -> dict[str, Any]:
+            return await self._work.collected(call, runs, MOST_SECONDS)
+
+        if is_asked or (call.client.has_tasks and not background):
+            return await self._work.started(call, begin(), as_task)
+        answer = self._work.in_background if background else as_result
+        return await self._work.started(call, begin(), answer)
 
     async def _other(self, name: str, raw: Any, call: RpcCall) -> dict[str, Any]:
         work = self._work

@@ -109,7 +109,10 @@ def work_directory(guest: Guest, wish: str) -> str:
     if not wish:
         return guest.roots[0] if guest.roots else ""
     base = guest.roots[0] if guest.roots else os.getcwd()
-    path = os.path.realpath(os.path.join(base, os.path.expanduser(wish)))
+    try:
+        path = os.path.realpath(os.path.join(base, os.path.expanduser(wish)))
+    except (OSError, ValueError):
+        raise ToolProblem("directory: this is not a path. Nothing was started.") from None
     allowed = guest.roots or (os.path.realpath(os.getcwd()),)
     if not any(os.path.commonpath([path, root]) == root for root in allowed):
         raise ToolProblem(
@@ -129,10 +132,17 @@ def terms_of(
     label: str = "",
     **limits: Any,
 ) -> RunTerms:
-    """What a run of this guest may do."""
+    """What a run of this guest may do. Raises `ToolProblem` if a link has come in the place of one
+    of its directories, which were without links when they were given."""
     from retinue.core.values import Budget
     from retinue.host.requests import RunTerms
 
+    for path in (*guest.roots, directory):
+        if path and os.path.realpath(path) != path:
+            raise ToolProblem(
+                f"{path}, or a directory above it, was replaced by a symbolic link, which is not "
+                "followed. Nothing was started. Ask the user to put the directory back."
+            )
     return RunTerms(
         label=label,
         cwd=directory,

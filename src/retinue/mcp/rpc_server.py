@@ -209,7 +209,7 @@ class RpcServer:
             return rpc.error_message(failed, request.id)
         except Exception as error:
             log.exception("%s failed", request.method[:80])
-            text = f"The server failed: {type(error).__name__}. Its log says more."
+            text = f"The server failed: {type(error).__name__}. See its log for details."
             return rpc.error_message(RpcError(rpc.INTERNAL_ERROR, text), request.id)
 
     def _client(self, request: RpcRequest, session: RpcSession) -> ClientFacts:

@@ -86,7 +86,7 @@ class Subscriptions:
         if version is None:
             raise RpcError(rpc.RESOURCE_NOT_FOUND, "Resource not found.", {"uri": uri})
         if len(session.watches) >= MOST_WATCHED:
-            text = f"{MOST_WATCHED} things are watched already. Unsubscribe from some."
+            text = f"The limit of {MOST_WATCHED} subscriptions is reached. Unsubscribe from some."
             raise RpcError(rpc.INVALID_PARAMS, text)
 
         async def tell() -> None:

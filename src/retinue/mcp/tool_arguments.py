@@ -4,7 +4,7 @@ on."""
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 import msgspec
 from msgspec import Meta
@@ -12,6 +12,8 @@ from msgspec import Meta
 from retinue.mcp.tool_table import MOST_SECONDS, MOST_TASKS, TOOLS
 
 Text = Annotated[str, Meta(min_length=1)]
+Words = Annotated[str, Meta(pattern=r"[^\s\x00-\x1f]")]
+"""Something to do or to read."""
 Ids = Annotated[tuple[Text, ...], Meta(min_length=1, max_length=100)]
 
 
@@ -25,7 +27,7 @@ class CallArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class DelegateArguments(CallArguments):
-    tasks: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=MOST_TASKS)]
+    tasks: Annotated[tuple[Words, ...], Meta(min_length=1, max_length=MOST_TASKS)]
     agent: str = ""
     model: str = ""
     budget_usd: Annotated[float, Meta(gt=0, le=1e9)] | None = None
@@ -37,7 +39,7 @@ class DelegateArguments(CallArguments):
 
 class AgentsArguments(CallArguments):
     ids: Ids | None = None
-    state: Annotated[str, Meta(pattern="^(open|all)$")] = "all"
+    state: Literal["open", "all"] = "all"
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
 
 
@@ -48,7 +50,7 @@ class ResultArguments(CallArguments):
 
 class SendArguments(CallArguments):
     id: Text
-    text: Text
+    text: Words
     interrupt: bool = False
 
 
@@ -59,7 +61,7 @@ class CancelArguments(CallArguments):
 
 class ForkArguments(CallArguments):
     id: Text
-    task: Text
+    task: Words
     background: bool = False
 
 
@@ -72,6 +74,7 @@ class AnswerArguments(CallArguments):
 
 T = TypeVar("T", bound=CallArguments)
 _FIELDS = {tool["name"]: tool["inputSchema"] for tool in TOOLS}
+_PATTERN = re.compile(r" matching regex '.*'")
 _PLACE = re.compile(r" - at `\$\.?([^`]*)`$")
 
 
@@ -88,7 +91,11 @@ def _sentence(tool: str, problem: str) -> str:
     """What is wrong, where, and what the tool takes."""
     schema = _FIELDS[tool]
     place = _PLACE.search(problem)
-    what = _PLACE.sub("", problem).replace("Object", "The call").rstrip(".")
+    what = (
+        _PATTERN.sub(" with words in it", _PLACE.sub("", problem))
+        .replace("Object", "The call")
+        .rstrip(".")
+    )
     where = f"{place[1]}: " if place is not None and place[1] else ""
     required = schema.get("required", ())
     optional = [name for name in schema["properties"] if name not in required]

@@ -73,4 +73,4 @@ class Chunks:
                 return
         self._held = data[at:]
         if self._trailers + len(self._held) > MAX_TRAILERS:
-            raise BrokenBody("the answer ends with too many lines")
+            raise BrokenBody("the answer has too many trailer lines")

@@ -38,7 +38,7 @@ from retinue.runtime.clock import Clock
 from retinue.runtime.commits import CommitBatch, Commits, Waiter
 from retinue.runtime.end_waiters import EndWaiters
 from retinue.runtime.found_runs import FoundRuns
-from retinue.runtime.perform import Performer
+from retinue.runtime.performer import Performer
 from retinue.runtime.secret_filter import clean_event
 from retinue.runtime.timers import Timers
 from retinue.runtime.tool_runner import ToolRunner

@@ -31,7 +31,7 @@ def rebuild(trees: Trees, snapshot: Snapshot) -> list[str]:
     for row in snapshot.above:
         _tree_of(trees, row).linger(row.spec, row.run)
     for row in snapshot.open:
-        _tree_of(trees, row).enlist(row.spec, row.run)
+        _tree_of(trees, row).register_run(row.spec, row.run)
     trees.find_successors()
     for account in snapshot.accounts:
         if (tree := trees.of(account.id)) is not None:

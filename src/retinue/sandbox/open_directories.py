@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from threading import Lock
 
 from msgspec.structs import replace
@@ -105,14 +105,18 @@ class OpenDirectories:
             self.over(run)
 
 
-def real_paths(access: Permissions) -> Permissions:
-    """Directories as they are recorded: without links."""
+def real_paths(access: Permissions, recorded: Collection[str] = ()) -> Permissions:
+    """Directories as they are recorded: without links. Those that were `recorded` before are not
+    looked up again, or a link that was put there since would be followed."""
     if not access.read and not access.write:
         return access
     read, write = (
         None
         if paths is None
-        else tuple(os.path.realpath(path) if os.path.isabs(path) else path for path in paths)
+        else tuple(
+            os.path.realpath(path) if os.path.isabs(path) and path not in recorded else path
+            for path in paths
+        )
         for paths in (access.read, access.write)
     )
     return (

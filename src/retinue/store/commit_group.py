@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -33,12 +34,14 @@ class BatchWriter(Protocol[B]):
 class CommitLine:
     """Commits that build on each other: when one fails, all that were sent behind it fail too,
     until their caller knows of the failure. Otherwise a later one could be written before an
-    earlier one that is tried again. `era` counts the failures, `known` those
-    that their caller knows of."""
+    earlier one that is tried again. `era` counts the failures, `known` those that their caller
+    knows of."""
 
     era: int = 0
     known: int = 0
-    failure: StoreError = field(default_factory=StoreError)
+    failure: StoreError = field(
+        default_factory=lambda: StoreError("This batch was not reached. It was not saved.")
+    )
 
 
 @dataclass(slots=True)
@@ -187,7 +190,7 @@ def _take_report(outcomes: list[Report]) -> None:
         if future.done():
             continue
         if isinstance(outcome, StoreError):
-            future.set_exception(type(outcome)(*outcome.args))
+            future.set_exception(copy.copy(outcome))
         else:
             future.set_result(outcome)
 

@@ -57,8 +57,12 @@ _ERRORS: dict[str, type[ModelError]] = {
 
 
 class CassetteError(RetinueError):
-    """What is asked now is not what was recorded. The message names the key and the first
-    difference."""
+    """What is asked now is not what was recorded. The message names the first difference, and `key`
+    the answer that was recorded for it, if there is one."""
+
+    def __init__(self, message: str, *, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class CassetteLine(Value):
@@ -151,7 +155,8 @@ class Cassette:
         rest = self.unused()
         if rest:
             raise CassetteError(
-                f"{self.path.name}: {len(rest)} recorded answers were not used: {few(rest)}"
+                f"{self.path.name}: {len(rest)} recorded answers were not used: {few(rest)}",
+                key=rest[0],
             )
 
     def _enter(self, mode: Literal["record", "replay"]) -> None:
@@ -250,14 +255,16 @@ class Cassette:
         if not open:
             raise self._broken(
                 CassetteError(
-                    f"{self.path.name}: no recorded answer for {act!r}; {self._near(act)}"
+                    f"{self.path.name}: no recorded answer for {act!r}; {self._near(act)}",
+                    key=act,
                 )
             )
         line = next((e for e in open if e.shown == shown), None)
         if line is None:
             raise self._broken(
                 CassetteError(
-                    f"{self.path.name}: {open[0].key!r} {difference(open[0].shown, shown)}"
+                    f"{self.path.name}: {open[0].key!r} {difference(open[0].shown, shown)}",
+                    key=open[0].key,
                 )
             )
         open.remove(line)
@@ -280,7 +287,7 @@ class Cassette:
                     f"{line.key!r} waits for {due!r}, which was recorded before it and is "
                     "not requested now"
                 )
-                raise self._broken(CassetteError(f"{self.path.name}: {why}"))
+                raise self._broken(CassetteError(f"{self.path.name}: {why}", key=due))
         if self.error is not None:
             raise self.error
 

@@ -17,6 +17,7 @@ from retinue.core.spec import History, Lane, Retry
 from retinue.core.values import Budget, Origin, Permissions, SpawnLimits
 from retinue.errors import ConfigError
 from retinue.formats.suggestion import nearest
+from retinue.tools.option_values import check_values
 
 Ends = Literal["cancel", "wait", "keep"]
 Seconds = float | timedelta
@@ -74,12 +75,16 @@ def check_known(who: str, options: Iterable[str], known: Iterable[str]) -> None:
 def child_fields(verb: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the request for a child."""
     check_known(f"{verb}()", options, ChildOptions.__annotations__)
+    check_values(f"{verb}()", options, ChildOptions)
     return {name: value for name, value in request_fields(options).items() if name != "key"}
 
 
 def request_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options as the fields of a request: times in milliseconds, sequences as tuples."""
     out = dict(options)
+    for name in ("max_turns", "grace_turns"):
+        if isinstance(turns := out.get(name), int) and turns < 0:
+            raise ConfigError(f"{name} is 0 or more, not {turns}.", field=name)
     timeout = out.pop("timeout", None)
     if timeout is not None:
         out["timeout_ms"] = _milliseconds(timeout)

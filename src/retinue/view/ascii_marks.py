@@ -58,7 +58,8 @@ def use_charset(environ: Mapping[str, str], *, is_terminal: bool, encoding: str 
     if choice:
         Charset.is_ascii = choice not in ("0", "false", "no", "off")
     else:
-        Charset.is_ascii = is_terminal and not has_marks(environ, encoding)
+        is_utf8 = "utf" in encoding.lower()
+        Charset.is_ascii = not is_utf8 or (is_terminal and not has_marks(environ, encoding))
 
 
 def has_marks(environ: Mapping[str, str], encoding: str = "utf-8") -> bool:

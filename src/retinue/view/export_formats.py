@@ -16,7 +16,7 @@ from retinue.host.record import RecordReader
 from retinue.otel.otlp_file import otlp_json
 from retinue.otel.perfetto_file import perfetto_json
 from retinue.otel.trace_export import spans_of
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view import format as view_format
 from retinue.view import stream_json, totals
 from retinue.view.format import json_line

@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
+
 from retinue.view.graph_layers import Link, Pair, layers_of, links_of
 
 MOST_BOXES, MOST_ARROWS = 6, 10
@@ -46,6 +48,7 @@ def picture(code: str, width: int, *, is_unicode: bool = True) -> str | None:
     graph = read_graph(code)
     if graph is None:
         return None
+    graph = AreaGraph({k: [*map(_filled, label)] for k, label in graph.labels.items()}, graph.edges)
     lines = None
     drawn = {name for pair in graph.edges for name in pair}
     if 0 < len(drawn) <= MOST_BOXES and len(graph.edges) <= MOST_ARROWS:
@@ -55,11 +58,18 @@ def picture(code: str, width: int, *, is_unicode: bool = True) -> str | None:
         lines += ["", *(f"without an arrow: {label}" for label in alone)] if alone else []
     if lines is None or max(map(len, lines), default=0) > width:
         lines = matrix(graph, width)
-    text = "\n".join(line.rstrip() for line in lines)
+    text = "\n".join(line.rstrip() for line in lines).replace(FILL, "")
     return text if is_unicode else text.translate(PLAIN)
 
 
 GAP, SPACE = 3, 2
+FILL = "\0"
+"""Comes after a wide character while a picture is drawn, so that a text has one character a
+cell."""
+
+
+def _filled(text: str) -> str:
+    return "".join(mark + FILL * (cell_len(mark) - 1) for mark in text)
 
 
 class Canvas:

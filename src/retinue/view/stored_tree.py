@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from retinue.core.state import Ended
 from retinue.host.provider_waits import ProviderWait
 from retinue.host.record import RecordReader
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view.call_summary import describe
 from retinue.view.cells import Line
 from retinue.view.grid import TreeRow, guides, tree_line

@@ -28,7 +28,7 @@ from retinue.host.tree_items import (
 )
 from retinue.outcomes import state_word
 from retinue.runtime.held_calls import HeldCall
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view import format as view_format
 from retinue.view import totals
 

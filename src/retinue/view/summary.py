@@ -13,7 +13,7 @@ from retinue.core.messages import ToolCall
 from retinue.core.state import RunRecord
 from retinue.formats.money import OFFLINE
 from retinue.formats.safe_text import one_line
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view import format as view_format
 from retinue.view import totals
 from retinue.view.call_summary import describe

@@ -26,7 +26,7 @@ from retinue.host.listing import cache_json
 from retinue.host.provider_waits import ProviderWait, of_run
 from retinue.outcomes import state_word
 from retinue.pricing import price_tag
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view import format as view_format
 
 OFFLINE = money_words.OFFLINE

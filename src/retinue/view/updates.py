@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from retinue.host.tree_items import CallsHeld, RunAdded, RunChanged, Stepped, TextArrived, TreeItem
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view.rows import TreeView
 from retinue.view.transcript import Transcripts
 

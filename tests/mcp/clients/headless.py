@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from tests.mcp.clients.stage import ANSWER, COLLECT, DELEGATE, STOP, Stage
+from tests.mcp.clients.stage import ANSWER, COLLECT, DELEGATE, MANY, N_MANY, STOP, Stage
 
 
 class HeadlessClient(Protocol):
@@ -24,6 +24,15 @@ def delegates(stage: Stage, client: HeadlessClient) -> None:
     assert f"The agent says: {ANSWER}" in out, out[-2000:]
     assert any(ANSWER in text for text in stage.script.said)
     assert stage.state() == "completed"
+
+
+def delegates_many(stage: Stage, client: HeadlessClient) -> None:
+    """Clients have limits for the ids of tasks, which name all of their agents."""
+    stage.gate.opened.set()
+    out = stage.wait(stage.run(client.headless(MANY), client.env))
+    assert f"The agent says: {ANSWER}" in out, out[-2000:]
+    assert max(text.count(ANSWER) for text in stage.script.said) >= N_MANY, stage.script.said
+    assert [run["state"] for run in stage.home.runs()] == ["completed"] * N_MANY
 
 
 def survives_its_host(stage: Stage, client: HeadlessClient) -> None:
@@ -60,6 +69,7 @@ def cancels(stage: Stage, client: HeadlessClient) -> None:
 
 SCENARIOS: dict[str, Scenario] = {
     "delegates": delegates,
+    "delegates_many": delegates_many,
     "survives_its_host": survives_its_host,
     "comes_back": comes_back,
     "cancels": cancels,

@@ -22,6 +22,7 @@ from tests.waiting import SECONDS
 TASK = "Look at the parser and say what it copies."
 ANSWER = "The parser copies its input once."
 DELEGATE, COLLECT, STOP = "delegate it", "collect the answers", "stop the agents"
+MANY, N_MANY = "delegate them all", 12
 _RUN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TASK = re.compile(r"as task (\w+)")
 
@@ -43,7 +44,7 @@ class Script:
 
     def _lead(self, messages: Any) -> Any:
         texts = [(type(m).__name__, getattr(m, "text", "")) for m in messages]
-        orders = (DELEGATE, COLLECT, STOP)
+        orders = (DELEGATE, COLLECT, STOP, MANY)
         at = max(
             (n for n, (kind, text) in enumerate(texts) if _order(kind, text, orders)), default=-1
         )
@@ -56,6 +57,8 @@ class Script:
         match order, len(results):
             case "delegate it", 0:
                 return self._tool("delegate", tasks=[TASK])
+            case "delegate them all", 0:
+                return self._tool("delegate", tasks=[f"{n}: {TASK}" for n in range(N_MANY)])
             case "collect the answers" | "stop the agents", 0:
                 if order == STOP and (task := _TASK.search(" ".join(t for _, t in texts[:at]))):
                     return call("TaskStop", task_id=task[1])

@@ -14,8 +14,8 @@ MUTATIONS = [
     Mutation(
         "a parent is not told of its child's end",
         "core/ending.py",
-        "    if tree.is_live(spec.parent):\n        ctx.tell",
-        "    if False:\n        ctx.tell",
+        "    if tree.is_live(spec.parent):\n        ctx.post_event",
+        "    if False:\n        ctx.post_event",
     ),
     Mutation("an account is never closed", "core/ending.py", "    tree.ledger.close(run.id)\n", ""),
     Mutation(

@@ -75,8 +75,8 @@ MUTATIONS = [
     Mutation(
         "a child does not inherit the deadline",
         "core/spawn.py",
-        "        enlist(tree, spec, grant, ctx.now, context, run.deadline)",
-        "        enlist(tree, spec, grant, ctx.now, context, None)",
+        "        create_run(tree, spec, grant, ctx.now, context, run.deadline)",
+        "        create_run(tree, spec, grant, ctx.now, context, None)",
     ),
     Mutation(
         "a paused run sleeps through its news",

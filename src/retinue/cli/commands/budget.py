@@ -16,7 +16,7 @@ from retinue.formats.safe_text import one_line
 from retinue.host import requests
 from retinue.host.listing import ListedRun, RunListing
 from retinue.host.record import RecordReader
-from retinue.steps import RunRecord
+from retinue.tree_record import RunRecord
 from retinue.view import format as view_format
 from retinue.view import parked_runs, totals
 from retinue.view.budget_table import (

@@ -54,11 +54,11 @@ def get(context: CommandContext, key: str, as_json: bool) -> int:
     if is_mapping(setting.type) and len(path) == len(setting.key):
         value: Any = {
             ".".join(k[len(path) :]): hide.value(k, f.value)
-            for k, f in settings.found.items()
+            for k, f in settings.by_key.items()
             if k[: len(path)] == path
         }
-    elif path in settings.found:
-        value = hide.value(path, settings.found[path].value)
+    elif path in settings.by_key:
+        value = hide.value(path, settings.by_key[path].value)
     elif path == setting.key:
         value = setting.default
     else:
@@ -193,7 +193,7 @@ def _rows(
     from retinue.config.setting_list import every_setting, is_mapping
 
     hide = ShownValues(context.environ)
-    rest = dict(settings.found)
+    rest = dict(settings.by_key)
     rows: list[tuple[tuple[str, ...], Any, str]] = []
     for setting in every_setting():
         size = len(setting.key)
@@ -207,7 +207,7 @@ def _rows(
         if (
             "*" not in setting.key
             and not is_mapping(setting.type)
-            and setting.key not in settings.found
+            and setting.key not in settings.by_key
         ):
             rows.append((setting.key, setting.default, "default"))
     yield from sorted(rows, key=lambda row: (len(row[0]) > 1, _rank(row[0]), row[0][:-1]))
@@ -224,7 +224,7 @@ def _as_json(context: CommandContext, settings: EffectiveSettings) -> dict[str, 
 
     values = {}
     for key, value, _ in _rows(context, settings):
-        setting = settings.found.get(key)
+        setting = settings.by_key.get(key)
         origins = (
             [{"kind": o.kind, "where": o.where, "line": o.line} for o in setting.origins]
             if setting
@@ -338,6 +338,6 @@ def _after(context: CommandContext, path: tuple[str, ...], file: str, *, is_proj
         except ConfigError as error:
             note(f"This value has no effect yet: {error}")
         return
-    setting = load(context.project, strict=False).found.get(path)
+    setting = load(context.project, strict=False).by_key.get(path)
     if setting is not None and setting.origins[-1].where != file:
         note(f"This value has no effect here: {setting.origins[-1]} overrides it.")

@@ -8,6 +8,7 @@ import click
 
 from retinue.cli import exit_codes
 from retinue.cli.context import CommandContext, common, note, option, out, pass_context
+from retinue.cli.terminal.terminal_style import size
 from retinue.errors import ConfigError
 from retinue.view.ascii_marks import Charset
 from retinue.view.format import json_line
@@ -21,14 +22,21 @@ from retinue.view.format import json_line
     "--recover", default="", metavar="OUT", help="Save what can be read of a damaged store to FILE."
 )
 @option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+@click.option("-v", "--verbose", is_flag=True, help="Show what is in order line by line, too.")
 @common
 @pass_context
 def command(
-    context: CommandContext, as_json: bool, offline: bool, fix: bool, recover: str, color: str
+    context: CommandContext,
+    as_json: bool,
+    offline: bool,
+    fix: bool,
+    recover: str,
+    color: str,
+    verbose: bool,
 ) -> int:
     """Check models, sandbox, store and versions. Exits with code 1 if something is broken."""
     from retinue.cli.doctor import store_checks
-    from retinue.cli.doctor.finding import examine, line
+    from retinue.cli.doctor.finding import Look, examine, report
 
     if recover:
         raise ConfigError(
@@ -41,22 +49,17 @@ def command(
             note(text)
     encoding = (getattr(sys.stdout, "encoding", "") or "").lower().replace("-", "")
     is_plain = Charset.is_ascii or not encoding.startswith("utf8")
-    worst, findings = exit_codes.OK, []
-    for finding in examine(context, offline=offline):
-        findings.append(finding)
-        if finding.state == "broken":
-            worst = exit_codes.FAILED
-        if not as_json:
-            is_colored = colors(context, color)
-            out(line(finding, color=is_colored, plain=is_plain), styled=is_colored)
+    findings = list(examine(context, offline=offline))
+    is_broken = any(f.state == "broken" for f in findings)
+    worst = exit_codes.FAILED if is_broken else exit_codes.OK
     if as_json:
         rows = [{"name": f.name, "state": f.state, "text": f.text, "fix": f.fix} for f in findings]
-        out(json_line({"ok": worst == exit_codes.OK, "checks": rows}))
+        out(json_line({"ok": not is_broken, "checks": rows}))
         return worst
-    count = {
-        state: sum(f.state == state for f in findings) for state in ("ok", "degraded", "broken")
-    }
-    out(", ".join(f"{n} {state}" for state, n in count.items() if n or state == "broken"))
+    width = size(sys.stdout)[0] if sys.stdout.isatty() else 0
+    look = Look(colors(context, color), is_plain, width)
+    for text in report(findings, look, verbose=verbose):
+        out(text, styled=look.is_colored)
     return worst
 
 

@@ -16,7 +16,7 @@ from retinue.formats.safe_text import one_line
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
 from retinue.host.tree_items import MessageAdded, RunChanged, Stepped
-from retinue.steps import RunRecord
+from retinue.tree_record import RunRecord
 from retinue.view import format as view_format
 from retinue.view.format import json_line
 from retinue.view.log_lines import LogLines

@@ -14,11 +14,11 @@ from retinue.cli.terminal.wall_clock import moment
 from retinue.host.held_lookup import HostWaits, host_waits
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
-from retinue.steps import RunRecord, TreeRecord
+from retinue.tree_record import RunRecord, TreeRecord
 from retinue.view import format as view_format
 from retinue.view import totals
 from retinue.view.format import json_line
-from retinue.view.show_page import ShownRun, show_page
+from retinue.view.run_page import ShownRun, run_page
 from retinue.view.stored_tree import stored_rows
 from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 
@@ -54,7 +54,7 @@ def command(context: CommandContext, run: str, as_json: bool) -> None:
     began = moment(top.run.started_at or top.spec.created_at, now_ms())
     page = ShownRun(final, rows, context.paths.root, began)
     is_wrapped = sys.stdout.isatty()
-    print_lines(context, show_page(page, size(sys.stdout)[0], now_ms(), is_wrapped=is_wrapped))
+    print_lines(context, run_page(page, size(sys.stdout)[0], now_ms(), is_wrapped=is_wrapped))
 
 
 def _agent(row: RunRecord, final: TreeRecord) -> dict[str, object]:

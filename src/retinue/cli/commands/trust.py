@@ -159,7 +159,7 @@ def _settings(review: ProjectTrust) -> Iterator[str]:
         ).startswith("config."):
             continue
         layer = read_layer(os.path.join(review.root, name), "project")
-        for key, setting in layer.settings.items():
+        for key, setting in layer.by_key.items():
             if key[0] == "mcp_servers":
                 yield f"{_one(dotted(key), 200)}: {_command(setting.value)}  ({_name(name)})"
             else:

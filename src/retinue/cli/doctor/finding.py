@@ -5,16 +5,19 @@ others."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from retinue.cli.context import CommandContext
 from retinue.core.values import Value
 from retinue.formats.safe_text import one_line
+from retinue.view.cells import wrap
 
 State = Literal["ok", "degraded", "broken"]
 GLYPHS: dict[str, str] = {"ok": "✓", "degraded": "!", "broken": "✗"}
 PLAIN: dict[str, str] = {"ok": "+", "degraded": "!", "broken": "x"}
+INDENT, LAST_COLUMN = 27, 79
 COLORS: dict[str, str] = {"ok": "green", "degraded": "yellow", "broken": "red"}
 
 
@@ -63,17 +66,45 @@ def examine(context: CommandContext, *, offline: bool) -> Iterator[Finding]:
             yield Finding(name=name, state="broken", text=f"could not be checked: {problem}")
 
 
-def line(finding: Finding, *, color: bool, plain: bool) -> str:
-    """Glyph, word and colour say the same."""
+class Look(NamedTuple):
+    """How findings are written. `width`: columns of the terminal; 0 breaks no line."""
+
+    is_colored: bool
+    is_plain: bool
+    width: int
+
+
+def report(findings: Sequence[Finding], look: Look, *, verbose: bool) -> list[str]:
+    """What is broken first, then what is degraded; what is in order as one line."""
+    bad = [f for state in ("broken", "degraded") for f in findings if f.state == state]
+    good = [f for f in findings if f.state == "ok"]
+    if good and not verbose:
+        names = list(dict.fromkeys(f.name for f in good))
+        head = f"{len(good)} more" if bad else f"{len(good)} checks"
+        good = [Finding(name=head, state="ok", text=", ".join(names))]
+    counts = Counter(f.state for f in findings)
+    states: tuple[State, ...] = ("broken", "degraded", "ok")
+    last = ", ".join(f"{counts[s]} {s}" for s in states if counts[s] or s == "broken")
+    if counts["broken"]:
+        last += "exit 1".rjust(LAST_COLUMN - len(last))
+    return [*(line(f, look) for f in (*bad, *good)), last]
+
+
+def line(finding: Finding, look: Look) -> str:
+    """Glyph, word and colour say the same. A long text continues below its beginning."""
     import click
 
-    glyph = (PLAIN if plain else GLYPHS)[finding.state]
+    glyph = (PLAIN if look.is_plain else GLYPHS)[finding.state]
     head = f"{glyph} {finding.state:<8}"
-    text = f"  {finding.name:<14} {one_line(finding.text)}"
-    if plain:
+    texts = [one_line(finding.text)]
+    texts += [f"fix: {one_line(finding.fix)}"] if finding.fix else []
+    room = look.width - 1 - INDENT
+    if room > 0:
+        texts = [piece for text in texts for piece in wrap(text, max(20, room))]
+    text = f"  {finding.name:<14} " + f"\n{'':<{INDENT}}".join(texts)
+    if look.is_plain:
         text = text.encode("ascii", "replace").decode()
-    shown = f"{click.style(head, fg=COLORS[finding.state]) if color else head}{text}"
-    return shown + (f"\n{'':<11} {'':<14} fix: {one_line(finding.fix)}" if finding.fix else "")
+    return f"{click.style(head, fg=COLORS[finding.state]) if look.is_colored else head}{text}"
 
 
 class Came(NamedTuple):

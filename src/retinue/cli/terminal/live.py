@@ -28,7 +28,7 @@ from retinue.cli.terminal.terminal_style import TerminalStyle, background_of, de
 from retinue.cli.terminal.watched_run import Notice, WatchedRun, WatchLeft
 from retinue.formats.safe_text import one_line
 from retinue.host import requests
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view.call_summary import describe
 from retinue.view.cells import Line, crop, fits
 from retinue.view.done_changes import DoneChanges

@@ -24,7 +24,7 @@ from retinue.host.tree_items import (
     Stepped,
     TreeItem,
 )
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view import format as view_format
 from retinue.view import spoken
 from retinue.view.call_summary import describe

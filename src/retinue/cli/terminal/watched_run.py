@@ -22,7 +22,7 @@ from retinue.host import requests
 from retinue.host.client import HostClient
 from retinue.host.problem_documents import error_of
 from retinue.host.tree_items import CallsHeld, RunAdded, RunChanged, Stepped, TreeItem
-from retinue.steps import RunRecord, TreeRecord
+from retinue.tree_record import RunRecord, TreeRecord
 from retinue.view import format as view_format
 from retinue.view import parked_runs
 from retinue.view.totals import limit_of, more_of, provider_wait, waits_for, waits_kind

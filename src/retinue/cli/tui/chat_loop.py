@@ -29,8 +29,8 @@ from retinue.host.listing import RunListing
 from retinue.host.planner import PlannedRun
 from retinue.host.record import RecordReader
 from retinue.host.server_prompts import has_server, typed_prompt, words_of
-from retinue.steps import TreeRecord
 from retinue.tools.families.base import Family
+from retinue.tree_record import TreeRecord
 from retinue.view import format as view_format
 from retinue.view import summary, totals
 

@@ -14,7 +14,7 @@ from retinue.formats.safe_text import one_line
 from retinue.host.keys import carried
 from retinue.host.listing import RunListing
 from retinue.host.record import RecordReader
-from retinue.steps import RunRecord
+from retinue.tree_record import RunRecord
 from retinue.view import format as view_format
 from retinue.view import totals
 from retinue.view.cells import Cells, Line, fits, right

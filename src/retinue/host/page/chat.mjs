@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { Budget } from "./budget.mjs";
 import { go, link, place } from "./client.mjs";
 import { Compose } from "./compose.mjs";
+import { itemsOf } from "./conversation.mjs";
 import { Glyph, html, Icon } from "./icons.mjs";
 import { Lane } from "./lanes.mjs";
 import { allLines, now, pages, questions } from "./live.mjs";
@@ -15,7 +16,7 @@ import { QuestionTitle } from "./questions.mjs";
 import { useTree } from "./run_tree.mjs";
 import { dialog, Empty, Pill, setTitle, Shell } from "./shell.mjs";
 import { extent, scaleOf } from "./timeline.mjs";
-import { itemsOf, Receipt, useMessages } from "./transcript.mjs";
+import { Receipt, useMessages } from "./transcript.mjs";
 import { bare, clock, money, plural, span } from "./words.mjs";
 
 const startNew = () => (dialog.value = { kind: "new", path: "chat" });
@@ -66,7 +67,7 @@ function Words({ tree, top }) {
 // What was said. Calls are left out, but for those that started agents; the run has all of them.
 function Said({ item, top, row }) {
   const { kind, message, mail } = item;
-  if (kind === "turn") return html`<div class="by"><b>${row.agent}</b><span>${row.model && `${row.model}, `}turn ${item.n}</span></div>`;
+  if (kind === "turn") return html`<div class="by"><b>${row.agent}</b><span>${[row.model, item.turn && `turn ${item.n}`].filter(Boolean).join(", ")}</span></div>`;
   if (kind === "say") return html`<${Prose} text=${item.text}/>`;
   if (kind === "calls") return item.calls.map(({ call }) => html`<${Started} key=${call.id} nodes=${top.children.filter((child) => child.spec.slot?.call_id === call.id)} top=${top}/>`);
   if (kind === "mail" || (message.kind ?? "task") === "task") return html`<div class="msg-wrap"><div class="msg-you"><${Prose} text=${message.text}/></div><${Receipt} mail=${mail} node=${top}/></div>`;

@@ -27,12 +27,12 @@ export function Detail({ tree, node, isOpen, close, past }) {
     event.currentTarget.querySelector(`[data-tab="${next}"]`).focus();
   };
   return html`<section class=${`detail ${isOpen ? "open" : ""}`} id="detail" aria-label=${title}>
-    <div class="detail-head"><div class="line"><button class="btn quiet square back" type="button" aria-label="Back to the tree" onClick=${close}><${Icon} name="right"/></button><h2 class="cut"><bdi>${title}</bdi></h2><${Pill} mark=${row.mark}/><span class="push"></span>
-        ${past === null && html`<button class="btn quiet" type="button" aria-label="Fork" onClick=${() => (dialog.value = { kind: "fork", node })}><${Icon} name="fork"/>Fork</button>`}
-        ${past === null && !node.isOver && html`<button class="btn quiet danger" type="button" aria-label="Stop" onClick=${() => (dialog.value = { kind: "cancel", tree, nodes: [node] })}><${Icon} name="stop"/>Stop</button>`}</div>
+    <div class="detail-head"><div class="line"><button class="btn quiet square back" aria-label="Back to the tree" onClick=${close}><${Icon} name="right"/></button><h2 class="cut"><bdi>${title}</bdi></h2><${Pill} mark=${row.mark}/><span class="push"></span>
+        ${past === null && html`<button class="btn quiet" aria-label="Fork" onClick=${() => (dialog.value = { kind: "fork", node })}><${Icon} name="fork"/>Fork</button>`}
+        ${past === null && !node.isOver && html`<button class="btn quiet danger" aria-label="Stop" onClick=${() => (dialog.value = { kind: "cancel", tree, nodes: [node] })}><${Icon} name="stop"/>Stop</button>`}</div>
       ${row.task !== title && html`<p class="soft task-line"><bdi>${row.task}</bdi></p>`}
       <div class="facts"><span><bdi>${row.agent}</bdi> · <b><bdi>${row.model || "no model"}</bdi></b></span><span>Turn <b>${row.turn}</b>${row.max_turns ? ` of ${row.max_turns}` : ""}</span><span>Context <b>${row.window ? `${Math.round((100 * row.context) / row.window)}%` : `${count(row.context)} tokens`}</b></span><span>Spent <b>${money(row.tree_usd, row.tree_usd_estimated > 0)}</b></span>${node.spec.base && html`<${CacheHit} node=${node}/>`}</div></div>
-    <div class="tabs" role="tablist" aria-label="Detail" onKeyDown=${arrows}>${TABS.map((name) => html`<button role="tab" type="button" data-tab=${name} id=${`tab-${name}`} aria-controls="tab-panel" aria-selected=${String(tab === name)} tabindex=${tab === name ? 0 : -1} onClick=${() => setTab(name)}>${name}${name === "Tools" && nCalls > 0 && html`<span class="n">${nCalls}</span>`}</button>`)}</div>
+    <div class="tabs" role="tablist" aria-label="Detail" onKeyDown=${arrows}>${TABS.map((name) => html`<button role="tab" data-tab=${name} id=${`tab-${name}`} aria-controls="tab-panel" aria-selected=${String(tab === name)} tabindex=${tab === name ? 0 : -1} onClick=${() => setTab(name)}>${name}${name === "Tools" && nCalls > 0 && html`<span class="n">${nCalls}</span>`}</button>`)}</div>
     ${tab === "Transcript" && html`<${Transcript} tree=${tree} node=${node} messages=${messages} past=${past}/>`}
     ${tab !== "Transcript" && html`<div class="script" id="tab-panel" role="tabpanel" aria-labelledby=${`tab-${tab}`} tabindex="0">
       ${tab === "Result" && html`<${Result} tree=${tree} node=${node}/>`}${tab === "Tools" && html`<${Calls} messages=${messages}/>`}${tab === "Budget" && html`<${BudgetTab} tree=${tree} node=${node}/>`}${tab === "Raw" && html`<${Raw} node=${node} messages=${messages}/>`}</div>`}
@@ -85,10 +85,10 @@ function BudgetTab({ tree, node }) {
     const held = spending.held?.[name] ?? 0;
     const limit = spending.limit?.[name] ?? null;
     return html`<div class="stack"><div class="line"><b>${title}</b><span class="push tab-nums soft">${text(name, spent)} spent${held ? `, ${text(name, held)} reserved` : ""}${limit === null ? ", no limit" : ` of ${text(name, limit)}`}</span></div>${limit !== null && html`<${BudgetBar} spent=${spent} held=${held} limit=${limit}/>`}</div>`;
-  })}${!node.isOver && html`<div class="line"><button class="btn" type="button" onClick=${() => (dialog.value = { kind: "raise", tree, node, spending })}>Raise</button></div>`}</div>`;
+  })}${!node.isOver && html`<div class="line"><button class="btn" onClick=${() => (dialog.value = { kind: "raise", tree, node, spending })}>Raise</button></div>`}</div>`;
 }
 
 function Raw({ node, messages }) {
   const text = messages.map((message) => JSON.stringify(message)).join("\n");
-  return html`<div class="stack"><div class="line"><span class="grow soft mono cut">${node.id}</span><button class="btn" type="button" onClick=${() => navigator.clipboard?.writeText(text)}><${Icon} name="copy" small/>Copy</button></div><${Output} text=${text}/></div>`;
+  return html`<div class="stack"><div class="line"><span class="grow soft mono cut">${node.id}</span><button class="btn" onClick=${() => navigator.clipboard?.writeText(text)}><${Icon} name="copy" small/>Copy</button></div><${Output} text=${text}/></div>`;
 }

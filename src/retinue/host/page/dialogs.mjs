@@ -10,7 +10,7 @@ import { Dialog, dialog, KeyList } from "./shell.mjs";
 import { count, money, shortId, spanText } from "./words.mjs";
 
 const close = () => (dialog.value = null);
-const Close = ({ text = "Close" }) => html`<button class="btn" type="button" onClick=${close}>${text}</button>`;
+const Close = ({ text = "Close" }) => html`<button class="btn" onClick=${close}>${text}</button>`;
 
 export function Dialogs() {
   const open = dialog.value;
@@ -39,7 +39,7 @@ function NewRun({ path = "r" }) {
     go(`${path}/${reply.run}`);
   };
   const models = choices.providers.filter((provider) => provider.ready && provider.default);
-  return html`<${Dialog} title="New run" footer=${html`<span class="faint grow">It may read. It asks before it writes or runs anything.</span><${Close}/><button class="btn main" type="button" disabled=${!task.trim()} onClick=${start}>Start <kbd>Ctrl ↵</kbd></button>`}>
+  return html`<${Dialog} title="New run" footer=${html`<span class="faint grow">It may read. It asks before it writes or runs anything.</span><${Close}/><button class="btn main" disabled=${!task.trim()} onClick=${start}>Start <kbd>Ctrl ↵</kbd></button>`}>
     <div class="body"><form class="form" onSubmit=${(event) => { event.preventDefault(); start(); }} onKeyDown=${(event) => event.key === "Enter" && event.ctrlKey && start()}>
       <label for="new-task">Task</label><textarea id="new-task" autofocus value=${task} onInput=${(event) => setTask(event.target.value)}></textarea>
       <label for="new-agent">Agent</label><select class="pick" id="new-agent" value=${form.agent} onChange=${set("agent")}><option value="">The project's own</option>${choices.agents.map((agent) => html`<option value=${agent.name}>${agent.name}</option>`)}</select>
@@ -66,7 +66,7 @@ function Cancel({ tree, nodes: wanted }) {
   };
   if (!since) {
     const title = n === 1 ? `Stop ${nodes[0].title}?` : `Stop ${n} agents?`;
-    return html`<${Dialog} title=${title} sub="Results that are ready are kept." footer=${html`<${Close} text="Keep running"/><button class="btn danger" type="button" onClick=${stop}>Stop ${n}</button>`}><div class="body"><${StopList} nodes=${nodes.slice(0, 8)} more=${n - 8}/></div><//>`;
+    return html`<${Dialog} title=${title} sub="Results that are ready are kept." footer=${html`<${Close} text="Keep running"/><button class="btn danger" onClick=${stop}>Stop ${n}</button>`}><div class="body"><${StopList} nodes=${nodes.slice(0, 8)} more=${n - 8}/></div><//>`;
   }
   const title = took === null ? `Stopping: ${left.length} of ${n} still have to stop` : `${n === 1 ? nodes[0].title : `All ${n}`} stopped in ${spanText(took)}`;
   return html`<${Dialog} label="Stopping" title=${title} sub=${took === null ? "Results that are ready are kept. You can close this; it goes on." : "Results that were ready are kept."} footer=${html`<${Close}/>`}><div class="body"><${StopList} nodes=${(took === null ? left : nodes).slice(0, 8)} more=${(took === null ? left.length : n) - 8}/></div><//>`;
@@ -90,7 +90,7 @@ function Fork({ node, at, turn }) {
   };
   const price = tag && (tag.usd || tag.usd_without_cache);
   const cached = tag?.cached_tokens ?? 0;
-  return html`<${Dialog} title=${`Fork ${node.title}`} sub=${`The new run shares the conversation ${at ? `before turn ${turn}` : "so far"} and goes its own way.`} footer=${html`<span class="faint grow">${problem}</span><${Close}/><button class="btn main" type="button" disabled=${!task.trim()} onClick=${fork}>${price ? `Fork for about ${money(tag.usd)}` : "Fork"}</button>`}>
+  return html`<${Dialog} title=${`Fork ${node.title}`} sub=${`The new run shares the conversation ${at ? `before turn ${turn}` : "so far"} and goes its own way.`} footer=${html`<span class="faint grow">${problem}</span><${Close}/><button class="btn main" disabled=${!task.trim()} onClick=${fork}>${price ? `Fork for about ${money(tag.usd)}` : "Fork"}</button>`}>
     <div class="body"><label class="field"><input autofocus aria-label="What should it do instead" placeholder="What should it do instead" value=${task} onInput=${(event) => setTask(event.target.value)}/></label>
       ${tag && html`<div class="price"><span class="soft">Its first prompt</span><span class="num soft">${count(tag.tokens ?? 0)} tokens</span><span class="num total">${price ? money(tag.usd) : "n/a"}</span>${cached > 0 && html`<span class="soft">Of it from the cache</span><span class="num soft">${count(cached)} tokens</span><span></span>`}${price && money(tag.usd) !== money(tag.usd_without_cache) ? html`<span class="faint">The same without the cache</span><span></span><span class="num faint">${money(tag.usd_without_cache)}</span>` : null}</div>`}</div><//>`;
 }
@@ -103,7 +103,7 @@ function Raise({ node, spending }) {
     const reply = await attempt(() => post(`runs/${node.id}/budget`, { usd: more, by: "you in the dashboard" }), `The limit of ${node.title} is raised by ${money(more)}.`);
     if (reply) close();
   };
-  return html`<${Dialog} title=${`Raise the budget of ${node.title}`} sub=${limit === null ? "It has no limit in dollars, so there is nothing to raise." : `It has spent ${money(spending.spent?.usd ?? 0)} of ${money(limit)}.`} footer=${html`<span class="faint grow">${more > 0 && limit !== null ? `New limit ${money(limit + more)}` : ""}</span><${Close}/><button class="btn main" type="button" disabled=${!(more > 0) || limit === null} onClick=${raise}>Raise by ${money(more > 0 ? more : 0)}</button>`}>
+  return html`<${Dialog} title=${`Raise the budget of ${node.title}`} sub=${limit === null ? "It has no limit in dollars, so there is nothing to raise." : `It has spent ${money(spending.spent?.usd ?? 0)} of ${money(limit)}.`} footer=${html`<span class="faint grow">${more > 0 && limit !== null ? `New limit ${money(limit + more)}` : ""}</span><${Close}/><button class="btn main" disabled=${!(more > 0) || limit === null} onClick=${raise}>Raise by ${money(more > 0 ? more : 0)}</button>`}>
     <div class="body"><label class="field"><input autofocus aria-label="Dollars to add" inputmode="decimal" value=${amount} onInput=${(event) => setAmount(event.target.value)}/></label></div><//>`;
 }
 

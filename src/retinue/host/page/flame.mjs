@@ -32,7 +32,7 @@ export function Flame({ tree, top, select }) {
   const text = (node) => (kind === "money" ? money(node.nUnpriced ? null : node.treeNanos / 1e9) : span(time(node)));
   const boxes = flame(top, size);
   const depth = Math.max(...boxes.map((box) => box.depth));
-  return html`<div class="tree flame-pane"><div class="tools"><div class="seg" role="group" aria-label="Width"><button type="button" aria-pressed=${String(kind === "money")} disabled=${!hasPrice} onClick=${() => setBy("money")}>Money</button><button type="button" aria-pressed=${String(kind === "time")} onClick=${() => setBy("time")}>Time</button></div><span class="faint">${hasPrice ? "Dashed is what an agent took itself" : "No price is known here: width is time"}</span></div>
+  return html`<div class="tree flame-pane"><div class="tools"><div class="seg" role="group" aria-label="Width"><button aria-pressed=${String(kind === "money")} disabled=${!hasPrice} onClick=${() => setBy("money")}>Money</button><button aria-pressed=${String(kind === "time")} onClick=${() => setBy("time")}>Time</button></div><span class="faint">${hasPrice ? "Dashed is what an agent took itself" : "No price is known here: width is time"}</span></div>
     <svg class="flame tall" role="group" aria-label="Cost by agent" height=${(depth + 2) * HEIGHT}>
       ${boxes.map(({ node, x, width, depth: level, own: mine }) => html`<g key=${node.id}><rect class=${`f${Math.min(2, level)}`} x=${`${x}%`} width=${`${width}%`} y=${level * HEIGHT} height="32" onClick=${() => select(node.id)}><title>${node.title} ${text(node)}</title></rect>
         ${node.children.length > 0 && mine > 0 && html`<rect class="self" x=${`${x}%`} width=${`${mine}%`} y=${(level + 1) * HEIGHT + 0.5} height="31"/>`}

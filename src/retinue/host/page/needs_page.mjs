@@ -102,7 +102,7 @@ function Thing({ q }) {
   const { preview } = q;
   if (q.kind !== "permission") return html`<${Prose} text=${q.text}/>`;
   return html`${preview?.problem && html`<p class="badge bad">As things are now it would fail: ${oneLine(preview.problem, 400)}</p>`}
-    ${(preview?.files ?? []).map((file) => html`<div class="diff" key=${file.path}><div class="diff-head"><${Icon} name="file" small/><span class="mono cut"><bdi>${oneLine(file.path)}</bdi></span><span class="plus">+${file.added ?? 0}</span><span class="minus">−${file.removed ?? 0}</span><span class="push"></span><button class="btn quiet square" type="button" aria-label="Copy the diff" onClick=${() => navigator.clipboard?.writeText(file.diff ?? "")}><${Icon} name="copy" small/></button></div>
+    ${(preview?.files ?? []).map((file) => html`<div class="diff" key=${file.path}><div class="diff-head"><${Icon} name="file" small/><span class="mono cut"><bdi>${oneLine(file.path)}</bdi></span><span class="plus">+${file.added ?? 0}</span><span class="minus">−${file.removed ?? 0}</span><span class="push"></span><button class="btn quiet square" aria-label="Copy the diff" onClick=${() => navigator.clipboard?.writeText(file.diff ?? "")}><${Icon} name="copy" small/></button></div>
       ${file.diff ? html`<${Diff} diff=${file.diff}/>` : html`<p class="soft note-line">${file.note || "nothing to show"}</p>`}${file.n_hidden > 0 && html`<p class="soft note-line">${plural(file.n_hidden, "line")} more are not shown</p>`}</div>`)}
     ${!preview?.files?.length && html`<${Output} text=${preview?.command ? `$ ${preview.command.command}` : severalLines(q.shown || q.text)}/>`}`;
 }
@@ -111,7 +111,7 @@ function Answers({ q, act, allow, always, deny, text, setText, isSafe }) {
   const note = (name, more = {}) => html`<label class="field grow note"><input aria-label=${name} placeholder=${name} value=${text} onInput=${(event) => setText(event.target.value)} ...${more}/></label>`;
   if (q.kind === "budget") return html`<${BudgetAnswer} q=${q} act=${act}/>`;
   if (q.kind === "question") return html`<${QuestionAnswer} q=${q} act=${act} text=${text} note=${note}/>`;
-  return html`<div class="line"><button class="btn main big" type="button" disabled=${!isSafe} onClick=${allow}>Allow once <kbd>a</kbd></button><button class="btn big" type="button" disabled=${!isSafe} onClick=${always}>Allow this call in this run <kbd>⇧A</kbd></button><button class="btn big danger" type="button" disabled=${!isSafe} onClick=${deny}>Deny <kbd>d</kbd></button>${note("Say why, or what to do instead (optional)")}</div>
+  return html`<div class="line"><button class="btn main big" disabled=${!isSafe} onClick=${allow}>Allow once <kbd>a</kbd></button><button class="btn big" disabled=${!isSafe} onClick=${always}>Allow this call in this run <kbd>⇧A</kbd></button><button class="btn big danger" disabled=${!isSafe} onClick=${deny}>Deny <kbd>d</kbd></button>${note("Say why, or what to do instead (optional)")}</div>
     <p class="label">The first answer counts, wherever it is given; the others see who gave it.</p>`;
 }
 
@@ -120,7 +120,7 @@ function QuestionAnswer({ q, act, text, note }) {
   const choices = (q.choices?.length ? q.choices : Array.isArray(options) ? options : []).map(String).slice(0, 9);
   const say = (words) => words.trim() && act({ text: words }, `“${oneLine(words, 80)}”, by you`);
   useKeys(Object.fromEntries(choices.map((choice, n) => [String(n + 1), () => say(choice)])));
-  return html`${choices.length > 0 && html`<div class="choices">${choices.map((choice, n) => html`<button class="choice" type="button" onClick=${() => say(choice)}><kbd>${n + 1}</kbd><span class="grow"><bdi>${oneLine(choice)}</bdi></span></button>`)}</div>`}
+  return html`${choices.length > 0 && html`<div class="choices">${choices.map((choice, n) => html`<button class="choice" onClick=${() => say(choice)}><kbd>${n + 1}</kbd><span class="grow"><bdi>${oneLine(choice)}</bdi></span></button>`)}</div>`}
     <form class="line" onSubmit=${(event) => { event.preventDefault(); say(text); }}>${note(choices.length ? "Or answer in your own words" : "Your answer")}<button class="btn main big" type="submit">Answer</button></form>
     <p class="label">Without an answer ${oneLine(q.label, 40)} waits${q.holds_up?.length ? `, and ${q.holds_up.map((name) => oneLine(name, 40)).join(", ")} with it` : ""}.</p>`;
 }
@@ -132,6 +132,6 @@ function BudgetAnswer({ q, act }) {
     const reply = await attempt(() => post(`runs/${q.run}/budget`, { [limit]: Number(amount), question: q.id, by: "you in the dashboard" }), "The limit is raised, and the run goes on.");
     if (reply) go("needs-you", {}, { replace: true });
   };
-  return html`<div class="line"><label class="field"><input aria-label=${`More ${limit === "usd" ? "dollars" : limit}`} inputmode="decimal" value=${amount} onInput=${(event) => setAmount(event.target.value)}/></label><button class="btn main big" type="button" disabled=${!(Number(amount) > 0)} onClick=${raise}>Raise by ${limit === "usd" ? money(Number(amount) || 0) : amount}</button><button class="btn big" type="button" onClick=${() => act({ allow: false }, "Finishes as it is")}>Finish as it is</button></div>
+  return html`<div class="line"><label class="field"><input aria-label=${`More ${limit === "usd" ? "dollars" : limit}`} inputmode="decimal" value=${amount} onInput=${(event) => setAmount(event.target.value)}/></label><button class="btn main big" disabled=${!(Number(amount) > 0)} onClick=${raise}>Raise by ${limit === "usd" ? money(Number(amount) || 0) : amount}</button><button class="btn big" onClick=${() => act({ allow: false }, "Finishes as it is")}>Finish as it is</button></div>
     <p class="label">Without an answer the run waits and spends nothing more.</p>`;
 }

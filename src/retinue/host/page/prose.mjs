@@ -31,7 +31,7 @@ export function Prose({ text }) {
   const shown = isWhole || clean.length <= MOST_CHARS ? clean : clean.slice(0, MOST_CHARS);
   const parts = shown.split(/```[^\n]*\n([\s\S]*?)(?:```|$)/);
   return html`<div class="say" dir="auto">${parts.map((part, n) => (n % 2 ? html`<pre class="call-body">${part}</pre>` : part.split(/\n\s*\n/).map((p) => p.trim()).filter(Boolean).map(block)))}
-    ${shown.length < clean.length && html`<button class="btn quiet" type="button" onClick=${() => setWhole(true)}>Show ${(clean.length - shown.length).toLocaleString("en")} more characters</button>`}</div>`;
+    ${shown.length < clean.length && html`<button class="btn quiet" onClick=${() => setWhole(true)}>Show ${(clean.length - shown.length).toLocaleString("en")} more characters</button>`}</div>`;
 }
 
 // What a machine wrote: at most twenty lines, then the rest on demand.
@@ -41,7 +41,7 @@ export function Output({ text }) {
   const lines = clean.split("\n");
   const shown = isWhole ? clean : lines.slice(0, MOST_LINES).join("\n").slice(0, MOST_CHARS);
   const nHidden = lines.length - MOST_LINES;
-  return html`<pre class="call-body" dir="auto">${shown}${!isWhole && shown.length < clean.length && html`\n<button class="btn quiet" type="button" onClick=${() => setWhole(true)}>${nHidden > 0 ? `Show ${nHidden.toLocaleString("en")} more lines` : "Show all of it"}</button>`}</pre>`;
+  return html`<pre class="call-body" dir="auto">${shown}${!isWhole && shown.length < clean.length && html`\n<button class="btn quiet" onClick=${() => setWhole(true)}>${nHidden > 0 ? `Show ${nHidden.toLocaleString("en")} more lines` : "Show all of it"}</button>`}</pre>`;
 }
 
 // A unified diff as a table with both line numbers.

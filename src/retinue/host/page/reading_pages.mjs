@@ -22,7 +22,7 @@ function Reading({ title, path, action, children }) {
   const { value, problem, again } = useReply(path);
   setTitle(title);
   return html`<${Shell}><div class="page"><div class="page-head"><h1>${title}</h1><span class="push"></span>${value && action?.(value)}</div>
-    ${problem && html`<${Trouble} title=${`${title} could not be read`} cause=${problem.message} next="Try again; runs go on meanwhile."><button class="btn" type="button" onClick=${again}>Try again</button><//>`}
+    ${problem && html`<${Trouble} title=${`${title} could not be read`} cause=${problem.message} next="Try again; runs go on meanwhile."><button class="btn" onClick=${again}>Try again</button><//>`}
     ${value && children(value, again)}</div><//>`;
 }
 
@@ -31,9 +31,12 @@ const Head = ({ names }) => html`<tr>${names.map((name) => html`<th class=${name
 const Table = ({ head, rows, name }) => html`<div class="panel"><div class="scrollx" tabindex="0" role="region" aria-label=${name}><table class="table"><thead><${Head} names=${head}/></thead><tbody>${rows}</tbody></table></div></div>`;
 const Teach = ({ title, text, command }) => html`<div class="empty"><div class="stack"><h2>${title}</h2><p>${text}</p></div>${command && html`<div class="line"><code class="command">${command}</code></div>`}</div>`;
 
-export const AgentsPage = () => html`<${Reading} title="Agents" path="definitions">${({ agents, faults }) => html`${agents.length > 0 && html`<${Table} name="Agents" head=${["Agent", "What it is for", "Model", "Tools#", "From"]} rows=${agents.map((agent) => html`<tr key=${agent.name}><td><b><bdi>${oneLine(agent.name, 80)}</bdi></b></td><td class="wrap"><bdi>${oneLine(agent.description, 240)}</bdi></td><td>${oneLine(agent.model ?? "that of its run", 80)}</td><td class="num">${agent.tools ? agent.tools.length : "all"}</td><td class="wrap">${[agent.dialect, agent.scope].filter(Boolean).join(", ")}${agent.path && html` <code class="soft"><bdi>${oneLine(agent.path, 200)}</bdi></code>`}${faultsOf(faults, agent.path)}</td></tr>`)}/>`}
+export const AgentsPage = () => html`<${Reading} title="Agents" path="definitions">${({ agents, faults }) => html`${agents.length > 0 && html`<${Table} name="Agents" head=${["Agent", "What it is for", "Model", "Tools#", "From"]} rows=${agents.map((agent) => html`<tr key=${agent.name}><td><b><bdi>${oneLine(agent.name, 80)}</bdi></b></td><td class="wrap"><bdi>${oneLine(agent.description, 240)}</bdi></td><td>${oneLine(agent.model ?? "that of its run", 80)}</td><td class="num">${agent.tools ? agent.tools.length : "all"}</td><td class="wrap">${[agent.dialect, agent.scope].filter(Boolean).join(", ")}${agent.path && html` <${Path} path=${agent.path}/>`}${faultsOf(faults, agent.path)}</td></tr>`)}/>`}
   ${!agents.length && html`<${Teach} title="No agent files here" text="Agents come from files in .retinue/agents, .claude/agents and others."/>`}
-  ${faults.length > 0 && html`<h2 class="section">What is wrong with their files</h2><${Table} name="Faults of files" head=${["File", "Severity", "What is wrong"]} rows=${faults.map((fault) => html`<tr><td class="wrap"><code><bdi>${oneLine(fault.path, 200)}${fault.line ? `:${fault.line}` : ""}</bdi></code></td><td><span class=${`badge ${{ error: "bad", warning: "warn" }[fault.severity] ?? ""}`}>${fault.severity}</span></td><td class="wrap"><bdi>${oneLine(fault.message, 400)}</bdi> <span class="soft">${oneLine(fault.hint, 200)}</span></td></tr>`)}/>`}`}<//>`;
+  ${faults.length > 0 && html`<h2 class="section">What is wrong with their files</h2><${Table} name="Faults of files" head=${["File", "Severity", "What is wrong"]} rows=${faults.map((fault) => html`<tr><td class="wrap"><${Path} path=${fault.path}/>${fault.line ? `:${fault.line}` : ""}</td><td><span class=${`badge ${{ error: "bad", warning: "warn" }[fault.severity] ?? ""}`}>${fault.severity}</span></td><td class="wrap"><bdi>${oneLine(fault.message, 400)}</bdi> <span class="soft">${oneLine(fault.hint, 200)}</span></td></tr>`)}/>`}`}<//>`;
+
+// The end of a path, which tells files apart; the whole of it on hover.
+const Path = ({ path }) => html`<code class="soft" title=${oneLine(path)}><bdi>${oneLine(path.split("/").slice(-3).join("/"), 120)}</bdi></code>`;
 
 const faultsOf = (faults, path) => {
   const n = path ? faults.filter((fault) => fault.path === path && fault.severity !== "note").length : 0;
@@ -74,7 +77,7 @@ export function CostsPage() {
   const unpriced = lines.filter((line) => line.usd === null).reduce((total, line) => total + line.tokens, 0);
   const dearest = [...lines].sort((a, b) => (b.usd ?? 0) - (a.usd ?? 0)).slice(0, 10);
   const kpi = (label, value, note) => html`<div class="kpi"><span class="label">${label}</span><b>${value}</b><span class="label">${note}</span></div>`;
-  return html`<${Shell}><div class="page"><div class="page-head"><h1>Costs</h1><span class="push soft">${plural(lines.length, "run")}, newest first</span>${next && html`<button class="btn" type="button" disabled=${isLoading} onClick=${loadRuns}>Add older runs</button>`}</div>
+  return html`<${Shell}><div class="page"><div class="page-head"><h1>Costs</h1><span class="push soft">${plural(lines.length, "run")}, newest first</span>${next && html`<button class="btn" disabled=${isLoading} onClick=${loadRuns}>Add older runs</button>`}</div>
     <div class="panel kpis">${kpi("Spent", money(sum(lines)), "by these runs and their agents")}${kpi("Saved by cache", money(lines.reduce((total, line) => total + line.saved, 0)), "against prompts without a cache")}${kpi("Spent on work that failed", money(sum(failed)), plural(failed.length, "run"))}${kpi("Without a price", count(unpriced), "tokens")}</div>
     <div class="two-col"><${Days} lines=${lines}/>${KINDS.map(([key, title]) => html`<${Shares} key=${key} title=${title} lines=${lines} by=${key}/>`)}
       <${Section} title="Most expensive runs" head=${["Run", "Agents#", "Cost#"]} rows=${dearest.map((line) => html`<tr key=${line.id}><td><a class="line" ...${link(`r/${line.id}`)}><${Glyph} kind=${kindOf(line.mark)} colored/><span class="cut"><bdi>${line.title}</bdi></span><span class="hide">${wordOf(line.mark)}</span></a></td><td class="num">${line.n}</td><td class="num">${money(line.usd, line.bound)}</td></tr>`)}/></div></div><//>`;
@@ -102,8 +105,8 @@ export function SettingsPage() {
   const { theme, keys } = settings.value;
   setTitle("Settings");
   return html`<${Shell}><div class="page"><div class="page-head"><h1>Settings</h1></div><div class="ways">
-    <div class="way"><${Icon} name="sun"/><div><div class="strong">Theme</div><div class="sub">Kept in this browser</div></div><div class="seg" role="group" aria-label="Theme">${THEMES.map(([name, text]) => html`<button type="button" aria-pressed=${String(theme === name)} onClick=${() => change({ theme: name })}>${text}</button>`)}</div></div>
-    <div class="way"><${Icon} name="term"/><div><div class="strong">Keys of one letter</div><div class="sub">j, k, a, x and others. They are always off where you write.</div></div><div class="seg" role="group" aria-label="Keys of one letter"><button type="button" aria-pressed=${String(keys)} onClick=${() => change({ keys: true })}>On</button><button type="button" aria-pressed=${String(!keys)} onClick=${() => change({ keys: false })}>Off</button></div></div>
+    <div class="way"><${Icon} name="sun"/><div><div class="strong">Theme</div><div class="sub">Kept in this browser</div></div><div class="seg" role="group" aria-label="Theme">${THEMES.map(([name, text]) => html`<button aria-pressed=${String(theme === name)} onClick=${() => change({ theme: name })}>${text}</button>`)}</div></div>
+    <div class="way"><${Icon} name="term"/><div><div class="strong">Keys of one letter</div><div class="sub">j, k, a, x and others. They are always off where you write.</div></div><div class="seg" role="group" aria-label="Keys of one letter"><button aria-pressed=${String(keys)} onClick=${() => change({ keys: true })}>On</button><button aria-pressed=${String(!keys)} onClick=${() => change({ keys: false })}>Off</button></div></div>
     <div class="way"><${Icon} name="gear"/><div><div class="strong">Models, limits and permissions</div><div class="sub">They are set in files, for every client alike</div></div><code class="command">retinue config</code></div>
     <div class="way"><${Icon} name="list"/><div><div class="strong">Other pages</div></div><span class="line wrap">${PAGES.map(([path, text]) => html`<a class="btn" ...${link(path)}>${text}</a>`)}</span></div></div></div><//>`;
 }

@@ -48,7 +48,7 @@ function RunBody({ tree, top, agent }) {
   });
   return html`<${Head} tree=${tree} top=${top} row=${row} title=${title}/>
     ${mine.slice(0, 1).map((q) => html`<${Ask} key=${q.id} q=${q} n=${mine.length}/>`)}
-    ${past.value !== null && html`<div class="notice past" role="status"><${Icon} name="play"/><span class="grow cut"><b>You are looking at ${clock(past.value, true)}.</b> ${top.isOver ? "The run has ended." : "The run goes on."}</span><button class="btn" type="button" onClick=${() => (past.value = null)}>Back to ${top.isOver ? "the end" : "live"} <kbd>Esc</kbd></button></div>`}
+    ${past.value !== null && html`<div class="notice past" role="status"><${Icon} name="play"/><span class="grow cut"><b>You are looking at ${clock(past.value, true)}.</b> ${top.isOver ? "The run has ended." : "The run goes on."}</span><button class="btn" onClick=${() => (past.value = null)}>Back to ${top.isOver ? "the end" : "live"} <kbd>Esc</kbd></button></div>`}
     <div class=${`work ${isStale.value ? "stale" : ""}`}><${TreePane} tree=${tree} top=${top} selected=${selected.id} select=${select} past=${past}/><${Detail} key=${selected.id} tree=${tree} node=${selected} past=${past.value} isOpen=${Boolean(agent)} close=${() => select("")}/></div>`;
 }
 
@@ -64,8 +64,8 @@ function Head({ tree, top, row, title }) {
   const tallies = LOUDNESS.filter((name) => marks[name] > 0);
   return html`<div class="run-head">
     <div class="line"><h1 class="cut" title=${title}><bdi>${title}</bdi></h1><${Pill} mark=${mark}/></div>
-    <div class="line actions"><button class="btn" type="button" onClick=${() => (dialog.value = { kind: "fork", node: top })}><${Icon} name="fork"/>Fork</button>
-      ${!top.isOver && html`<button class="btn danger" type="button" onClick=${() => (dialog.value = { kind: "cancel", tree, nodes: [top] })}><${Icon} name="stop"/>Cancel run</button>`}</div>
+    <div class="line actions"><button class="btn" onClick=${() => (dialog.value = { kind: "fork", node: top })}><${Icon} name="fork"/>Fork</button>
+      ${!top.isOver && html`<button class="btn danger" onClick=${() => (dialog.value = { kind: "cancel", tree, nodes: [top] })}><${Icon} name="stop"/>Cancel run</button>`}</div>
     <div class="line gap-4 under"><span class="crumb"><a class="link" ...${link("")}>Runs</a><span>/</span><span class="mono">${shortId(top.id)}</span></span>
       <span class="tallies">${tallies.map((name) => html`<span class="tally" key=${name}><${Glyph} kind=${kindOf(name)} colored/><b>${marks[name]}</b> ${wordOf(name).toLowerCase()}</span>`)}</span></div>
     <${Budget} tree=${tree} node=${top} isOpen=${!top.isOver}/></div>`;

@@ -52,16 +52,16 @@ export function RunsPage() {
     <div class="page-head"><h1>Runs</h1>
       <label class="field grow runs-filter"><${Icon} name="search" small/><input ref=${input} aria-label="Filter runs" placeholder="Filter: state:failed agent:coder cost:>1 since:7d" value=${query} onInput=${(event) => setQuery(event.target.value)} onKeyDown=${(event) => event.key === "Escape" && event.target.blur()}/><kbd>/</kbd></label>
       <div class="seg chips" role="group" aria-label="State">${CHIPS.map(([q, title]) => html`<a ...${link("", { q })} aria-current=${q === query ? "true" : undefined}>${title} <span class="tab-nums faint">${counts[q].toLocaleString("en")}${pages.value.next ? "+" : ""}</span></a>`)}</div>
-      <button class="btn main" type="button" onClick=${() => (dialog.value = "new")}><${Icon} name="plus" small/>New run <kbd>n</kbd></button></div>
+      <button class="btn main" onClick=${() => (dialog.value = "new")}><${Icon} name="plus" small/>New run <kbd>n</kbd></button></div>
     ${picked.length > 0 && html`<${Chosen} tree=${all} nodes=${picked} clear=${clear}/>`}<${Asks}/>
-    ${problem && html`<${Trouble} title="The list could not be read" cause=${problem.message} next="Try again; open runs go on." ><button class="btn" type="button" onClick=${loadRuns}>Try again</button><//>`}
+    ${problem && html`<${Trouble} title="The list could not be read" cause=${problem.message} next="Try again; open runs go on." ><button class="btn" onClick=${loadRuns}>Try again</button><//>`}
     <div class="panel"><${Today} lines=${everything}/>
       <div class="run-row head"><span></span><span>Run</span><span>Agents done</span><span class="who-col">Agent, model</span><span class="num start-col">Started</span><span class="num tk-col">Time</span><span class="num cost-col">Cost</span></div>
-      ${nFresh > 0 && html`<button class="fresh" type="button" onClick=${showFresh}>${plural(nFresh, "new run")}. Show</button>`}
+      ${nFresh > 0 && html`<button class="fresh" onClick=${showFresh}>${plural(nFresh, "new run")}. Show</button>`}
       ${byDay(found, now.value).map((day) => html`<${Day} key=${day.name} day=${day} chosen=${chosen} choose=${choose}/>`)}
       ${!found.length && query && html`<${NoMatch} lines=${lines} query=${query} setQuery=${setQuery}/>`}
       ${isLoading && !everything.length && html`<${Ghosts}/>`}
-      ${pages.value.next && html`<div class="more"><button class="btn" type="button" disabled=${isLoading} onClick=${loadRuns}>Show older runs</button></div>`}
+      ${pages.value.next && html`<div class="more"><button class="btn" disabled=${isLoading} onClick=${loadRuns}>Show older runs</button></div>`}
     </div></div><//>`;
 }
 
@@ -139,14 +139,14 @@ function askActions(q, act) {
   if (q.kind === "budget") {
     const usd = q.suggested?.usd;
     return [
-      html`<button class="btn" type="button" onClick=${() => act({ allow: false })}>Finish as it is</button>`,
-      html`<button class="btn" type="button" onClick=${() => act({ allow: true })}>${usd ? `Raise by ${money(usd)}` : "Raise the limit"}</button>`,
+      html`<button class="btn" onClick=${() => act({ allow: false })}>Finish as it is</button>`,
+      html`<button class="btn" onClick=${() => act({ allow: true })}>${usd ? `Raise by ${money(usd)}` : "Raise the limit"}</button>`,
     ];
   }
   if (isShort(q)) {
     return [
-      html`<button class="btn" type="button" onClick=${() => act({ allow: false })}>Deny</button>`,
-      html`<button class="btn" type="button" onClick=${() => act({ allow: true })}>Allow once</button>`,
+      html`<button class="btn" onClick=${() => act({ allow: false })}>Deny</button>`,
+      html`<button class="btn" onClick=${() => act({ allow: true })}>Allow once</button>`,
     ];
   }
   return html`<a class="btn main" ...${link("needs-you", { q: q.id })}>${q.kind === "permission" ? "Review" : "Answer"}</a>`;
@@ -158,7 +158,7 @@ function NoMatch({ lines, query, setQuery }) {
   const rest = all.filter((other) => other.toLowerCase() !== word).join(" ");
   return html`<div class="trouble"><${Icon} name="search"/><div class="stack"><h3>No run matches ${all.map((part) => html`<span class="filter-word">${part}</span> `)}</h3>
     ${n > 0 && rest && html`<p class="soft">${plural(n, "run matches", "runs match")} <span class="filter-word">${rest}</span>.</p>`}
-    <div class="line">${n > 0 && rest && html`<button class="btn" type="button" onClick=${() => setQuery(rest)}>Drop ${word}</button>`}<button class="btn quiet" type="button" onClick=${() => setQuery("")}>Clear all</button></div></div></div>`;
+    <div class="line">${n > 0 && rest && html`<button class="btn" onClick=${() => setQuery(rest)}>Drop ${word}</button>`}<button class="btn quiet" onClick=${() => setQuery("")}>Clear all</button></div></div></div>`;
 }
 
 const Ghosts = () => html`<div class="late" aria-busy="true"><span class="hide">Loading runs</span>${[["w2", "w3"], ["w1", "w2"], ["w3", "w1"]].map(([a, b]) => html`<div class="ghost-row"><span class="ghost"></span><span class="two"><span class=${`ghost ${a}`}></span><span class=${`ghost ${b}`}></span></span><span class="ghost"></span><span class="ghost"></span></div>`)}</div>`;
@@ -172,8 +172,8 @@ function NoRuns() {
   const command = 'retinue run "map this repository"';
   return html`<div class="page"><div class="empty"><div class="stack"><h1>No runs yet</h1><p>A run is one agent at work on one task, with all the agents that it starts. It shows up here the moment it starts, from this page, the command line or your own code.</p></div>
     <div class="ways">
-      <div class="way"><${Icon} name="map"/><div><div class="strong">Map this folder</div><div class="sub">Agents read the files of this project and write a report. No model, no key, no cost.</div></div><button class="btn main big" type="button" onClick=${startMap}>Start the map</button></div>
-      <div class="way"><${Icon} name="term"/><div><div class="strong">From the command line</div><div class="sub">In this project's folder</div></div><span class="line"><code class="command">${command}</code><button class="btn quiet square" type="button" aria-label="Copy the command" onClick=${() => navigator.clipboard?.writeText(command)}><${Icon} name="copy" small/></button></span></div>
+      <div class="way"><${Icon} name="map"/><div><div class="strong">Map this folder</div><div class="sub">Agents read the files of this project and write a report. No model, no key, no cost.</div></div><button class="btn main big" onClick=${startMap}>Start the map</button></div>
+      <div class="way"><${Icon} name="term"/><div><div class="strong">From the command line</div><div class="sub">In this project's folder</div></div><span class="line"><code class="command">${command}</code><button class="btn quiet square" aria-label="Copy the command" onClick=${() => navigator.clipboard?.writeText(command)}><${Icon} name="copy" small/></button></span></div>
       <div class="way"><${Icon} name="keyi"/><div><div class="strong">With a model</div><div class="sub">Models says which keys were found. The offline explorer needs none.</div></div><a class="btn" ...${link("models")}>Models</a></div>
     </div></div></div>`;
 }

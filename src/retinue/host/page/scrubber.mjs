@@ -32,7 +32,7 @@ export function Scrubber({ tree, scale, past, isLive }) {
   };
   useKeys({ "[": () => step(-0.01), "]": () => step(0.01), l: () => (past.value = null) });
   return html`<div class="trow scrub"><div class="line">
-      ${past.value === null ? html`<span class="follow" role="status"><${Glyph} kind=${isLive ? "working" : "done"} colored/>${isLive ? "Following live" : "At the end"}</span>` : html`<button class="btn" type="button" onClick=${() => (past.value = null)}><${Icon} name="play" small/>${isLive ? "Back to live" : "To the end"}</button>`}</div>
+      ${past.value === null ? html`<span class="follow" role="status"><${Glyph} kind=${isLive ? "working" : "done"} colored/>${isLive ? "Following live" : "At the end"}</span>` : html`<button class="btn" onClick=${() => (past.value = null)}><${Icon} name="play" small/>${isLive ? "Back to live" : "To the end"}</button>`}</div>
     <svg class="mini" ref=${ref} role="slider" tabindex="0" aria-label="Moment shown" aria-valuemin="0" aria-valuemax=${Math.round((scale.to - scale.from) / 1000)} aria-valuenow=${Math.round((at - scale.from) / 1000)} aria-valuetext=${past.value === null ? `Now, ${span(at - scale.from)}` : span(at - scale.from)} onPointerDown=${drag} onPointerMove=${drag} onKeyDown=${onKey}>
       <rect class="hit" width="100%" height="100%"/>
       ${moments.map(({ model, tool }, n) => [["act", model, tool], ["act-tool", tool, 0]].filter((part) => part[1]).map(([name, value, below]) => html`<rect class=${name} x=${`${(n * 100) / PARTS}%`} width=${`${95 / PARTS}%`} y=${28 - (22 * (value + below)) / most} height=${(22 * value) / most}/>`))}

@@ -74,9 +74,9 @@ function LinkState() {
 const Bar = () => html`<header class="bar"><${Brand}/>
   <nav aria-label="Main">${PAGES.map(([path, title]) => html`<a ...${link(path)} aria-current=${current(path)}>${title}${path === "needs-you" && html`<${Count}/>`}</a>`)}</nav>
   <span class="push"></span>
-  <button class="find" type="button" aria-label="Find or do anything" onClick=${() => (dialog.value = "palette")}><${Icon} name="search" small/><span>Find or do anything</span><kbd>Ctrl K</kbd></button>
+  <button class="find" aria-label="Find or do anything" onClick=${() => (dialog.value = "palette")}><${Icon} name="search" small/><span>Find or do anything</span><kbd>Ctrl K</kbd></button>
   <${LinkState}/>
-  <button class="btn quiet square" type="button" data-theme-toggle aria-label="Switch between dark and light" onClick=${toggleTheme}><${Icon} name="sun"/></button>
+  <button class="btn quiet square" data-theme-toggle aria-label="Switch between dark and light" onClick=${toggleTheme}><${Icon} name="sun"/></button>
   <a class="btn quiet square" ...${link("settings")} aria-label="Settings"><${Icon} name="gear"/></a>
 </header>`;
 
@@ -93,11 +93,11 @@ function Notices() {
     return html`<div class="notice bad" role="alert"><${Icon} name="off"/><span class="grow cut"><b>This browser is no longer signed in.</b> Runs go on without this page. Open it again with <code>retinue dashboard</code>.</span></div>`;
   }
   if (isStale.value) {
-    return html`<div class="notice bad" role="alert"><${Icon} name="off"/><span class="grow cut"><b>Connection lost ${age} ago.</b> Runs go on without this page. Showing ${clock(since, true)}.</span><button class="btn" type="button" onClick=${tryNow}>Try now</button></div>`;
+    return html`<div class="notice bad" role="alert"><${Icon} name="off"/><span class="grow cut"><b>Connection lost ${age} ago.</b> Runs go on without this page. Showing ${clock(since, true)}.</span><button class="btn" onClick=${tryNow}>Try now</button></div>`;
   }
   if (!said) return null;
   const mark = said.kind === "bad" ? html`<${Icon} name="warn"/>` : html`<${Glyph} kind="done" colored/>`;
-  return html`<div class=${`notice ${said.kind === "bad" ? "bad" : ""}`} role=${said.kind === "bad" ? "alert" : "status"}>${mark}<span class="grow">${said.text}</span><button class="btn quiet" type="button" onClick=${() => (notice.value = null)}>Close</button></div>`;
+  return html`<div class=${`notice ${said.kind === "bad" ? "bad" : ""}`} role=${said.kind === "bad" ? "alert" : "status"}>${mark}<span class="grow">${said.text}</span><button class="btn quiet" onClick=${() => (notice.value = null)}>Close</button></div>`;
 }
 
 export function Shell({ children, isFull = false }) {
@@ -132,7 +132,7 @@ export function Dialog({ title, sub, children, footer, label = title, kind = "" 
   </dialog>`;
 }
 
-export const KeyList = () => html`<${Dialog} title="Keys" footer=${html`<button class="btn" type="button" onClick=${() => (dialog.value = null)}>Close</button>`}>
+export const KeyList = () => html`<${Dialog} title="Keys" footer=${html`<button class="btn" onClick=${() => (dialog.value = null)}>Close</button>`}>
   <div class="body"><div class="keys">${KEYS.map(([key, text]) => html`<span class="num"><kbd>${key}</kbd></span><span>${text}</span>`)}</div></div><//>`;
 
 export const Empty = ({ title, children }) => html`<div class="page"><div class="empty"><div class="stack"><h1>${title}</h1></div>${children}</div></div>`;

@@ -3,6 +3,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, link, place } from "./client.mjs";
+import { itemsOf } from "./conversation.mjs";
 import { html, Icon } from "./icons.mjs";
 import { now } from "./live.mjs";
 import { Diff, Output, Prose } from "./prose.mjs";
@@ -34,28 +35,6 @@ export function useMessages(tree, node) {
   return messages;
 }
 
-// Messages as they are shown: results beside their calls, turns with what the log knows of them.
-export function itemsOf(messages, phases) {
-  const results = new Map(messages.filter((m) => m.role === "tool").map((m) => [m.call_id, m]));
-  const replies = messages.filter((m) => m.role === "assistant").length;
-  const mails = [...phases.mails];
-  const out = [];
-  let n = phases.turns.length - replies;
-  for (const [at, message] of messages.entries()) {
-    if (message.role === "assistant") {
-      const turn = phases.turns[n++];
-      out.push({ kind: "turn", n: turn?.n ?? n, turn, at });
-      if (message.text) out.push({ kind: "say", text: message.text });
-      if (message.calls?.length) out.push({ kind: "calls", calls: message.calls.map((call, index) => ({ call, index, turn, result: results.get(call.id) })) });
-    } else if (message.role === "user") {
-      const isMail = message.kind === "mail" && !message.sender;
-      out.push({ kind: isMail ? "mail" : "note", message, mail: isMail ? mails.shift() : null });
-    }
-  }
-  for (const mail of mails) out.push({ kind: "mail", message: { text: mail.text }, mail });
-  return out;
-}
-
 export function Transcript({ tree, node, messages, past }) {
   const [query, setQuery] = useState("");
   const [nShown, setShown] = useState(MOST_ITEMS);
@@ -74,20 +53,20 @@ export function Transcript({ tree, node, messages, past }) {
     if (turn) box.current?.querySelector(`[data-turn="${turn}"]`)?.scrollIntoView({ block: "start" });
   }, [turn, messages.length > 0]);
   const onScroll = ({ currentTarget: el }) => setTail(el.scrollHeight - el.scrollTop - el.clientHeight < 40);
-  return html`<div class="script-tools"><label class="field grow"><${Icon} name="search" small/><input aria-label="Search the transcript" placeholder="Search the transcript" value=${query} onInput=${(event) => setQuery(event.target.value)}/></label><button class="btn quiet square" type="button" aria-label="Copy as Markdown" title="Copy as Markdown" onClick=${() => navigator.clipboard?.writeText(asMarkdown(all))}><${Icon} name="copy" small/></button></div>
+  return html`<div class="script-tools"><label class="field grow"><${Icon} name="search" small/><input aria-label="Search the transcript" placeholder="Search the transcript" value=${query} onInput=${(event) => setQuery(event.target.value)}/></label><button class="btn quiet square" aria-label="Copy as Markdown" title="Copy as Markdown" onClick=${() => navigator.clipboard?.writeText(asMarkdown(all))}><${Icon} name="copy" small/></button></div>
     <div class="script" ref=${box} role="log" aria-label="Transcript" aria-live="off" tabindex="0" id="tab-panel" onScroll=${onScroll}>
-      ${found.length > items.length && html`<button class="btn" type="button" onClick=${() => setShown(nShown + MOST_ITEMS)}>Show ${Math.min(MOST_ITEMS, found.length - items.length)} earlier</button>`}
+      ${found.length > items.length && html`<button class="btn" onClick=${() => setShown(nShown + MOST_ITEMS)}>Show ${Math.min(MOST_ITEMS, found.length - items.length)} earlier</button>`}
       ${!items.length && html`<p class="soft">${query ? "Nothing here has these words." : "Nothing was said yet."}</p>`}
       ${items.map((item, n) => html`<${Item} key=${`${found.length - items.length + n}`} item=${item} tree=${tree} node=${node}/>`)}
       ${past === null && node.writing && html`<div class="say"><p>${oneLine(node.writing)}<span class="caret"></span></p></div>`}
-    </div>${!isTail && html`<button class="btn to-tail" type="button" onClick=${() => setTail(true)}>To the newest</button>`}`;
+    </div>${!isTail && html`<button class="btn to-tail" onClick=${() => setTail(true)}>To the newest</button>`}`;
 }
 
 function Item({ item, tree, node }) {
   if (item.kind === "turn") {
     const { turn } = item;
     const { input = 0, cache_read: cached = 0, output = 0 } = turn?.usage ?? {};
-    return html`<div class="turn-mark" data-turn=${item.n}><span>Turn ${item.n}</span>${turn && html`<span class="tail">${clock(turn.at, true)} · ${count(input)} in${cached ? `, ${count(cached)} from cache` : ""}, ${count(output)} out</span>`}<button class="link plain" aria-label=${`Fork before turn ${item.n}`} onClick=${() => (dialog.value = { kind: "fork", node, at: item.at, turn: item.n })}>Fork</button></div>`;
+    return html`<div class="turn-mark" data-turn=${item.n}><span>${turn ? `Turn ${item.n}` : "Before this run"}</span>${turn && html`<span class="tail">${clock(turn.at, true)} · ${count(input)} in${cached ? `, ${count(cached)} from cache` : ""}, ${count(output)} out</span>`}<button class="link plain" aria-label=${turn ? `Fork before turn ${item.n}` : "Fork before this"} onClick=${() => (dialog.value = { kind: "fork", node, at: item.at, turn: item.n })}>Fork</button></div>`;
   }
   if (item.kind === "say") return html`<${Prose} text=${item.text}/>`;
   if (item.kind === "calls") return html`<div class="calls">${item.calls.map((one) => html`<${Call} key=${one.index} ...${one} tree=${tree} node=${node}/>`)}</div>`;
@@ -119,7 +98,7 @@ function Call({ call, index, turn, result, tree, node }) {
   const end = turn?.done[index] ?? (isLive ? now.value : null);
   const text = result?.text ?? "";
   const note = children.length ? (children.length === 1 ? "child" : `${children.length} children`) : result ? size(text) : "";
-  return html`<button class=${`call ${isLive ? "live" : ""}`} type="button" aria-expanded=${String(shown)} onClick=${() => setOpen(!shown)}><${Icon} name=${shown ? "down" : "right"}/><span class="fn cut">${oneLine(call.name, 80)}</span><span class="arg cut"><bdi>${mainArgument(call)}</bdi></span><span class="num size">${result?.error ? "failed" : note}</span><span class="num">${turn && end ? span(end - turn.at) : ""}</span></button>
+  return html`<button class=${`call ${isLive ? "live" : ""}`} aria-expanded=${String(shown)} onClick=${() => setOpen(!shown)}><${Icon} name=${shown ? "down" : "right"}/><span class="fn cut">${oneLine(call.name, 80)}</span><span class="arg cut"><bdi>${mainArgument(call)}</bdi></span><span class="num size">${result?.error ? "failed" : note}</span><span class="num">${turn && end ? span(end - turn.at) : ""}</span></button>
     ${shown && html`<${CallBody} call=${call} result=${result} children=${children} node=${node}/>`}`;
 }
 

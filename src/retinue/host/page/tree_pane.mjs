@@ -86,14 +86,14 @@ export function TreePane({ tree, top, selected, select, past }) {
   });
   return html`<section class=${`pane ${isDense ? "dense" : ""}`} id="tree" aria-label="Agents and timeline">
     <div class="tools"><label class="field grow"><${Icon} name="search" small/><input ref=${input} aria-label="Filter agents" placeholder="Filter: state:failed agent:coder cost:>0.10" value=${query} onInput=${(event) => set({ q: event.target.value })} onKeyDown=${(event) => event.key === "Escape" && event.target.blur()}/><kbd>/</kbd></label>
-      <div class="seg views" role="group" aria-label="View">${VIEWS.map(([name, title]) => html`<button type="button" aria-pressed=${String(view === name)} onClick=${() => set({ view: name === "timeline" ? "" : name })}>${title}</button>`)}</div>
-      ${view === "timeline" && html`<div class="seg zoom" role="group" aria-label="Zoom">${ZOOMS.map(([ms, title]) => html`<button type="button" aria-pressed=${String(zoom.value === ms)} onClick=${() => (zoom.value = ms)}>${title}</button>`)}</div>`}</div>
+      <div class="seg views" role="group" aria-label="View">${VIEWS.map(([name, title]) => html`<button aria-pressed=${String(view === name)} onClick=${() => set({ view: name === "timeline" ? "" : name })}>${title}</button>`)}</div>
+      ${view === "timeline" && html`<div class="seg zoom" role="group" aria-label="Zoom">${ZOOMS.map(([ms, title]) => html`<button aria-pressed=${String(zoom.value === ms)} onClick=${() => (zoom.value = ms)}>${title}</button>`)}</div>`}</div>
     ${chosen.size > 0 && at === null && html`<${Chosen} tree=${tree} nodes=${[...chosen].map((id) => tree.view.nodes.get(id))} clear=${clear}/>`}
     ${view === "timeline" && html`<${LaneBack} scale=${scale} isLive=${!top.isOver} at=${at ?? now.value}/>`}
     ${view === "flame" ? html`<${Flame} tree=${tree} top=${top} select=${select}/>` : html`<div class="tree" ref=${box}>
       <div class="trow head"><span>${rows.length === tree.view.nodes.size ? "" : `${rows.length} of `}${tree.view.nodes.size === 1 ? "1 agent" : `${tree.view.nodes.size.toLocaleString("en")} agents`}</span>${view === "numbers" ? html`<${Numbers} isHead/>` : html`<${Axis} scale=${scale} unfold=${unfold} isLive=${!top.isOver} at=${at ?? now.value}/>`}<span class="num">Time</span><span class="num">Tokens</span><span class="num">Cost</span></div>
       <${Rows} box=${box} rows=${rows} isDense=${isDense} draw=${({ node: one, guides }) => html`<${TreeRow} key=${one.id} tree=${tree} node=${one} guides=${guides} isSelected=${one.id === selected} isChosen=${chosen.has(one.id)} choose=${choose} isFolded=${folded.has(one.id)} fold=${fold} select=${select} view=${view} scale=${scale} path=${path.get(one.id)} at=${at}/>`}/>
-      ${!rows.length && html`<div class="trouble"><${Icon} name="search"/><div class="stack"><h3>No agent matches <span class="filter-word">${query}</span></h3><div class="line"><button class="btn" type="button" onClick=${() => set({ q: "" })}>Clear the filter</button></div></div></div>`}
+      ${!rows.length && html`<div class="trouble"><${Icon} name="search"/><div class="stack"><h3>No agent matches <span class="filter-word">${query}</span></h3><div class="line"><button class="btn" onClick=${() => set({ q: "" })}>Clear the filter</button></div></div></div>`}
     </div>`}
     ${view === "timeline" && html`<${Scrubber} tree=${tree} scale=${scale} past=${past} isLive=${!top.isOver}/><${Legend} scale=${scale}/>`}
   </section>`;
@@ -161,7 +161,7 @@ function TreeRow({ tree, node, guides, isSelected, isChosen, choose, isFolded, f
     <div class="who">${guides.map((guide) => html`<span class=${`guide ${guide}`}></span>`)}<span class="knot">${hasChildren && html`<span class="fold-hit" onClick=${toggle}><${Icon} name=${isFolded ? "right" : "down"} more="fold"/></span>`}<${Glyph} kind=${kind}/></span>
       <div class="two"><div class="name"><b class="cut" title=${title}><bdi>${title}</bdi></b><span class="role cut"><bdi>${row.agent === title ? "" : row.agent}</bdi></span>${isFolded && hasChildren && html`<span class="badge">+${node.children.length}</span>`}${isSilent && html`<span class="badge warn">silent ${span(row.silent_ms)}</span>`}</div>
         <div class="now cut"><span class=${`word ${flash}`}>${wordOf(row.mark)}</span> <bdi>${bare(row.now)}</bdi></div></div>
-      ${node.mark === "failed" && node.parent && at === null && html`<button class="btn retry" type="button" onClick=${(event) => { event.stopPropagation(); retry(node); }}>Retry</button>`}</div>
+      ${node.mark === "failed" && node.parent && at === null && html`<button class="btn retry" onClick=${(event) => { event.stopPropagation(); retry(node); }}>Retry</button>`}</div>
     ${view === "numbers" ? html`<${Numbers} row=${row} node=${node}/>` : html`<${Lane} node=${node} scale=${scale} path=${path} at=${at} select=${select}/>`}
     <div class="num c-time">${span(row.elapsed_ms)}</div>${amount("c-tok", row.tree_tokens, row.tokens, (n) => (n ? count(n) : "–"))}${row.tree_usd === undefined ? html`<div class="num faint c-cost">–</div>` : amount("c-cost", row.tree_usd, row.usd, (n) => (row.tree_tokens ? money(n, row.tree_usd_estimated > 0) : "–"))}
   </div>`;

@@ -85,7 +85,10 @@ def _areas(facts: MapFacts, details: Mapping[str, AreaRow], *, full: bool) -> st
     if not facts.areas:
         return ""
     what = "files" if facts.is_files else "areas"
-    parts = [f"## How the {what} depend on each other" if facts.is_files else "## Areas"]
+    title = "## Areas"
+    if facts.is_files:
+        title = f"## How the {what} depend on each other" if len(facts.areas) > 1 else "## Files"
+    parts = [title]
     if facts.is_by_words:
         n_files = sum(size.n_files for size in facts.sizes)
         parts.append(

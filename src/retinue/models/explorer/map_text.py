@@ -69,8 +69,11 @@ def size_text(facts: MapFacts) -> str:
         one = facts.sizes[0]
         return wrapped(f"{one.language}. {total}: {_kinds(one)}.") + _below(facts)
     names = [f"{one.language} ({plural(one.n_files, 'file')})" for one in facts.sizes]
-    counts = "; ".join(f"{_kinds(one)} in {one.language}" for one in facts.sizes[:MOST_KINDS])
-    return wrapped(f"{listed(names)}. {total}: {counts}.") + _below(facts)
+    counts = [f"{_kinds(one)} in {one.language}" for one in facts.sizes]
+    n_defined = [sum(one.kinds.values()) for one in facts.sizes]
+    if rest := sum(n_defined[MOST_KINDS:]):
+        counts[MOST_KINDS:] = [f"{plural(rest, 'definition')} in the others"]
+    return wrapped(f"{listed(names)}. {total}: {'; '.join(counts)}.") + _below(facts)
 
 
 def _below(facts: MapFacts) -> str:

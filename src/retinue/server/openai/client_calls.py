@@ -8,7 +8,7 @@ from typing import Any
 
 from retinue.host.client_tools import open_calls
 from retinue.open_questions import OpenQuestion
-from retinue.steps import RunRecord
+from retinue.tree_record import RunRecord
 
 
 class CallsWaiting:

@@ -145,7 +145,7 @@ class PostgresDatabase:
         self.reader.close()
 
     def drop(self) -> None:
-        """Let go at once, as a process that dies does."""
+        """Let go without closing anything, as a process that dies does."""
         writer, group = self._writer, self._group
         self._writer = self._group = None
         if writer is not None and group is not None:

@@ -27,7 +27,9 @@ def connect(path: str, *, read_only: bool = False) -> apsw.Connection:
     # Looked at, not opened: to close it again would take away the locks of this process. A pipe
     # would be waited for.
     if os.path.exists(path) and not os.path.isfile(path):
-        raise StoreError(f"{path} is not a regular file. Nothing was changed. Use another file.")
+        raise StoreError(
+            f"{path} is not a regular file. Nothing was changed. Use another file.", path=path
+        )
     if read_only and not os.path.exists(path + "-wal"):
         # No one has it open. A reader would leave an empty -wal behind, by which a copy that was
         # made without its own would look whole to the next who opens it.
@@ -47,7 +49,8 @@ def prepare(db: apsw.Connection, path: str, synchronous: str) -> None:
     if db.pragma("journal_mode", "wal") != "wal":
         raise StoreError(
             f"{path} is on a file system without shared memory, which SQLite needs. Move "
-            "the store to a local disk."
+            "the store to a local disk.",
+            path=path,
         )
     db.pragma("synchronous", synchronous)
     db.pragma("foreign_keys", True)
@@ -63,7 +66,8 @@ def take_over(path: str, synchronous: str) -> tuple[apsw.Connection, int]:
         if has_wal and not os.path.exists(path):
             raise StoreCorrupt(
                 f"{path} is missing, but its -wal file exists. Restore the store, or move "
-                "the -wal file away."
+                "the -wal file away.",
+                path=path,
             )
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         db = connect(path)
@@ -102,21 +106,24 @@ def _check(db: apsw.Connection, path: str, *, has_wal: bool) -> int:
     if not ours:
         if version or db.execute("select count(*) from sqlite_schema").get:
             raise StoreError(
-                f"{path} belongs to another program. The file was not changed. Use another file."
+                f"{path} belongs to another program. The file was not changed. Use another file.",
+                path=path,
             )
         return 0
     known = len(migrations())
     if version > known:
         raise StoreTooNew(
             f"{path} has schema {version}; this version supports up to {known}. The file "
-            "was not changed. Upgrade Retinue, or use another store."
+            "was not changed. Upgrade Retinue, or use another store.",
+            path=path,
         )
     home = db.execute("select value from meta where key = 'home'").get
     if home is not None and home != os.stat(path).st_ino and not has_wal:
         raise StoreCorrupt(
             f"{path} is a copy of a store that was in use, without its -wal file, so its "
             "last commits may be missing. The file was not changed. Copy both files "
-            "while nothing runs, or use `retinue backup`."
+            "while nothing runs, or use `retinue backup`.",
+            path=path,
         )
     return version
 
@@ -164,7 +171,8 @@ def copy_database(source: apsw.Connection, target: str) -> None:
     overwrites."""
     if os.path.exists(target):
         raise StoreError(
-            f"{target} already exists and was not changed. Use another name for the copy."
+            f"{target} already exists and was not changed. Use another name for the copy.",
+            path=target,
         )
     part = f"{target}.part-{os.getpid()}"
     try:
@@ -185,7 +193,7 @@ def copy_database(source: apsw.Connection, target: str) -> None:
         raise busy(target) from error
     except (apsw.Error, OSError) as error:
         raise StoreError(
-            f"Cannot write the copy {target} ({error}). The store was not changed."
+            f"Cannot write the copy {target} ({error}). The store was not changed.", path=target
         ) from error
     finally:
         with contextlib.suppress(OSError):

@@ -43,7 +43,8 @@ def damaged(path: str, error: BaseException) -> StoreCorrupt:
     return StoreCorrupt(
         f"{path} is damaged ({error}). The file was not changed. Restore a backup, or "
         "recover what is readable into a new file. If it is a copy, copy it again with "
-        "its -wal file, or use `retinue backup`."
+        "its -wal file, or use `retinue backup`.",
+        path=path,
     )
 
 
@@ -56,12 +57,14 @@ def commit_error(error: Exception, path: str) -> StoreError:
     if isinstance(error, (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError)):
         return StoreFull(
             f"Cannot write to {path} ({error}). This batch is not saved yet; earlier data "
-            "is safe. Free some space or make the file writable, then retry."
+            "is safe. Free some space or make the file writable, then retry.",
+            path=path,
         )
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return busy(path)
     return StoreError(
-        f"{path} rejected a batch ({error!r}). This batch was not saved; earlier data is safe."
+        f"{path} rejected a batch ({error!r}). This batch was not saved; earlier data is safe.",
+        path=path,
     )
 
 
@@ -73,11 +76,13 @@ def open_error(error: Exception, path: str) -> StoreError:
         return busy(path)
     if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _is_full(path)):
         return StoreFull(
-            f"Cannot open {path}: no space left. Nothing was lost. Free some space and try again."
+            f"Cannot open {path}: no space left. Nothing was lost. Free some space and try again.",
+            path=path,
         )
     return StoreError(
         f"Cannot open {path} for writing ({error}). Nothing was changed. Check its folder "
-        "and file permissions."
+        "and file permissions.",
+        path=path,
     )
 
 
@@ -94,7 +99,8 @@ def _is_full(path: str) -> bool:
 def moved(path: str) -> StoreError:
     return StoreError(
         f"{path} was moved, deleted or replaced while it was in use. This batch was not "
-        "saved. Put the file and its -wal file back, or use another store."
+        "saved. Put the file and its -wal file back, or use another store.",
+        path=path,
     )
 
 
@@ -102,14 +108,16 @@ def cut_off(path: str) -> StoreCorrupt:
     return StoreCorrupt(
         f"{path} or its -wal file was truncated while it was in use: it is shorter than "
         "what was written. This batch was not saved, and nothing more is written. Put "
-        "the files back, or restore a backup."
+        "the files back, or restore a backup.",
+        path=path,
     )
 
 
 def busy(path: str) -> StoreLocked:
     return StoreLocked(
         f"{path} was locked by {holder(path)} for too long. Nothing was changed. Wait for "
-        "that process or stop it, then try again."
+        "that process or stop it, then try again.",
+        path=path,
     )
 
 
@@ -148,4 +156,6 @@ def reading(path: str) -> Iterator[None]:
             raise damaged(path, error) from error
         if isinstance(error, (apsw.BusyError, apsw.LockedError)):
             raise busy(path) from error
-        raise StoreError(f"Cannot read {path} ({error}). Nothing was changed.") from error
+        raise StoreError(
+            f"Cannot read {path} ({error}). Nothing was changed.", path=path
+        ) from error

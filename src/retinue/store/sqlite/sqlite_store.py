@@ -64,7 +64,7 @@ class SqliteStore(Store):
 
     async def open(self) -> int:
         if self._writer is not None:
-            raise StoreError(f"{self.path} is already open.")
+            raise StoreError(f"{self.path} is already open.", path=self.path)
         writer = SqliteWriter(self.path, self._synchronous, self._artifacts)
         epoch = await self._apart(writer.open)
         try:
@@ -267,7 +267,7 @@ class SqliteStore(Store):
         return SqliteStore(self.path, inline=self._inline, synchronous=self._synchronous)
 
     def _closed(self) -> StoreError:
-        return StoreError(f"{self.path} is not open. Nothing was changed.")
+        return StoreError(f"{self.path} is not open. Nothing was changed.", path=self.path)
 
     async def _alone(self, act: Callable[[], T]) -> T:
         """What only the writer's connection can do, between two commits."""

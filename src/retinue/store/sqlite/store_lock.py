@@ -33,13 +33,15 @@ class Lock:
             except OSError as error:
                 raise StoreError(
                     f"Cannot write {name} ({error.strerror}). Nothing was changed. Use a "
-                    "folder that exists and is writable."
+                    "folder that exists and is writable.",
+                    path=self.path,
                 ) from error
             try:
                 if not _is_lock(os.fstat(fd)):
                     raise StoreError(
                         f"{name} exists and is not a lock file of Retinue. Nothing was "
-                        "changed. Remove it, or use another store."
+                        "changed. Remove it, or use another store.",
+                        path=self.path,
                     )
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # Another process may have removed the file in between: then we hold a lock that no
@@ -52,11 +54,13 @@ class Lock:
                 raise StoreLocked(
                     f"{self.path} is in use by process {_pid(fd)}. Nothing was changed. "
                     "Stop that process, use its host instead of opening the file, or use "
-                    "another store."
+                    "another store.",
+                    path=self.path,
                 ) from error
             except OSError as error:
                 raise StoreError(
-                    f"Cannot lock {name} ({error.strerror}). Use another file system."
+                    f"Cannot lock {name} ({error.strerror}). Use another file system.",
+                    path=self.path,
                 ) from error
             finally:
                 if self._fd != fd:

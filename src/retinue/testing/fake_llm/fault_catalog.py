@@ -122,7 +122,7 @@ _ROWS: tuple[Fault, ...] = (
     Fault("F10", "the key is wrong", "P", _status(error_answers.bad_key)),
     Fault(
         "F10b",
-        "the key may not do this: 403, and the message repeats the key",
+        "the key is not allowed to do this: 403, and the message repeats the key",
         "P",
         _status(error_answers.forbidden),
     ),

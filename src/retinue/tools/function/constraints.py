@@ -5,7 +5,7 @@ and none of them has to be there."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from retinue.errors import ConfigError
@@ -33,6 +33,7 @@ class Constraints:
 
     def __init__(self, metadata: Sequence[object]) -> None:
         self.limits: dict[str, Any] = {}
+        self.checks: list[Callable[[Any], object]] = []
         self.description = ""
         self.examples: list[Any] = []
         for mark in _flat(metadata):
@@ -45,6 +46,8 @@ class Constraints:
         for name in NAMES:
             if (limit := getattr(mark, name, None)) is not None and not callable(limit):
                 self.limits[name] = limit
+        if callable(check := getattr(mark, "func", None)):
+            self.checks.append(check)
         text = getattr(mark, "description", None) or getattr(mark, "documentation", None)
         if isinstance(text, str):
             self.description = text
@@ -80,6 +83,9 @@ class Constraints:
         for name, limit in self.limits.items():
             if value is not None and not _holds(name, value, limit):
                 return _words(name, limit, value)
+        for check in self.checks:
+            if value is not None and not check(value):
+                return f"for which {getattr(check, '__name__', 'a check')} is true"
         return ""
 
 
@@ -151,7 +157,8 @@ def _holds(name: str, value: Any, limit: Any) -> bool:
 
 def _words(name: str, limit: Any, value: Any) -> str:
     if name in ("min_length", "max_length"):
-        unit = "characters" if isinstance(value, str) else "items"
-        return f"{'at least' if name == 'min_length' else 'at most'} {limit} {unit}"
+        unit = "character" if isinstance(value, str) else "item"
+        many = "" if limit == 1 else "s"
+        return f"{'at least' if name == 'min_length' else 'at most'} {limit} {unit}{many}"
     shown = f"'{limit.pattern}'" if isinstance(limit, re.Pattern) else limit
     return WORDS[name].format(shown)

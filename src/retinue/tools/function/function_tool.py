@@ -70,6 +70,7 @@ class FunctionTool(Generic[P, R_co, D_contra]):
         self._compose = options.get("format_results")
         self._on_loop = signature.is_async or self.never_waits
         self._signature, self._context = signature, signature.context
+        self.deps_type = signature.deps_type
         self.schema = ToolSchema(
             name=signature.name,
             description=options.get("description", signature.description),
@@ -135,11 +136,28 @@ class FunctionTool(Generic[P, R_co, D_contra]):
 
     async def _work(self, context: Context[D_contra], values: dict[str, Any]) -> Any:
         if not self._on_loop:
-            work = functools.partial(contextvars.copy_context().run, self.function, **values)
+            work = functools.partial(contextvars.copy_context().run, self._call, values)
             out: Any = await asyncio.get_running_loop().run_in_executor(context.threads, work)
         else:
-            out = self.function(**values)  # type: ignore[call-arg]
-        return await out if type(out) is not str and inspect.isawaitable(out) else out
+            out = self._call(values)
+        return await self._awaited(out) if inspect.isawaitable(out) else out
+
+    def _call(self, values: dict[str, Any]) -> Any:
+        try:
+            return self.function(**values)  # type: ignore[call-arg]
+        except (StopIteration, SystemExit) as error:
+            raise self._failed(error) from error
+
+    async def _awaited(self, out: Awaitable[Any]) -> Any:
+        try:
+            return await out
+        except SystemExit as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: BaseException) -> RuntimeError:
+        """One call has failed. A `StopIteration` from a thread never arrives in the coroutine that
+        waits for it; a `SystemExit`, which argument parsers raise, would end all runs."""
+        return RuntimeError(f"{self.name} raised {type(error).__name__}({error})")
 
     def run_now(self, make: Callable[[], Context[D_contra]], args: dict[str, Any]) -> Returned:
         """For one that never waits: most need no context, and none is made for them."""
@@ -150,12 +168,14 @@ class FunctionTool(Generic[P, R_co, D_contra]):
         if self._context:
             values[self._context] = context = make()
             steps = context.steps
-        out: Any = self.function(**values)  # type: ignore[call-arg]
+        out = self._call(values)
         if steps is not None:
             check_delegated(steps, self.name, out)
         if type(out) is str:
             return ToolResult(text=out)
-        return as_returned(self.name, at_once(_awaited(out)) if inspect.isawaitable(out) else out)
+        return as_returned(
+            self.name, at_once(self._awaited(out)) if inspect.isawaitable(out) else out
+        )
 
     def _arguments(self, args: dict[str, Any]) -> dict[str, Any] | ToolResult:
         """The arguments as the function takes them, or what is wrong with them."""
@@ -234,6 +254,10 @@ def _check(signature: Signature, options: ToolOptions) -> None:
     if (subject := options.get("subject")) and subject not in signature.names:
         hint = did_you_mean(subject, signature.names)
         raise signature.wrong(f"subject={subject!r} is not a parameter", hint.strip())
+    if signature.is_generator:
+        raise signature.wrong(
+            "it is a generator, and a tool returns one value", "Return a list instead of `yield`."
+        )
     if options.get("quick") and signature.is_async:
         raise signature.wrong(
             "quick=True is for plain functions; an async one always runs on the loop"
@@ -242,7 +266,3 @@ def _check(signature: Signature, options: ToolOptions) -> None:
 
 def _all(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-async def _awaited(out: Awaitable[Any]) -> Any:
-    return await out

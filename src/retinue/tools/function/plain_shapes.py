@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import enum
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -69,21 +70,45 @@ def mapping_shape(key: Any, item: Shape) -> Shape:
     return Shape(read, {"type": "object", "additionalProperties": item.schema}, words)
 
 
-def choice_shape(values: dict[Any, Any]) -> Shape:
-    by_text = {(type(key), key): value for key, value in values.items()}
-    words = "one of " + ", ".join(msgspec.json.encode(key).decode() for key in values)
+def choice_shape(choices: Iterable[Any]) -> Shape:
+    """One of these values; a member of an enum is written as its value."""
+    by_text = {_text(choice): choice for choice in choices}
+    words = f"one of {', '.join(by_text)}"
 
     def read(value: Any) -> Any:
         try:
-            return by_text[type(value), value]
-        except (KeyError, TypeError):
+            return by_text[_text(value)]
+        except KeyError:
             raise expected(words, value) from None
 
-    schema: dict[str, Any] = {"enum": list(values)}
+    values = [msgspec.json.decode(text) for text in by_text]
+    schema: dict[str, Any] = {"enum": values}
     kinds = {type(key) for key in values}
     if kinds == {str} or kinds == {int}:
         schema["type"] = "string" if kinds == {str} else "integer"
     return Shape(read, schema, words)
+
+
+def _text(value: Any) -> str:
+    """A value as JSON, which tells `true` from 1, and has one number 1."""
+    value = value.value if isinstance(value, enum.Enum) else value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return msgspec.json.encode(value).decode()
+
+
+def integer_shape() -> Shape:
+    """JSON has one kind of number: `3.0` is an integer, `true` is none."""
+    words = "an integer"
+
+    def read(value: Any) -> Any:
+        if type(value) is float and value.is_integer():
+            return int(value)
+        if type(value) is not int:
+            raise expected(words, value)
+        return value
+
+    return Shape(read, {"type": "integer"}, words)
 
 
 def text_shape(make: Callable[[str], Any], schema: dict[str, Any], words: str) -> Shape:

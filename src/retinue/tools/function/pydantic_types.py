@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from retinue.errors import ConfigError
 from retinue.tools.function.unfit import Unfit, shown
 
 HOOK = "__get_pydantic_core_schema__"
@@ -31,6 +32,11 @@ def brings_pydantic(hint: Any, known: set[int] | None = None) -> bool:
     return any(brings_pydantic(part, known) for part in inner if not isinstance(part, str))
 
 
+def is_alias(hint: Any) -> bool:
+    """`type Name = ...`, or `TypeAliasType` before Python 3.12."""
+    return type(hint).__name__ == "TypeAliasType"
+
+
 def _hints(cls: type) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls, include_extras=True)
@@ -51,14 +57,17 @@ class PydanticShape:
     """A type that pydantic reads."""
 
     def __init__(self, hint: Any) -> None:
-        from pydantic import TypeAdapter
+        from pydantic import PydanticUserError, TypeAdapter
 
-        self._adapter: Any = TypeAdapter(hint)
+        try:
+            self._adapter: Any = TypeAdapter(hint)
+            self._described: dict[str, Any] = self._adapter.json_schema()
+        except PydanticUserError as error:
+            raise ConfigError(str(error.message).rstrip(".")) from None
 
     def schema(self) -> dict[str, Any]:
         """With what it refers to in `$defs`."""
-        described: dict[str, Any] = self._adapter.json_schema()
-        return described
+        return dict(self._described)
 
     def read(self, value: Any) -> Any:
         """The value as JSON is read: a strict model takes the text of a date, for instance."""

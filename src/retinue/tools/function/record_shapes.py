@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -40,10 +41,10 @@ def record_reader(
 
 
 def object_schema(
-    cls: type, fields: list[tuple[RecordField, Shape]], *, is_open: bool
+    name: str, cls: type, fields: list[tuple[RecordField, Shape]], *, is_open: bool
 ) -> dict[str, Any]:
     schema: dict[str, Any] = {
-        "title": cls.__name__,
+        "title": name,
         "type": "object",
         "properties": {field.key: with_default(shape.schema, field) for field, shape in fields},
         "required": [field.key for field, _ in fields if field.is_required],
@@ -58,6 +59,8 @@ def with_default(schema: dict[str, Any], field: RecordField) -> dict[str, Any]:
     if field.is_required or not field.has_default or "$ref" in schema:
         return schema
     try:
-        return {**schema, "default": msgspec.to_builtins(field.default)}
+        default = msgspec.to_builtins(field.default)
+        json.dumps(default, allow_nan=False)
     except (TypeError, ValueError):
         return schema
+    return {**schema, "default": default}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,7 +42,27 @@ def is_record(cls: type) -> bool:
     return dataclasses.is_dataclass(cls) or typing.is_typeddict(cls)
 
 
-def record_fields(cls: Any) -> Record:
+def record_fields(cls: Any, arguments: tuple[Any, ...] = ()) -> Record:
+    """The fields of a class; `arguments` are those of a generic one."""
+    about = _fields(cls)
+    if not arguments:
+        return about
+    bound = dict(zip(cls.__parameters__, arguments, strict=True))
+    fields = [field._replace(hint=filled_in(field.hint, bound)) for field in about.fields]
+    return about._replace(fields=fields)
+
+
+def filled_in(hint: Any, bound: Mapping[Any, Any]) -> Any:
+    """A type with arguments in the place of type variables."""
+    if isinstance(hint, typing.TypeVar):
+        return bound.get(hint, hint)
+    own = getattr(hint, "__parameters__", ())
+    if isinstance(hint, type) or not own:
+        return hint
+    return hint[tuple(bound.get(variable, variable) for variable in own)]
+
+
+def _fields(cls: Any) -> Record:
     try:
         hints = typing.get_type_hints(cls, include_extras=True)
     except NameError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -25,18 +26,21 @@ def as_returned(tool: str, out: Any) -> Returned:
     try:
         return ToolResult(text=_encode(out).decode())
     except (TypeError, ValueError) as error:
-        raise ToolError(
-            f"{tool} returned a {type(out).__name__}, which cannot be written as text ({error})."
-        ) from None
+        raise ToolError(f"The result of {tool} cannot be written as JSON: {error}.") from None
 
 
 def _plain(value: Any) -> Any:
-    """For types that msgspec does not know: pydantic models, paths, exceptions."""
+    """For types that msgspec does not know: pydantic models, paths, other mappings and
+    sequences. A tuple comes here as the key of a dict."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    raise TypeError(f"a {type(value).__name__} in it has no form as JSON")
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (Sequence, Set)) and not isinstance(value, (tuple, frozenset)):
+        return list(value)
+    raise TypeError(f"it has a value of type {type(value).__name__}")
 
 
 _encode = msgspec.json.Encoder(enc_hook=_plain).encode

@@ -10,6 +10,7 @@ import collections.abc as abc
 import enum
 import os
 import pathlib
+import re
 import types
 import typing
 from collections.abc import Callable
@@ -23,13 +24,20 @@ from retinue.tools.function.plain_shapes import (
     Shape,
     array_shape,
     choice_shape,
+    integer_shape,
     mapping_shape,
     text_shape,
     tuple_shape,
 )
-from retinue.tools.function.pydantic_types import PydanticShape, brings_pydantic
+from retinue.tools.function.pydantic_types import PydanticShape, brings_pydantic, is_alias
 from retinue.tools.function.record_shapes import object_schema, record_reader
-from retinue.tools.function.records import RecordField, is_record, record_fields
+from retinue.tools.function.records import (
+    RecordField,
+    filled_in,
+    is_record,
+    record_fields,
+    unresolved,
+)
 from retinue.tools.function.unfit import Unfit, expected
 
 REF = "#/$defs/"
@@ -62,14 +70,15 @@ class Shapes:
 
     def __init__(self) -> None:
         self.definitions: dict[str, Any] = {}
-        self._records: dict[type, tuple[str, list[Callable[[Any], Any]]]] = {}
+        self._records: dict[Any, tuple[str, list[Callable[[Any], Any]]]] = {}
+        self._aliases: dict[Any, list[Callable[[Any], Any]]] = {}
 
     def of(self, hint: Any) -> Shape:
         """Raises `ConfigError` for a type that cannot be described."""
         while isinstance(hint, typing.NewType):
             hint = hint.__supertype__
-        if type(hint).__name__ == "TypeAliasType":
-            return self.of(hint.__value__)
+        if is_alias(typing.get_origin(hint) or hint):
+            return self._alias(hint)
         if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
             return Shape(lambda value: value, {}, "any value")
         if brings_pydantic(hint):
@@ -80,8 +89,32 @@ class Shapes:
         if origin in (typing.Union, types.UnionType):
             return self._union([self.of(part) for part in inner])
         if origin is typing.Literal:
-            return choice_shape({part: part for part in inner})
+            return choice_shape(inner)
+        if isinstance(origin, type) and is_record(origin):
+            return self._record(origin, inner)
         return self._collected(origin or hint, inner) or self._single(hint)
+
+    def _alias(self, hint: Any) -> Shape:
+        """What a type alias means; one that contains itself becomes a definition."""
+        name = re.sub(r"\W+", "_", str(hint)).strip("_")
+        reference = {"$ref": REF + name}
+        if hint in self._aliases:
+            readers = self._aliases[hint]
+            return Shape(lambda value: readers[0](value), reference, "a value that fits")
+        readers = self._aliases[hint] = []
+        alias = typing.get_origin(hint) or hint
+        bound = dict(zip(alias.__type_params__, typing.get_args(hint), strict=True))
+        try:
+            shape = self.of(filled_in(alias.__value__, bound))
+        except NameError as error:
+            raise ConfigError(unresolved(name, error)) from None
+        finally:
+            del self._aliases[hint]
+        readers.append(shape.read)
+        if name not in _references(shape.schema):
+            return shape
+        self._define({name: shape.schema})
+        return shape._replace(schema=reference)
 
     def described(self, shape: Shape, text: str) -> Shape:
         """The same with a description; a reference takes none, so that its target is put in its
@@ -120,7 +153,7 @@ class Shapes:
             if limits.description or (limits.limits and "$ref" in shape.schema)
             else shape.schema
         )
-        if not limits.limits:
+        if not limits.limits and not limits.checks:
             return shape._replace(schema=schema)
 
         def read(value: Any) -> Any:
@@ -134,12 +167,15 @@ class Shapes:
     def _union(self, parts: list[Shape]) -> Shape:
         words = " or ".join(part.words for part in parts)
         others = [part for part in parts if part.schema.get("type") != "null"]
-        exact = sorted(parts, key=lambda part: part.schema.get("type") != "integer")
+        exact: dict[type, list[Shape]] = {
+            int: sorted(parts, key=lambda part: part.schema.get("type") != "integer"),
+            float: sorted(parts, key=lambda part: part.schema.get("type") != "number"),
+        }
 
         def read(value: Any) -> Any:
             if len(others) == 1 and value is not None:
                 return others[0].read(value)
-            for part in exact if type(value) is int else parts:
+            for part in exact.get(type(value), parts):
                 try:
                     return part.read(value)
                 except Unfit:
@@ -165,12 +201,14 @@ class Shapes:
     def _single(self, hint: Any) -> Shape:
         if isinstance(hint, type):
             if issubclass(hint, enum.Enum):
-                return choice_shape({member.value: member for member in hint})
+                return choice_shape(hint)
             if issubclass(hint, pathlib.PurePath) or hint is os.PathLike:
                 make: Any = pathlib.Path if hint is os.PathLike else hint
                 return text_shape(make, {"type": "string", "format": "path"}, "a path")
             if is_record(hint):
                 return self._record(hint)
+            if hint is int:
+                return integer_shape()
         return self._leaf(hint)
 
     def _leaf(self, hint: Any) -> Shape:
@@ -178,9 +216,11 @@ class Shapes:
             (schema,), parts = msgspec.json.schema_components((hint,), ref_template=REF + "{name}")
         except (TypeError, NameError) as error:
             name = getattr(hint, "__qualname__", repr(hint))
+            reason = str(error).partition("\n")[0].rstrip(".")
+            more = "" if reason.endswith(":") else f" ({reason})"
             raise ConfigError(
-                f"{name} cannot be written as JSON ({_first_sentence(error)}). Take a dataclass, a "
-                "TypedDict, a pydantic model or a plain type"
+                f"{name} cannot be written as JSON{more}. Take a dataclass, a TypedDict, a "
+                "pydantic model or a plain type"
             ) from None
         self._define(parts)
         words = _WORDS.get(getattr(hint, "__name__", ""), "")
@@ -193,18 +233,19 @@ class Shapes:
 
         return Shape(read, dict(schema), words or "a value that fits")
 
-    def _record(self, cls: type) -> Shape:
+    def _record(self, cls: type, arguments: tuple[Any, ...] = ()) -> Shape:
         """Known before its fields are, for one of them may be of the same type."""
-        if cls not in self._records:
-            name = cls.__name__
+        kind = (cls, arguments)
+        if kind not in self._records:
+            name = "_".join([cls.__name__, *(getattr(a, "__name__", str(a)) for a in arguments)])
             if any(other == name for other, _ in self._records.values()):
                 raise ConfigError(f"two different types are named {name!r}; rename one")
-            self._records[cls] = (name, readers := [])
-            about = record_fields(cls)
+            self._records[kind] = (name, readers := [])
+            about = record_fields(cls, arguments)
             fields = [(field, self._field_shape(cls, field)) for field in about.fields]
             readers.append(record_reader(about.make, fields, is_open=about.is_open))
-            self.definitions[name] = object_schema(cls, fields, is_open=about.is_open)
-        name, readers = self._records[cls]
+            self.definitions[name] = object_schema(name, cls, fields, is_open=about.is_open)
+        name, readers = self._records[kind]
         return Shape(lambda value: readers[0](value), {"$ref": REF + name}, f"an object ({name})")
 
     def _field_shape(self, cls: type, field: RecordField) -> Shape:
@@ -221,7 +262,3 @@ def _references(schema: Any) -> list[str]:
     return (
         [name for part in schema for name in _references(part)] if isinstance(schema, list) else []
     )
-
-
-def _first_sentence(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(".")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import types
 import typing
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -33,14 +34,18 @@ class Parameter(NamedTuple):
 
 
 class Signature:
-    """`context` is the parameter that the runtime fills in, or ""; `schema` describes the rest."""
+    """`context` is the parameter that the runtime fills in, or ""; `deps_type` is what it needs;
+    `schema` describes the rest."""
+
+    deps_type: type | None
 
     def __init__(self, function: Callable[..., Any], name: str = "") -> None:
         body = _body(function)
         self.name = name or _name(function)
         self.is_async = inspect.iscoroutinefunction(body) or inspect.iscoroutinefunction(function)
+        self.is_generator = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
         doc = read_docstring(_documentation(function, body))
-        self.description, self.context = doc.text, ""
+        self.description, self.context, self.deps_type = doc.text, "", None
         shapes = Shapes()
         self._parameters = self._read(function, _hints(self.name, body), doc, shapes)
         properties = {p.field.key: with_default(p.shape.schema, p.field) for p in self._parameters}
@@ -91,7 +96,7 @@ class Signature:
         self, function: Callable[..., Any], hints: dict[str, Any], doc: Docstring, shapes: Shapes
     ) -> Sequence[Parameter]:
         bound = function.keywords if isinstance(function, functools.partial) else {}
-        out = []
+        out: list[Parameter] = []
         for name, parameter in inspect.signature(function).parameters.items():
             if name in bound:
                 continue
@@ -102,13 +107,18 @@ class Signature:
             ):
                 raise self.wrong(f"parameter {name!r} cannot be passed by name")
             hint = hints.get(name)
+            if hint is None and name == "self" and not out:
+                raise self.wrong(
+                    "it is a method of no object yet",
+                    f"Leave out @tool, and write tool(thing.{self.name}) of an object.",
+                )
             if hint is None:
                 raise self.wrong(
                     f"parameter {name!r} has no type",
                     f"Write, for example, {name}: {_guess(name, parameter.default)}.",
                 )
             if _is_context(hint):
-                self.context = name
+                self.context, self.deps_type = name, _deps_type(hint)
                 continue
             out.append(self._parameter(name, hint, parameter.default, doc, shapes))
         return out
@@ -168,7 +178,15 @@ def _hints(tool: str, body: Any) -> dict[str, Any]:
 
 def _is_context(hint: Any) -> bool:
     kind = typing.get_origin(hint) or hint
+    if kind in (typing.Union, types.UnionType, typing.Annotated):
+        return any(_is_context(part) for part in typing.get_args(hint))
     return isinstance(kind, type) and issubclass(kind, Context)
+
+
+def _deps_type(hint: Any) -> type | None:
+    """What `Context[Shop]` needs; a plain `Context` needs nothing."""
+    needs = next(iter(typing.get_args(hint)), None)
+    return needs if isinstance(needs, type) and needs not in (object, type(None)) else None
 
 
 def _guess(name: str, default: Any) -> str:

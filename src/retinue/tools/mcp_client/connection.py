@@ -94,11 +94,11 @@ class McpConnection:
         an old one that ignores what it does not know the second."""
         discovery = asyncio.create_task(self._ask_versions())
         try:
-            limit = self.limits.discover_seconds
-            ready, _ = await asyncio.wait({discovery}, timeout=limit)
-            while not ready and self.transport.is_logging_in:  # then the server is not silent
-                ready, _ = await asyncio.wait({discovery}, timeout=limit)
-            if not ready:
+            is_silent = True
+            while is_silent and not discovery.done():
+                await asyncio.wait({discovery}, timeout=self.limits.discover_seconds)
+                is_silent = self.transport.is_logging_in
+            if not discovery.done():
                 shaken = asyncio.create_task(self._initialize())
                 try:
                     return await self._either(discovery, shaken)
@@ -130,15 +130,13 @@ class McpConnection:
         return shaken.result()
 
     async def _ask_versions(self) -> ServerInfo:
-        version = MODERN[0]
         try:
             answer = await self._raw("server/discover", {}, MODERN[0])
         except McpError as error:
             both = [v for v in MODERN if v in supported_versions(error)]
             if error.code != UNSUPPORTED_VERSION or not both:
                 raise
-            version = both[0]
-            answer = await self._raw("server/discover", {}, version)
+            answer = await self._raw("server/discover", {}, both[0])
         offered = answer.get("supportedVersions")
         both = [v for v in MODERN if isinstance(offered, list) and v in offered]
         if not both:

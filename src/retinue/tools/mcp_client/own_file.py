@@ -34,7 +34,8 @@ class OwnFile(Generic[Content]):
     how to get it anew when the file is damaged."""
 
     def __init__(self, path: Path | None, kind: type[Content], what: str, again: str) -> None:
-        self.path, self._kind, self._what, self._again = path, kind, what, again
+        self.path, self._kind = path, kind
+        self._what, self._again = what, again
         self._content = kind()
         self._stamp: tuple[int, int, int] | None = None
 

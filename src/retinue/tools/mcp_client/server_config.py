@@ -87,11 +87,11 @@ class ServerConfig(Value):
     @property
     def secrets(self) -> dict[str, str]:
         """What its variables, headers, address and arguments hold of secrets, by name."""
-        found = secrets_of_server(
+        secrets = secrets_of_server(
             self.name, env=self.env, headers=self.headers, url=self.url, args=self.args
         )
         secret = self.oauth.client_secret
-        return {**found, f"{self.name} client secret": secret} if secret else found
+        return {**secrets, f"{self.name} client secret": secret} if secret else secrets
 
     @property
     def may_log_in(self) -> bool:

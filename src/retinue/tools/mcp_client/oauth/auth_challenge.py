@@ -26,10 +26,10 @@ class AuthChallenge(Value):
 def challenge_of(headers: Iterable[str]) -> AuthChallenge:
     """The first challenge for a bearer token; an empty one if there is none."""
     for header in headers:
-        found = _BEARER.search(header[:MAX_HEADER])
-        if found is not None:
+        match = _BEARER.search(header[:MAX_HEADER])
+        if match is not None:
             fields: dict[str, str] = {}
-            for name, quoted, plain in _FIELD.findall(header[found.end() : MAX_HEADER]):
+            for name, quoted, plain in _FIELD.findall(header[match.end() : MAX_HEADER]):
                 fields.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or plain)
             return AuthChallenge(
                 scope=scope_text(fields.get("scope", "").split()),
@@ -40,7 +40,7 @@ def challenge_of(headers: Iterable[str]) -> AuthChallenge:
 
 
 def scope_text(words: Iterable[str]) -> str:
-    """Each scope once, in the order they came in; what cannot be one is left out."""
+    """Each scope once, in the order they came in; others are omitted."""
     known = [word for word in dict.fromkeys(words) if _SCOPE.fullmatch(word)]
     text = " ".join(known)
     return text if len(text) <= MAX_SCOPE else text[:MAX_SCOPE].rpartition(" ")[0]

@@ -37,10 +37,10 @@ class Fetch:
             async with asyncio.timeout(SECONDS), client.ask(method, url, own, body) as response:
                 data = await client.body(response, MAX_DOCUMENT)
                 try:
-                    found = decode(data or b"")
+                    document = decode(data or b"")
                 except ValueError:
-                    found = None
-                return response.status, found if isinstance(found, dict) else {}
+                    document = None
+                return response.status, document if isinstance(document, dict) else {}
         except TimeoutError:
             raise McpError(
                 "auth", f"{url_text(url)} did not respond within {SECONDS:g} s"

@@ -87,32 +87,32 @@ def server_urls(issuer: str) -> tuple[str, ...]:
 
 def resource_of(data: Any, server: str) -> ResourceMetadata:
     """McpError if it describes another server than the one that was asked."""
-    found = _converted(data, ResourceMetadata)
+    metadata = _converted(data, ResourceMetadata)
     try:
-        is_same = origin(found.resource) == origin(server)
-        inside = urlsplit(found.resource).path.rstrip("/") + "/"
+        is_same = origin(metadata.resource) == origin(server)
+        inside = urlsplit(metadata.resource).path.rstrip("/") + "/"
     except ValueError:
         is_same, inside = False, "/"
     if not is_same or not (urlsplit(server).path.rstrip("/") + "/").startswith(inside):
         raise McpError(
-            "auth", f"its login is for another server ({url_text(found.resource)[:200]})"
+            "auth", f"its login is for another server ({url_text(metadata.resource)[:200]})"
         )
-    return found
+    return metadata
 
 
 def authorization_server_of(data: Any, issuer: str, server: str) -> AuthorizationServer:
     """McpError if it is not who was asked, or cannot log anyone in safely."""
-    found = _converted(data, AuthorizationServer)
-    if found.issuer != issuer:
+    metadata = _converted(data, AuthorizationServer)
+    if metadata.issuer != issuer:
         raise McpError(
-            "auth", f"the login server {issuer[:200]} says that it is {found.issuer[:200]!r}"
+            "auth", f"the login server {issuer[:200]} says that it is {metadata.issuer[:200]!r}"
         )
     for url in (
-        found.token_endpoint,
-        *filter(None, (found.authorization_endpoint, found.registration_endpoint)),
+        metadata.token_endpoint,
+        *filter(None, (metadata.authorization_endpoint, metadata.registration_endpoint)),
     ):
         check_address(url, server)
-    return found
+    return metadata
 
 
 def wanted_scope(

@@ -35,7 +35,7 @@ class GrantedTokens(Value):
 
 
 def client_method(server: AuthorizationServer, has_secret: bool, named: str = "") -> str:
-    """How a client proves who it is: as it was told when it was registered, else the first way that
+    """How a client proves who it is: as its registration says, else the first way that
     the server knows."""
     supported = server.token_endpoint_auth_methods_supported or ("client_secret_basic", "none")
     known = [one for one in METHODS if one in supported and (one == "none") != has_secret]
@@ -97,8 +97,11 @@ def authorization_request(
 
 def code_of(answer: str, state: str, server: AuthorizationServer) -> str:
     """The code in the address that the browser was sent back to. It must belong to this login, and
-    come from the server that was asked: else somebody else's answer would be taken for ours."""
-    fields = parse_qs(urlsplit(answer).query, max_num_fields=50)
+    come from the server that was asked: else the answer to another login could be taken for it."""
+    try:
+        fields = parse_qs(urlsplit(answer).query, max_num_fields=50)
+    except ValueError:
+        fields = {}
     one = {name: values[0] for name, values in fields.items() if len(values) == 1}
     if not hmac.compare_digest(one.get("state", "").encode(), state.encode()):
         raise McpError("auth", "the browser came back with the answer to another login")
@@ -126,8 +129,9 @@ def token_request(client: OAuthClient, fields: Mapping[str, str]) -> tuple[dict[
     return headers, urlencode(body).encode()
 
 
-def granted(data: Mapping[str, Any], asked: str) -> GrantedTokens:
-    """Tokens that can be used as they are; `asked` is the scope if the server names none."""
+def granted(data: Mapping[str, Any], default_scope: str) -> GrantedTokens:
+    """Tokens that can be used as they are; `default_scope` is theirs if the server names
+    none."""
     access, refresh, scope = (data.get(k) for k in ("access_token", "refresh_token", "scope"))
     if str(data.get("token_type", "")).lower() != "bearer":
         raise McpError("auth", "its login server gives another kind of token than bearer")
@@ -137,5 +141,5 @@ def granted(data: Mapping[str, Any], asked: str) -> GrantedTokens:
     return GrantedTokens(
         access=access,
         refresh=str(refresh) if is_lasting else "",
-        scope=scope[:2_000] if isinstance(scope, str) else asked,
+        scope=scope[:2_000] if isinstance(scope, str) else default_scope,
     )

@@ -54,7 +54,7 @@ class _LoopbackPage:
         try:
             return await asyncio.wait_for(self._answer, self._seconds)
         except TimeoutError:
-            raise McpError("auth", "nobody logged in") from None
+            raise McpError("auth", "no one logged in") from None
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
@@ -75,8 +75,11 @@ class _LoopbackPage:
         writer.close()
 
     def _is_ours(self, target: str) -> bool:
-        parts = urlsplit(target)
-        states = parse_qs(parts.query, max_num_fields=50).get("state", [""])
+        try:
+            parts = urlsplit(target)
+            states = parse_qs(parts.query, max_num_fields=50).get("state", [""])
+        except ValueError:
+            return False
         is_known = hmac.compare_digest(states[0].encode(), self._state.encode())
         return parts.path == PATH and bool(self._state) and is_known
 

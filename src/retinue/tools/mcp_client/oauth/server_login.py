@@ -1,5 +1,5 @@
 """The login to one server: which token its requests carry, and what happens when the server wants
-another one. Without a browser a token is renewed, and otherwise the person is told what to do."""
+another one. Without a browser a token is renewed, and otherwise an error says what to do."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ class ServerLogin:
                 await self._log_in(challenge, record)
                 return
             named = challenge.scope.split()
-            wanted = " ".join(dict.fromkeys([*record.scope.split(), *named]))
-            if is_too_little and record.wanted != wanted:
-                self._logins.keep(url, replace(record, wanted=wanted))
+            scope = " ".join(dict.fromkeys([*record.scope.split(), *named]))
+            if is_too_little and record.wanted != scope:
+                self._logins.keep(url, replace(record, wanted=scope))
             why = "more allowed (HTTP 403)" if is_too_little else "a login (HTTP 401)"
             raise self._needs_person(f"the server wants {why}")
 
@@ -116,10 +116,10 @@ class ServerLogin:
         if status != 200:
             return False
         new = requests.granted(answer, record.scope)
-        kept = replace(
+        renewal = replace(
             record, access=new.access, refresh=new.refresh or record.refresh, scope=new.scope
         )
-        self._keep(kept)
+        self._keep(renewal)
         return True
 
     async def _log_in(self, challenge: AuthChallenge, record: LoginRecord) -> None:
@@ -167,13 +167,15 @@ class ServerLogin:
         async with self._visit(self._config.oauth.port) as browser:
             uri = browser.redirect_uri
             client = self._given(server) or await self._registered(server, uri)
-            asked = requests.authorization_request(server, client, uri, resource.resource, scope)
-            code = requests.code_of(await browser.go(asked.url, asked.state), asked.state, server)
+            request = requests.authorization_request(server, client, uri, resource.resource, scope)
+            code = requests.code_of(
+                await browser.go(request.url, request.state), request.state, server
+            )
         return client, {
             "grant_type": "authorization_code",
             "code": code,
             "redirect_uri": uri,
-            "code_verifier": asked.verifier,
+            "code_verifier": request.verifier,
             "resource": resource.resource,
         }
 
@@ -228,10 +230,10 @@ class ServerLogin:
         for place in resource_urls(url, challenge):
             status, data = await self._fetch.json("GET", place)
             if status == 200:
-                found = resource_of(data, url)
-                if found.authorization_servers:
-                    check_address(found.authorization_servers[0], url)
-                    return found
+                metadata = resource_of(data, url)
+                if metadata.authorization_servers:
+                    check_address(metadata.authorization_servers[0], url)
+                    return metadata
         root = urlunsplit((*urlsplit(url)[:2], "", "", ""))
         return ResourceMetadata(resource=url, authorization_servers=(root,))
 

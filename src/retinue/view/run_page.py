@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from retinue.core.account import DIMENSIONS
 from retinue.formats.money import OFFLINE
 from retinue.formats.safe_text import one_line, several_lines
-from retinue.steps import TreeRecord
+from retinue.tree_record import TreeRecord
 from retinue.view import format as view_format
 from retinue.view import parked_runs, totals
 from retinue.view.cells import Cells, Line, fits, right, wrap_line
@@ -33,7 +33,7 @@ class ShownRun(NamedTuple):
     began: str
 
 
-def show_page(run: ShownRun, width: int, now: int, *, is_wrapped: bool) -> list[Line]:
+def run_page(run: ShownRun, width: int, now: int, *, is_wrapped: bool) -> list[Line]:
     """`is_wrapped`: lines that are longer than the terminal continue below their beginning."""
     lines = [*_head(run, width, now), *_facts(run, width, now)]
     if is_wrapped:

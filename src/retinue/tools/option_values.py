@@ -1,0 +1,80 @@
+"""Whether the value of an option is of its type. A wrong one is refused where it is written, with
+the name of the option."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from retinue.errors import ConfigError
+
+_WORDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number of seconds",
+    bool: "True or False",
+    timedelta: "a timedelta",
+    datetime: "a datetime",
+}
+
+
+def check_values(who: str, options: Mapping[str, Any], table: Any) -> None:
+    """`table` is a `TypedDict` with the types of the options."""
+    kinds = _kinds(table)
+    for name, value in options.items():
+        if name in kinds and not _fits(value, kinds[name]):
+            raise ConfigError(f"{who}: {name} is {words(kinds[name])}, not {value!r}.", field=name)
+
+
+@cache
+def _kinds(table: Any) -> dict[str, Any]:
+    return typing.get_type_hints(table)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of a type, as far as a class, a union, a choice or a container says so."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, part) for part in inner)
+    if origin is typing.Literal:
+        return isinstance(value, str) and value in inner
+    if origin is not None and issubclass(origin, Mapping):
+        return isinstance(value, Mapping) and all(
+            _fits(k, inner[0]) and _fits(v, inner[1]) for k, v in value.items()
+        )
+    if origin is not None and issubclass(origin, Sequence):
+        is_list = isinstance(value, Collection) and not isinstance(value, (str, bytes, Mapping))
+        return is_list and all(_fits(part, inner[0]) for part in value)
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    kind = origin or kind
+    if kind is Any or not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
+        return True
+    return isinstance(value, kind)
+
+
+def words(kind: Any) -> str:
+    """What a value of this type is called."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(words(part) for part in inner if part is not type(None))
+    if origin is typing.Literal:
+        return " or ".join(map(repr, inner))
+    if origin is not None and issubclass(origin, Mapping):
+        return f"a dict of {_name(inner[0])} to {_name(inner[1])}"
+    if origin is not None and issubclass(origin, Sequence):
+        return f"a list of {_name(inner[0])}"
+    name = _name(kind)
+    return _WORDS.get(kind, f"{'an' if name[:1] in 'AEIO' else 'a'} {name}")
+
+
+def _name(kind: Any) -> str:
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return " or ".join(map(_name, typing.get_args(kind)))
+    return str(getattr(kind, "__name__", kind))
