@@ -81,6 +81,7 @@ class Agent(Generic[T_co, D_contra]):
         owner = f"Agent {name!r}"
         check_known(owner, options, AGENT_OPTIONS)
         own = {"instructions": instructions, "tools": tools, "staff": staff, **options}
+        own.pop("families", None)  # `check_once` says more about them
         check_values(owner, own, AgentParts)
         check_model(owner, options.get("model", ""))
         check_output(owner, output)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retinue import Limits, ModelRejected, Retinue, SpawnLimits
+from retinue import Limits, ModelRejected, Origin, Retinue, SpawnLimits
 from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, VirtualClock, call
 from tests.api.scripted_agents import ended, on_virtual_time
@@ -128,7 +128,7 @@ async def test_without_a_channel_the_lead_is_told_by_mail_so_that_nothing_is_los
         World(background(*tasks), pause(900, call("look_up", word="x")), "done", does=does),
         Recorder(),
     )
-    await world.go(channel, origin=None)
+    await world.go(channel, origin=Origin())
     assert channel.texts == []
     assert (
         world.results[0].startswith("Started task group bg-")

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from retinue import Agent, AssistantMessage, ModelRejected, ModelReply, Permissions, Retinue, Usage
+from retinue import (
+    Agent,
+    AssistantMessage,
+    ModelRejected,
+    ModelReply,
+    Origin,
+    Permissions,
+    Retinue,
+    Usage,
+)
 from retinue.core.values import Ending, EndState
 from retinue.models.base import ModelRequest
 from retinue.testing import MemoryStore, Scripted, VirtualClock, call
@@ -82,7 +91,7 @@ async def test_the_channel_hears_once_that_work_has_begun_and_nothing_for_each_t
 @on_virtual_time
 async def test_without_a_channel_nothing_is_announced_and_the_results_are_the_same() -> None:
     world, channel = World(parallel("a")), Recorder()
-    assert await world.go(channel, origin=None) == "## Results\n\n### a (completed)\na"
+    assert await world.go(channel, origin=Origin()) == "## Results\n\n### a (completed)\na"
     assert channel.texts == []
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -252,8 +253,8 @@ def test_an_announcement_of_another_user_looks_like_an_unknown_one() -> None:
     class Announced:
         """A runtime in which one announcement, of bob's, waits."""
 
-        async def deliveries(self, states: object = ()) -> list[Delivery]:
-            return [Delivery(key="k", run="r", origin=Origin(user="bob"), text="done")]
+        async def deliveries(self, *, state: object = ()) -> AsyncIterator[Delivery]:
+            yield Delivery(key="k", run="r", origin=Origin(user="bob"), text="done")
 
     seen = Visibility(Announced())
     alice, bob = (Identity(name, frozenset({"admin"}), user=name) for name in ("alice", "bob"))

@@ -313,8 +313,9 @@ async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
     await retinue.__aenter__()
     order = script.root_order(seed)
     options = {
-        f: getattr(order, f)
+        f: value
         for f in ("budget", "children_on_end", "max_turns", "grace_turns", "report")
+        if (value := getattr(order, f)) is not None
     }
     if order.timeout_ms is not None:
         options["timeout"] = order.timeout_ms / 1000

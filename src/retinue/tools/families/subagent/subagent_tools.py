@@ -95,7 +95,7 @@ class ParallelTool(HelperStarter):
             ),
         )
 
-    def asked(
+    def read_tasks(
         self, context: Context, args: dict[str, Any]
     ) -> tuple[Sequence[SubagentTask], dict[str, Any]]:
         batch = self._read(args)
