@@ -254,7 +254,7 @@ def live(stage: Stage) -> None:
         screen.until("↳")
         stage.take(screen, "live-open", 100)
         screen.keys("Escape", "a")
-        screen.until("Which of them is the one in use?")
+        screen.until("Which of them is the one in use?", "↵ sends")
         stage.take(screen, "live-answer", 100)
         screen.keys("Escape")
         with stage.terminal(home.folder, 40, 24) as narrow:

@@ -154,7 +154,7 @@ def test_keys_select_open_message_cancel_and_answer(tmp_path: Path) -> None:
         screen.type("skip the tests q x")
         screen.keys("Enter")
         screen.keys("Enter", "Down", "Enter")
-        screen.until(lambda text: "◆ config asks: Which of the two?" in text and "↵ sends" in text)
+        screen.until("◆ config asks: Which of the two?", "config waits", "↵ sends")
         screen.type("the second")
         screen.keys("Enter")
         screen.until(lambda text: "needs you" not in text)

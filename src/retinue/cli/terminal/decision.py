@@ -231,7 +231,11 @@ class Decision:
         if not self.choices:
             assert self.editor is not None
             hint = "↵ sends   esc later" if self.is_ready(now) else ""
-            return [typed(self.editor, width), [Cells(f"   {hint}", "quiet")]]
+            return [
+                typed(self.editor, width),
+                *([Cells(f"   {part}")] for part in wrap(self.panel.untouched, width - 4)),
+                [Cells(f"   {hint}", "quiet")],
+            ]
         out: list[Line] = []
         for n, choice in enumerate(self.choices):
             out += self._choice(choice, n == self.marked, width)
