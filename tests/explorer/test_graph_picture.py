@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 import pytest
 from rich.cells import cell_len
@@ -97,6 +98,19 @@ def test_wide_characters_take_two_cells_of_their_box() -> None:
     first, *rest = many
     table = picture(mermaid(many, {(first, other): 1 for other in rest}), 100)
     assert table is not None and len({cell_len(row) for row in table.split("\n")}) == 1
+
+
+@pytest.mark.parametrize("name", ["cafe\u0301s/", "q\u0323\u0307x/", "नमस्ते/", "日\u0301本/"])
+def test_letters_of_several_characters_take_the_cells_that_are_shown(name: str) -> None:
+    drawn = picture(mermaid({name: 2, "b/": 1}, {("b/", name): 3}), 80)
+    shown = unicodedata.normalize("NFC", name)
+    assert drawn is not None and f"│ {shown}" in drawn
+    box = drawn.split("\n")[-4:]
+    assert len({cell_len(row.strip()) for row in box}) == 1, drawn
+    many = {name: 2, **{f"area{n}/": 2 for n in range(6)}}
+    table = picture(mermaid(many, {(name, other): 1 for other in list(many)[1:]}), 100)
+    assert table is not None and shown in table
+    assert len({cell_len(row) for row in table.split("\n") if "area" in row or shown in row}) == 1
 
 
 def test_a_ring_is_drawn_too() -> None:

@@ -4,6 +4,7 @@ table of numbers."""
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -48,7 +49,9 @@ def picture(code: str, width: int, *, is_unicode: bool = True) -> str | None:
     graph = read_graph(code)
     if graph is None:
         return None
-    graph = AreaGraph({k: [*map(_filled, label)] for k, label in graph.labels.items()}, graph.edges)
+    clusters: dict[str, str] = {}
+    filled = {k: [_filled(line, clusters) for line in v] for k, v in graph.labels.items()}
+    graph = AreaGraph(filled, graph.edges)
     lines = None
     drawn = {name for pair in graph.edges for name in pair}
     if 0 < len(drawn) <= MOST_BOXES and len(graph.edges) <= MOST_ARROWS:
@@ -59,6 +62,8 @@ def picture(code: str, width: int, *, is_unicode: bool = True) -> str | None:
     if lines is None or max(map(len, lines), default=0) > width:
         lines = matrix(graph, width)
     text = "\n".join(line.rstrip() for line in lines).replace(FILL, "")
+    for cluster, private in clusters.items():
+        text = text.replace(private, cluster)
     return text if is_unicode else text.translate(PLAIN)
 
 
@@ -68,8 +73,26 @@ FILL = "\0"
 cell."""
 
 
-def _filled(text: str) -> str:
-    return "".join(mark + FILL * (cell_len(mark) - 1) for mark in text)
+FIRST_PRIVATE = 0xF0000
+"""While a picture is drawn, characters of private use from here on replace letters with marks."""
+
+
+def _filled(text: str, clusters: dict[str, str]) -> str:
+    """A text with one character a cell. `clusters` collects what replaces letters that take
+    several characters and have no composed form."""
+    letters: list[str] = []
+    for mark in unicodedata.normalize("NFC", text):
+        if cell_len(mark):
+            letters.append(mark)
+        elif letters:
+            letters[-1] += mark
+    out = ""
+    for letter in letters:
+        one = letter
+        if len(letter) > 1:
+            one = clusters.setdefault(letter, chr(FIRST_PRIVATE + len(clusters)))
+        out += one + FILL * (cell_len(letter) - 1)
+    return out
 
 
 class Canvas:
