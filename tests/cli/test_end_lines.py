@@ -72,6 +72,12 @@ def test_who_failed_and_what_branches_have_are_lines_of_their_own() -> None:
     [
         (Ending(state="failed", stop="x", error="no route"), 1, "✗ failed after ", ""),
         (Ending(state="cancelled", stop="cancelled", by="user"), 130, "⊘ cancelled by you", ""),
+        (
+            Ending(state="cancelled", stop="cancelled", by="user", error="SIGTERM"),
+            143,
+            "⊘ cancelled by SIGTERM",
+            "",
+        ),
         (Ending(state="timed_out", stop="deadline"), 5, "◐ stopped at limit: time after ", ""),
     ],
 )

@@ -227,16 +227,22 @@ def test_nothing_is_kept_of_a_run_in_memory(tmp_path: Path) -> None:
         assert list((tmp_path / "data").iterdir()) == []
 
 
-def test_ctrl_c_cancels_the_run_and_keeps_what_there_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "number, code, who", [(signal.SIGINT, 130, "you"), (signal.SIGTERM, 143, "SIGTERM")]
+)
+def test_a_signal_cancels_the_run_and_keeps_what_there_is(
+    number: int, code: int, who: str, tmp_path: Path
+) -> None:
     gate = Gate(call("artifact", id="0" * 64), "Done.", at=1)
     with private_home(tmp_path, gate) as home:
         process = home.start("run", "a long task")
         assert gate.reached.wait(SECONDS)
         until_watched(process)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, err = process.communicate(timeout=SECONDS)
-        assert process.returncode == 130
-        assert "⊘ cancelled by you" in err and "exit 130" in err and "Traceback" not in err
+        assert process.returncode == code
+        assert f"⊘ cancelled by {who} ·" in err and f"exit {code}" in err
+        assert "Traceback" not in err
         assert home.runs()[0]["state"] == "cancelled"
         home.until(lambda: not home.llm.open)
 

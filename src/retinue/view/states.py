@@ -68,6 +68,17 @@ def heading(text: str) -> str:
     return ""
 
 
+SIGNALS = {"": "by you", "Ctrl-C": "by you", "SIGTERM": "by SIGTERM"}
+"""Who cancelled, by the reason that a command of the user gave."""
+
+
+def canceller(end: Ending) -> str:
+    """Who cancelled a run: a SIGTERM is another program, such as a supervisor."""
+    if end.by not in ("", "user"):
+        return f"by its {end.by}"
+    return SIGNALS.get(end.error, "by you")
+
+
 def failure(end: Ending, started_at: int | None) -> str:
     """Why a run did not complete."""
     why = end.error or STOPS.get(end.stop, end.stop.replace("_", " "))
@@ -77,5 +88,6 @@ def failure(end: Ending, started_at: int | None) -> str:
     if end.state == "incomplete":
         return f"{STOPS.get(end.stop, why)}: {heading(end.text)}" if end.text else why
     if end.state == "cancelled":
-        return why.removeprefix("cancelled ").removeprefix("Cancelled ") or "by you"
+        reason = why.removeprefix("cancelled ").removeprefix("Cancelled ")
+        return canceller(end) if reason in SIGNALS else reason
     return why or end.state

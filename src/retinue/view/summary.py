@@ -19,6 +19,7 @@ from retinue.view import totals
 from retinue.view.call_summary import describe
 from retinue.view.merge_lines import merge_end_lines
 from retinue.view.state_marks import LIMITS, mark
+from retinue.view.states import SIGNALS, canceller
 
 FAILED = ("failed", "timed_out", "interrupted", "incomplete")
 
@@ -71,10 +72,9 @@ def _first(final: TreeRecord, top: RunRecord, id: str) -> str:
     if end is None:
         return f"{sign.glyph} {sign.word} after {took} · {cost(final)} · retinue show {id}"
     if state == "cancelled":
-        who = "by you" if end.by in ("", "user") else f"by its {end.by}"
         agents = f"all {len(final.rows)} stopped" if len(final.rows) > 1 else f"after {took}"
-        why = "" if end.error in ("", "Ctrl-C", "SIGTERM") else f": {one_line(end.error, 100)}"
-        return f"{sign.glyph} cancelled {who}{why} · {agents} · {cost(final)}"
+        why = "" if end.error in SIGNALS else f": {one_line(end.error, 100)}"
+        return f"{sign.glyph} cancelled {canceller(end)}{why} · {agents} · {cost(final)}"
     if state == "at_limit":
         partial = " · partial answer kept" if end.text else ""
         return f"{sign.glyph} stopped at limit: {_limit(final, top)} after {took}{partial}"
