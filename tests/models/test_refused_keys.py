@@ -111,7 +111,7 @@ def test_a_chain_goes_on_to_its_next_link_and_one_who_wants_to_fail_does_so_at_o
                     Agent("b", model="anthropic:m"), "Go.", retry=Retry(then="fail")
                 )
                 assert (ended.state, ended.stop) == ("failed", "auth")
-                assert ended.error.startswith("API key of anthropic rejected")
+                assert ended.error.startswith("anthropic rejected the API key (401): ")
 
     asyncio.run(story())
 

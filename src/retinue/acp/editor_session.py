@@ -212,7 +212,8 @@ class EditorSession:
         self._rows[row.spec.id] = row
         self._has_questions |= totals.word(row) == "needs_input"
         if (refused := parked_runs.refused(self._rows.values())) is not None:
-            self._asks.leave(RequestError(-32000, one_line(totals.waits_for(refused), 400)))
+            why = parked_runs.refusal(totals.waits_for(refused))
+            self._asks.leave(RequestError(-32000, one_line(why, 400)))
 
     async def _answer(self, waiting: asyncio.Future[None]) -> schema.PromptResponse:
         """How the turn ended, or that a person has to say something first."""

@@ -406,11 +406,11 @@ class HttpModel:
         if error.kind == "not_found":
             words = f"{self.provider or 'the provider'} has no model {self.model!r}: {words}"
         if error.kind in REFUSALS:
-            whose = self.provider or self.model
+            whose, answer = self.provider or self.model, f" ({turn.status})" if turn.status else ""
             words = (
-                f"API key of {whose} rejected: {words}"
+                f"{whose} rejected the API key{answer}: {words}"
                 if error.kind == "auth"
-                else f"account of {whose} has no credit left: {words}"
+                else f"the account of {whose} has no credit left{answer}: {words}"
             )
             if self.governor.refusal is None:
                 log.warning("%s. Runs wait for another key (Catalog.bring, Retinue.retry)", words)

@@ -62,7 +62,7 @@ def fault_of(status: int, error: Any, headers: Mapping[str, str]) -> ModelError:
         )
         kind = "invalid_request" if is_ours else "server_error"
     if kind == "auth" and status != 403:
-        words = "the provider rejected the API key"
+        words = "authentication failed"
     words = words or (f"the provider answered {status}" if status else "the provider failed")
     notes = worded(", ".join(note for note in (code, param) if note and note not in words))[:100]
     message = (f"{words[: MAX_WORDS - 103]} ({notes})" if notes else words)[:MAX_WORDS]

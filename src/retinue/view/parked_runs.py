@@ -3,9 +3,11 @@ of a tree still moves."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from retinue.formats.safe_text import one_line
 from retinue.host.provider_waits import NO_KEY, key_names
 from retinue.view.format import with_exit
 
@@ -33,17 +35,18 @@ def provider_advice(wait: ProviderWait, waits_for: str, model: str, run: str, no
     return f"{wait.sentence(now)}.{ask} {retry}"
 
 
-def refusal_lines(wait: ProviderWait, run: str, code: int) -> tuple[str, str]:
+def refusal_lines(wait: ProviderWait, waits_for: str, run: str, code: int) -> tuple[str, str]:
     """That a provider refuses the account of a run, and what to do: for who watched it."""
     keys = key_names(wait.provider) or "the API key"
-    name = wait.provider or "The provider"
-    if wait.kind == "auth":
-        sentence = f"✗ failed: {name} rejected the API key ({wait.answer or '401'})"
-        fix = f"  Check {keys}, then continue: retinue resume {run}"
-    else:
-        sentence = f"✗ failed: the account of {name} has no credit left ({wait.answer or '402'})"
+    fix = f"  Check {keys}, then continue: retinue resume {run}"
+    if wait.kind == "quota":
         fix = f"  Top up the account, or set another key ({keys}), then: retinue resume {run}"
-    return with_exit(sentence, code), fix
+    return with_exit(f"✗ failed: {one_line(refusal(waits_for), 300)}", code), fix
+
+
+def refusal(waits_for: str) -> str:
+    """Why a provider refuses an account, for a person: without the kind that JSON has before it."""
+    return re.sub("^(auth|quota): ", "", waits_for).rstrip(".")
 
 
 def advice(kind: str, waits_for: str, model: str, run: str, more: int = 0) -> str:
@@ -54,13 +57,11 @@ def advice(kind: str, waits_for: str, model: str, run: str, more: int = 0) -> st
     why = waits_for.rstrip(".")
     if kind == NO_KEY:
         return f"{why}, then run `retinue resume {run}`."
-    if kind == "auth":
-        return f"{why}. Set another API key ({_names(model)}), then run `retinue resume {run}`."
-    if kind == "quota":
-        return (
-            f"{why}. Top up the account, or set the key of another ({_names(model)}), "
-            f"then run `retinue resume {run}`."
-        )
+    if kind in ("auth", "quota"):
+        fix = "Set another API key"
+        if kind == "quota":
+            fix = "Top up the account, or set the key of another"
+        return f"{refusal(why)}. {fix} ({_names(model)}), then run `retinue resume {run}`."
     return f"{why}. The run retries by itself; to retry now, run `retinue resume {run}`."
 
 

@@ -192,7 +192,7 @@ class WatchedRun:
             raise WatchLeft(
                 exit_codes.NO_PROVIDER,
                 *parked_runs.refusal_lines(
-                    wait, view_format.short_id(self.run), exit_codes.NO_PROVIDER
+                    wait, waits_for(row), view_format.short_id(self.run), exit_codes.NO_PROVIDER
                 ),
             )
         if self.waits or self._begun - self._rows.keys():
