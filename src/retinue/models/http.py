@@ -407,6 +407,7 @@ class HttpModel:
             words = f"{self.provider or 'the provider'} has no model {self.model!r}: {words}"
         if error.kind in REFUSALS:
             whose, answer = self.provider or self.model, f" ({turn.status})" if turn.status else ""
+            words = words.removeprefix(f"HTTP {turn.status}").lstrip(": ")
             words = (
                 f"{whose} rejected the API key{answer}: {words}"
                 if error.kind == "auth"
