@@ -314,6 +314,7 @@ def test_one_line_tells_what_a_call_is_about() -> None:
     assert TOOLS["find"].summary({"pattern": "*.py", "path": "src"}) == "find *.py in src"
     assert TOOLS["list"].summary({"path": "src"}) == "list src"
     assert TOOLS["write"].summary({"path": "a", "content": "xyz"}) == "write a (3 characters)"
+    assert TOOLS["write"].summary({"path": "a", "content": "x"}) == "write a (1 character)"
     assert TOOLS["edit"].summary({"path": "a"}) == "edit a"
     assert (
         TOOLS["edit"].summary({"patch": "*** Begin Patch\n*** Delete File: b\n*** End Patch"})

@@ -112,7 +112,7 @@ class PlainView:
         what = self._calls.pop(message.call_id, one_line(message.name, 60))
         row = self._view.row(run, now_ms())
         if message.denied:
-            why = one_line(message.text, 100).rstrip(".")
+            why = one_line(message.text.removeprefix("Denied: "), 100).rstrip(".")
             self._say(f"! {row.label}: denied: {what} ({why})", f"{row.label} was denied: {what}.")
         elif len(self._view.nodes) == 1 and not self._is_reader:
             bad = f": {one_line(message.text, 100)}" if message.error else ""

@@ -45,7 +45,8 @@ class WriteTool(Changing[WriteArgs]):
 
     def summary(self, args: dict[str, Any]) -> str:
         content = args.get("content")
-        size = f" ({len(content)} characters)" if isinstance(content, str) else ""
+        n = len(content) if isinstance(content, str) else -1
+        size = f" ({n} character{'s' * (n != 1)})" if n >= 0 else ""
         return printable(f"write {args.get('path')}"[:180] + size)
 
     def work(self, work: FileCall, args: WriteArgs) -> ToolResult:
