@@ -15,6 +15,7 @@ from retinue.core.values import BranchWork, Ending, Usage
 from retinue.testing import call
 from retinue.tree_record import TreeRecord
 from retinue.view.format import with_exit
+from retinue.view.states import failure
 from retinue.view.summary import denial_lines, end_lines
 from tests.cli.private_home import MODEL, Llm, PrivateHome
 
@@ -89,6 +90,23 @@ def test_every_other_end_has_its_code_and_the_next_command(
     assert second.endswith("Continue: retinue resume top")
 
 
+@pytest.mark.parametrize(
+    "error, along, words",
+    [
+        ("Ctrl-C", "", "by you"),
+        ("SIGTERM", "", "by SIGTERM"),
+        ("cancelled by its parent", "", "by its parent"),
+        ("the parent ended: cancelled", "top", "with its parent"),
+        ("its output is no longer read", "", "its output is no longer read"),
+    ],
+)
+def test_the_row_of_a_cancelled_agent_says_who_cancelled_it(
+    error: str, along: str, words: str
+) -> None:
+    end = Ending(state="cancelled", stop="cancelled", by="user", error=error, along=along)
+    assert failure(end, 0) == words
+
+
 def test_a_long_line_keeps_its_code() -> None:
     assert with_exit("x" * 90, 6) == "x" * 90 + " · exit 6" and with_exit("x", 0) == "x"
 
@@ -112,6 +130,7 @@ def test_a_denial_is_told_when_it_happens_and_at_the_end_and_strict_exits_with_4
             assert done.returncode == 4 and done.stdout == "Could not.\n"
             lines = done.stderr.splitlines()
             assert any(re.match(r"\d\d:\d\d ! main: denied: write new.txt", x) for x in lines)
+            assert "(Denied" not in done.stderr
             assert '  To allow it: --allowed-tools "write(new.txt)"' in lines
             assert any("✓ done in" in x and x.endswith("exit 4") for x in lines)
         finally:

@@ -88,6 +88,8 @@ def failure(end: Ending, started_at: int | None) -> str:
     if end.state == "incomplete":
         return f"{STOPS.get(end.stop, why)}: {heading(end.text)}" if end.text else why
     if end.state == "cancelled":
+        if end.along:
+            return "with its parent"
         reason = why.removeprefix("cancelled ").removeprefix("Cancelled ")
         return canceller(end) if reason in SIGNALS else reason
     return why or end.state
