@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from retinue.host.keys import KeyedCatalog
+from retinue.host.provider_waits import key_names
 from retinue.testing import call
 from retinue.testing.fake_llm.fake_provider import ParsedRequest
 from tests.cli.private_home import MODEL, SECONDS, Gate, Llm, PrivateHome
@@ -65,6 +66,7 @@ def test_a_run_whose_key_is_refused_waits_and_goes_on_with_another(
             )
             for screen in (told.stderr, listed, " ".join(shown.split())):
                 assert what in screen and "HTTP" not in screen
+                assert key_names(provider) in screen
                 assert "auth:" not in screen and "quota:" not in screen
             assert OLD not in listed + shown + told.stderr + told.stdout
             checks = json.loads(home.run("doctor", "--json", "--offline", env=env).stdout)["checks"]

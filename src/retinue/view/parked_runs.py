@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from retinue.formats.safe_text import one_line
-from retinue.host.provider_waits import NO_KEY, key_names
+from retinue.host.provider_waits import NO_KEY, key_names, provider_of
 from retinue.view.format import with_exit
 
 if TYPE_CHECKING:
@@ -66,10 +66,7 @@ def advice(kind: str, waits_for: str, model: str, run: str, more: int = 0) -> st
 
 
 def _names(model: str) -> str:
-    from retinue.models.providers import PROVIDERS
-
-    links = [link.partition(":")[0].strip() for link in model.split("|")]
-    keys = [PROVIDERS[name].keys[0] for name in links if name in PROVIDERS and PROVIDERS[name].keys]
+    keys = filter(None, (key_names(provider_of(link.strip())) for link in model.split("|")))
     return " or ".join(dict.fromkeys(keys)) or "in the environment"
 
 
