@@ -20,7 +20,7 @@ from retinue.core.values import Value, checked
 from retinue.errors import ConfigError, ModelRejected, NotFound, RetinueError, ToolError
 from retinue.hooks import HookContext, Hooks, Refuse, Spawn
 from retinue.models.base import ModelRequest
-from retinue.runtime.coroutines import asked_to_stop
+from retinue.runtime.coroutines import asked_to_stop, take_cancellation
 from retinue.tools.base import ToolResult
 from retinue.tools.start_options import ChildOptions, child_fields
 
@@ -145,6 +145,7 @@ class HookCalls:
             try:
                 out = function(self._context(spec), *before, value)
                 out = await out if inspect.isawaitable(out) else out
+                await take_cancellation()
                 if isinstance(out, Refuse) and name.startswith("before_"):
                     return out
                 value = value if out is None else check(value, out)
