@@ -46,9 +46,6 @@ class HookCalls:
         wait: Callable[[str], Awaitable[Any]],
         find_model: Callable[[str], str],
     ) -> None:
-        for thing in hooks:
-            if not isinstance(thing, Hooks):
-                raise ConfigError(f"Retinue(hooks=[...]) takes Hooks(...), not {thing!r}.")
         self._hooks, self._deps = tuple(hooks), deps
         self._record, self._wait, self._find_model = record, wait, find_model
         self._ends: set[asyncio.Task[None]] = set()

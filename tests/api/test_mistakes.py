@@ -28,7 +28,7 @@ from retinue import (
 )
 from retinue.core.messages import ToolMessage
 from retinue.core.spec import RunRequest
-from retinue.core.values import ToolSchema
+from retinue.core.values import ModelInfo, ToolSchema
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.scripted_agents import STORES, Home, agent, ended, last, on_virtual_time, texts
@@ -109,6 +109,43 @@ async def test_orders_of_the_wrong_type_are_the_tools_mistake() -> None:
         outcome = await asyncio.wait_for(retinue.run(lead, "Go."), 60)
         assert outcome.text == "I see."
         await still_works(retinue)
+
+
+class Bare:
+    """A model that does not keep its contract."""
+
+    name = "bare"
+
+    def __init__(self, returned: object) -> None:
+        self.returned, self.info = returned, ModelInfo()
+
+    async def complete(self, request: ModelRequest, on_delta: object) -> Any:
+        return self.returned
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [(None, "None"), ("hello", "a value of the type str"), (3, "a value of the type int")],
+)
+@on_virtual_time
+async def test_a_model_that_returns_no_reply_is_told_what_it_returns(
+    returned: object, words: str
+) -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        model: Any = Bare(returned)
+        outcome = await retinue.run(Agent("one", model=model), "Go.")
+        assert outcome.state == "failed"
+        assert outcome.error.startswith(f"The model returned {words}. `complete` returns a ")
+        await still_works(retinue)
+
+
+@pytest.mark.parametrize("n", range(6))
+@pytest.mark.parametrize("option", ["hooks", "agents"])
+def test_what_is_no_list_of_hooks_or_agents_is_named(option: str, n: int) -> None:
+    wrong: list[object] = [Hooks[None](), 5, None, "text", [5], Agent("one")]
+    fields: dict[str, Any] = {option: wrong[n]}
+    with pytest.raises(ConfigError, match=rf"Retinue\({option}=.*(Hooks|Agent)\(\.\.\.\), not "):
+        Retinue(**fields)
 
 
 class Odd:

@@ -119,9 +119,7 @@ class Webhook:
                     self._url, data=io.BytesIO(body), headers=headers, allow_redirects=False
                 )
         except TimeoutError:
-            raise RetinueError(
-                f"{self._host} did not respond within {self._timeout:g} s"
-            ) from None
+            raise RetinueError(f"{self._host} did not respond within {self._timeout:g} s") from None
         except (self._aiohttp.ClientError, OSError, ValueError) as error:
             raise RetinueError(f"request to {self._host} failed: {_reason(error)}") from None
         await self._discard(response)

@@ -51,7 +51,7 @@ from retinue.runtime.long_texts import Texts
 from retinue.runtime.look_ahead import LookAhead
 from retinue.runtime.model_failures import model_failure
 from retinue.runtime.outbox import Outbox
-from retinue.runtime.reply_cleanup import clean_reply
+from retinue.runtime.reply_cleanup import clean_reply, whole_reply
 from retinue.runtime.reply_preview import ReplyPreview
 from retinue.runtime.run_hooks import RunHooks
 from retinue.runtime.tool_events import ToolEvents, is_plain
@@ -295,7 +295,7 @@ class Performer:
             request = await self.hooks.before_model(spec, request)
         redactor = self._engine.redactor
         with ReplyPreview(self._engine.bus, redactor, run.id, effect.attempt) as preview:
-            reply = clean_reply(await model.complete(request, preview), redactor)
+            reply = clean_reply(whole_reply(await model.complete(request, preview)), redactor)
         reply = reply if getattr(model, "exact", False) else checked(reply)
         if self.hooks is not None:
             reply = await self.hooks.after_model(spec, request, reply)
