@@ -31,7 +31,7 @@ from retinue.store.base import Store
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.tools.builtin.builtin_tools import BuiltinTools
-from retinue.tools.option_values import check_values
+from retinue.tools.option_values import check_values, listed
 from retinue.tools.start_options import check_known
 from retinue.tools.toolbox import Toolbox
 
@@ -117,10 +117,10 @@ class Retinue(Starts[Deps_co]):
         reader = engine.performer.tool_reader
         reader.outcome = self.wait
         self._hooks: HookCalls | None = None
-        if hooks:
+        if hooks := listed("hooks", hooks, Hooks):
             self._hooks = HookCalls(hooks, deps, self.record, self.wait, reader.find_model)
             engine.performer.hooks = self._hooks
-        self._first = tuple(agents)
+        self._first = listed("agents", agents, Agent)
         self._telemetry: EventSink | None = options.get("telemetry")
         self._feed: EventFeed | None = None
 

@@ -20,7 +20,7 @@ from retinue.core.values import Value, checked
 from retinue.errors import ConfigError, ModelRejected, NotFound, RetinueError, ToolError
 from retinue.hooks import HookContext, Hooks, Refuse, Spawn
 from retinue.models.base import ModelRequest
-from retinue.runtime.coroutines import asked_to_stop
+from retinue.runtime.coroutines import asked_to_stop, take_cancellation
 from retinue.tools.base import ToolResult
 from retinue.tools.start_options import ChildOptions, child_fields
 
@@ -46,9 +46,6 @@ class HookCalls:
         wait: Callable[[str], Awaitable[Any]],
         find_model: Callable[[str], str],
     ) -> None:
-        for thing in hooks:
-            if not isinstance(thing, Hooks):
-                raise ConfigError(f"Retinue(hooks=[...]) takes Hooks(...), not {thing!r}.")
         self._hooks, self._deps = tuple(hooks), deps
         self._record, self._wait, self._find_model = record, wait, find_model
         self._ends: set[asyncio.Task[None]] = set()
@@ -145,6 +142,7 @@ class HookCalls:
             try:
                 out = function(self._context(spec), *before, value)
                 out = await out if inspect.isawaitable(out) else out
+                await take_cancellation()
                 if isinstance(out, Refuse) and name.startswith("before_"):
                     return out
                 value = value if out is None else check(value, out)

@@ -15,6 +15,7 @@ from retinue.core.budget_shares import written
 from retinue.core.call_lines import call_lines
 from retinue.core.events import Answered, Decided, LimitChanged
 from retinue.core.messages import AssistantMessage, Message, ToolCall
+from retinue.core.questions import chosen
 from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import ByDimension, Waiting, calls_of, questions_of
 from retinue.core.state_names import names_question
@@ -288,7 +289,7 @@ def answer_to(trees: Trees, name: str, text: str, by: str = "") -> tuple[str, An
         turn=run.turn,
         index=question.index,
         call_id=question.call_id,
-        text=text,
+        text=chosen(question, text),
         question=question.id if question.step else "",
         by=by,
     )

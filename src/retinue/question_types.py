@@ -15,7 +15,7 @@ from retinue.spending import Spending
 
 
 class TextQuestion(Value, tag="question", tag_field="kind"):
-    """A tool wants an answer in words: `Retinue.answer`. `choices` are those that it suggests,
+    """A tool wants an answer in words: `Retinue.answer`. With `choices` the answer is one of them;
     `asked_at` is when its turn began."""
 
     id: str

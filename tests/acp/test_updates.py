@@ -14,6 +14,7 @@ from retinue.acp.prompt_text import prompt_text
 from retinue.acp.session_settings import SessionSettings
 from retinue.acp.tree_updates import AGAIN, TreeUpdates
 from retinue.core.messages import ToolMessage, UserMessage
+from retinue.host.requests import AnswerRequest
 from retinue.host.tree_items import MessageAdded, TextArrived
 
 
@@ -136,6 +137,12 @@ def test_servers_of_an_editor_become_a_configuration() -> None:
     )
 
 
+def decided(question: dict[str, Any], option: str) -> AnswerRequest:
+    request = person_requests.decision(question, option, "Zed")
+    assert request is not None
+    return request
+
+
 def test_each_kind_of_question_has_its_buttons_and_each_button_its_answer() -> None:
     budget = {
         "id": "q",
@@ -148,13 +155,18 @@ def test_each_kind_of_question_has_its_buttons_and_each_button_its_answer() -> N
         "Add $0.50",
         "Finish with what there is",
     ]
-    assert person_requests.decision(budget, "reject", "Zed").allow is False
+    assert decided(budget, "reject").allow is False
     permission = {**budget, "kind": "permission"}
-    always = person_requests.decision(permission, "always", "Zed")
+    always = decided(permission, "always")
     assert (always.allow, always.always, always.by) == (True, True, "Zed")
     question = {**budget, "kind": "question", "choices": ["yes", "no"]}
-    assert person_requests.decision(question, "choice/1", "Zed").text == "no"
-    assert person_requests.decision(question, "choice/9", "Zed").text == person_requests.NO_ANSWER
+    assert decided(question, "choice/1").text == "no"
+    for other in ("choice/9", "reject"):
+        assert person_requests.decision(question, other, "Zed") is None, "only a choice answers it"
+    call = {"name": "ask", "args": '{"options":["a","b"]}'}
+    suggested = {**budget, "kind": "question", "call": call}
+    assert decided(suggested, "choice/1").text == "b"
+    assert decided(suggested, "reject").text == person_requests.NO_ANSWER
     assert person_requests.options({**budget, "kind": "question"}) == []
 
 

@@ -38,7 +38,7 @@ async def die(retinue: Retinue) -> None:
     engine = retinue._engine
     batch = engine.commits.under_way
     tasks = [
-        t for t in (engine._task, batch and batch.task, *engine.performer.tasks()) if t is not None
+        t for t in (engine.task, batch and batch.task, *engine.performer.tasks()) if t is not None
     ]
     for task in tasks:
         task.cancel()

@@ -346,7 +346,10 @@ async def test_an_answer_is_a_value_in_the_code_also_after_a_restart(
     await asyncio.sleep(1)
     (question,) = await retinue.open_questions()
     assert (question.text, question.choices) == ("Which colour?", ("red", "blue"))
-    await retinue.answer(question.id, "red")
+    for wrong in ("green", "", "red or blue"):
+        with pytest.raises(Refused, match=r"is not one of the choices\. .*: red, blue"):
+            await retinue.answer(question.id, wrong)
+    await retinue.answer(question.id, " Red ")
     await asyncio.sleep(1)
     (question,) = await retinue.open_questions()
     await die(retinue)

@@ -15,17 +15,20 @@ from retinue import (
     Actions,
     Agent,
     ConfigError,
+    Hooks,
     Limits,
     Permissions,
     Refused,
     Retinue,
     RetinueError,
     Submission,
+    ToolResult,
     run_sync,
     tool,
 )
+from retinue.core.messages import ToolMessage
 from retinue.core.spec import RunRequest
-from retinue.core.values import ToolSchema
+from retinue.core.values import ModelInfo, ToolSchema
 from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, VirtualClock, call
 from tests.api.scripted_agents import STORES, Home, agent, ended, last, on_virtual_time, texts
@@ -108,6 +111,43 @@ async def test_orders_of_the_wrong_type_are_the_tools_mistake() -> None:
         await still_works(retinue)
 
 
+class Bare:
+    """A model that does not keep its contract."""
+
+    name = "bare"
+
+    def __init__(self, returned: object) -> None:
+        self.returned, self.info = returned, ModelInfo()
+
+    async def complete(self, request: ModelRequest, on_delta: object) -> Any:
+        return self.returned
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [(None, "None"), ("hello", "a value of the type str"), (3, "a value of the type int")],
+)
+@on_virtual_time
+async def test_a_model_that_returns_no_reply_is_told_what_it_returns(
+    returned: object, words: str
+) -> None:
+    async with Retinue(clock=VirtualClock()) as retinue:
+        model: Any = Bare(returned)
+        outcome = await retinue.run(Agent("one", model=model), "Go.")
+        assert outcome.state == "failed"
+        assert outcome.error.startswith(f"The model returned {words}. `complete` returns a ")
+        await still_works(retinue)
+
+
+@pytest.mark.parametrize("n", range(6))
+@pytest.mark.parametrize("option", ["hooks", "agents"])
+def test_what_is_no_list_of_hooks_or_agents_is_named(option: str, n: int) -> None:
+    wrong: list[object] = [Hooks[None](), 5, None, "text", [5], Agent("one")]
+    fields: dict[str, Any] = {option: wrong[n]}
+    with pytest.raises(ConfigError, match=rf"Retinue\({option}=.*(Hooks|Agent)\(\.\.\.\), not "):
+        Retinue(**fields)
+
+
 class Odd:
     """A tool that does not keep its contract."""
 
@@ -160,6 +200,107 @@ async def test_a_model_whose_call_is_cancelled_from_inside_fails_its_run() -> No
         outcome = await retinue.wait(run, timeout=60)
         assert outcome is not None, "the run would think for ever"
         assert outcome.state == "failed"
+
+
+def cancel_own_task(when: str) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    if when == "now":
+        task.cancel()
+    else:
+        asyncio.get_running_loop().call_soon(task.cancel)
+
+
+class Cancelling(Odd):
+    """A tool that cancels the task in which it is called, and returns or waits."""
+
+    async def run(self, caller: Any, args: dict[str, Any]) -> Any:
+        when, waits = self.returned
+        cancel_own_task(when)
+        if waits:
+            await asyncio.sleep(5)
+        return ToolResult(text="done")
+
+
+@pytest.mark.parametrize("hooks", [(), (Hooks(after_tool=lambda ctx, call, result: None),)])
+@pytest.mark.parametrize("when", ["now", "soon"])
+@pytest.mark.parametrize("waits", [True, False])
+@on_virtual_time
+async def test_a_tool_that_cancels_its_own_task_gives_an_error_result(
+    when: str, waits: bool, hooks: tuple[Hooks[None], ...]
+) -> None:
+    async with Retinue(clock=VirtualClock(), hooks=hooks) as retinue:
+        tools = [Cancelling((when, waits))]
+        run = await retinue.spawn(agent("one", [call("odd"), "I see."], tools=tools), "Go.")
+        outcome = await retinue.wait(run, timeout=60)
+        assert outcome is not None, "the call is open for ever"
+        assert outcome.text == "I see."
+        results = [m for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
+        if waits or when == "now":
+            assert [m.text for m in results] == ["The tool failed: CancelledError: "]
+        await still_works(retinue)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@on_virtual_time
+async def test_a_model_that_cancels_its_own_task_fails_its_run(waits: bool) -> None:
+    async def broken(request: ModelRequest) -> str:
+        cancel_own_task("now")
+        if waits:
+            await asyncio.sleep(5)
+        return "done"
+
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = await retinue.spawn(agent("one", broken), "Go.")
+        outcome = await retinue.wait(run, timeout=60)
+        assert outcome is not None, "the run would think for ever"
+        assert outcome.state == "failed"
+        assert "cancelled from inside" in outcome.error
+
+
+@on_virtual_time
+async def test_a_hook_that_cancels_its_own_task_is_contained() -> None:
+    hooks = Hooks[None](before_tool=lambda ctx, call: cancel_own_task("now"))
+    async with Retinue(clock=VirtualClock(), hooks=[hooks]) as retinue:
+        tools = [Odd(ToolResult(text="done"))]
+        run = await retinue.spawn(agent("one", [call("odd"), "I see."], tools=tools), "Go.")
+        outcome = await retinue.wait(run, timeout=60)
+        assert outcome is not None, "the run would think for ever"
+        assert outcome.text == "I see."
+
+
+@pytest.mark.parametrize("way", ["close", "all tasks"])
+@on_virtual_time
+async def test_a_call_that_is_interrupted_by_the_end_of_the_program_is_not_recorded(
+    way: str, tmp_path: Path
+) -> None:
+    """A program that ends closes its runtime, or cancels all tasks there are."""
+    home, started = Home("sqlite", tmp_path), asyncio.Event()
+
+    @tool(restart="pure")
+    async def patient() -> str:
+        """Wait."""
+        if started.is_set():
+            return "done"
+        started.set()
+        await asyncio.sleep(1_000)
+        return "late"
+
+    one = agent("one", [call("patient"), "I see."], tools=[patient])
+    retinue = home.open()
+    await retinue.__aenter__()
+    run = await retinue.spawn(one, "Go.")
+    await started.wait()
+    if way == "all tasks":
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.sleep(0.1)
+    await retinue.__aexit__(None, None, None)
+    async with home.open(agents=[one]) as retinue:
+        outcome = await retinue.wait(run, timeout=60)
+        assert outcome is not None and outcome.text == "I see."
+        results = [m for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
+        assert [m.text for m in results] == ["done"]
 
 
 @both

@@ -121,7 +121,7 @@ async def test_a_channel_that_always_fails_leaves_a_dead_delivery_and_the_others
         io.StringIO(),
         Blocked(tmp_path),
     )
-    hook = Webhook("http://127.0.0.1:1/hook", SECRET, timeout_seconds=1)
+    hook = Webhook("http://127.0.0.1:1/hook", SECRET, timeout=1)
     channels = {
         "blocked": blocked.channel,
         "hook": hook,
@@ -185,7 +185,7 @@ async def test_a_dead_webhook_can_be_sent_again_and_arrives_once() -> None:
 @run_async
 async def test_an_answer_that_was_lost_does_not_make_two_announcements() -> None:
     async with Receiver() as receiver:
-        hook = Webhook(receiver.url, SECRET, timeout_seconds=0.2)
+        hook = Webhook(receiver.url, SECRET, timeout=0.2)
         receiver.after = hang
         async with Retinue(channels={"hook": hook}, limits=QUICK) as retinue:
             await retinue.run(agent("one", ["It is done."]), "Go.", **to("hook"))

@@ -229,8 +229,8 @@ def test_headers_that_are_ours_or_cannot_be_sent_are_refused(headers: dict[str, 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])
 def test_a_time_that_is_none_is_refused(seconds: float) -> None:
-    with pytest.raises(ConfigError, match="timeout_seconds"):
-        Webhook("https://example.org/", SECRET, timeout_seconds=seconds)
+    with pytest.raises(ConfigError, match="timeout of a webhook"):
+        Webhook("https://example.org/", SECRET, timeout=seconds)
 
 
 def test_importing_the_channels_does_not_import_aiohttp() -> None:

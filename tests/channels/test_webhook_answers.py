@@ -118,7 +118,7 @@ async def test_a_packed_body_is_not_unpacked() -> None:
 
 @run_async
 async def test_a_receiver_that_does_not_answer_is_given_up() -> None:
-    async with hook(timeout_seconds=0.1) as (receiver, channel):
+    async with hook(timeout=0.1) as (receiver, channel):
         receiver.answer = hang
         with pytest.raises(RetinueError, match=r"did not respond within 0\.1 s"):
             await channel.send(delivery())
@@ -150,7 +150,7 @@ async def test_a_receiver_that_answers_before_it_has_read_is_heard_and_holds_not
     async with raw_server(
         b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n", seconds=0.5
     ) as host:
-        channel = Webhook(f"http://{host}/", SECRET, timeout_seconds=SECONDS)
+        channel = Webhook(f"http://{host}/", SECRET, timeout=SECONDS)
         async with asyncio.timeout(SECONDS):
             with pytest.raises(RetinueError, match="413"):
                 await channel.send(delivery("x" * 8_000_000))
@@ -190,7 +190,7 @@ async def test_a_reason_is_short_and_shows_no_secret() -> None:
         "http://" + "x" * 70 + ".invalid/token-in-the-path",
     ]
     for url in urls:
-        channel = Webhook(url, SECRET, headers={"authorization": "Bearer token"}, timeout_seconds=5)
+        channel = Webhook(url, SECRET, headers={"authorization": "Bearer token"}, timeout=5)
         with pytest.raises(RetinueError) as caught:
             await channel.send(delivery())
         await channel.close()

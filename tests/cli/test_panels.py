@@ -237,3 +237,14 @@ def test_who_decided_elsewhere_is_told_and_a_done_edit_shows_its_diff_again() ->
     assert plain(lines[0]) == "✓ done: sync-client: change src/client.py  +4 -1"
     assert plain(lines[3]).endswith("- " + "        return self._pool.send(request, timeout)")
     assert changes.take(Stepped(seq=3, entry=LogEntry(run="r", at=0, event=returned))) is None
+
+
+def test_a_question_with_choices_takes_nothing_else() -> None:
+    q = question("question", tool="paint", text="Which colour?", choices=["dark\nred", "blue"])
+    panel = request_panel(q)
+    assert [(c.key, c.label) for c in panel.choices] == [("1", "dark red"), ("2", "blue")]
+    wanted = answer(q, "1", "")
+    assert isinstance(wanted, requests.AnswerRequest) and wanted.text == "dark\nred"
+    many = request_panel({**q, "choices": [f"c{n}" for n in range(12)]})
+    assert many.choices == (), "a digit names at most nine"
+    assert "    c11" in panel_text(many)

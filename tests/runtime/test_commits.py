@@ -329,8 +329,8 @@ async def test_a_crash_while_a_batch_is_written_leaves_what_was_acknowledged() -
     await turns()
     engine = retinue._engine
     batch = engine.commits.under_way
-    assert batch is not None and batch.task is not None and engine._task is not None
-    dead = [engine._task, batch.task, *engine.performer.tasks(), *lost]
+    assert batch is not None and batch.task is not None and engine.task is not None
+    dead = [engine.task, batch.task, *engine.performer.tasks(), *lost]
     for task in dead:
         task.cancel()
     await asyncio.gather(*dead, return_exceptions=True)

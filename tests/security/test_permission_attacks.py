@@ -187,6 +187,22 @@ def test_nobody_but_the_parent_answers_what_was_put_to_the_parent() -> None:
     assert [r.text for r in told.results(child) if r.text == "stop!"] == []
 
 
+def test_a_parent_is_asked_again_until_it_names_a_choice() -> None:
+    told = story(questions="deny")
+    (child,) = told.spawning("root", hand(join="none"))
+    told.reply(child, "", made("look", "q1"))
+    told.post(child, Asked(question="which?", choices=("red", "blue"), **told.address(child, 0)))
+    told.mail_to(child, "the green one", sender="root")
+    assert told.is_(child) == "Asking"
+    said = [m.text for m in told.mail.values() if "which?" in m.text]
+    assert len(said) == 2, said
+    assert all("one of: red, blue" in text for text in said)
+    assert "'the green one' is not one of the choices" in said[1]
+    told.mail_to(child, "Blue", sender="root")
+    assert told.is_(child) == "Thinking"
+    assert [r.text for r in told.results(child)] == ["blue"]
+
+
 def test_no_text_of_a_parent_permits_a_call() -> None:
     told = story()
     (child,) = told.spawning("root", hand(join="none"))

@@ -363,7 +363,7 @@ async def _abandon(retinue: Retinue, *tasks: asyncio.Task[Any]) -> None:
     dead = retinue._engine
     batch = dead.commits.under_way
     commit = None if batch is None else batch.task
-    all_tasks = [t for t in (dead._task, commit, *dead.performer.tasks(), *tasks) if t is not None]
+    all_tasks = [t for t in (dead.task, commit, *dead.performer.tasks(), *tasks) if t is not None]
     for task in all_tasks:
         task.cancel()
     await asyncio.gather(*all_tasks, return_exceptions=True)

@@ -44,7 +44,7 @@ DIFFERENT = {
         "retinue.families.Concurrency retinue.families.Concurrency.max_depth "
         "retinue.families.Concurrency.max_concurrent_ops "
         "retinue.families.Concurrency.max_concurrent_agents "
-        "retinue.families.Concurrency.max_children_per_agent retinue.channels.Webhook.__init__ "
+        "retinue.families.Concurrency.max_children_per_agent "
         "retinue.testing.FakeLLM.__init__ retinue.models.ModelStatus.reason "
         "retinue.models.ModelStatus.cache_hit_rate"
     ),

@@ -78,8 +78,9 @@ def shown_call(
     )
 
 
-def decision(question: Mapping[str, Any], option: str, by: str) -> AnswerRequest:
-    """The request to the host for the button that was pressed."""
+def decision(question: Mapping[str, Any], option: str, by: str) -> AnswerRequest | None:
+    """The request to the host for the button that was pressed. None when a question that takes
+    nothing but its choices is not answered."""
     run, id = question["run"], question["id"]
     if question["kind"] != "question":
         is_yes = option in (ALLOW, ALWAYS)
@@ -87,6 +88,8 @@ def decision(question: Mapping[str, Any], option: str, by: str) -> AnswerRequest
     head, _, number = option.partition("/")
     texts = choices(question)
     is_choice = head == "choice" and number.isdigit() and int(number) < len(texts)
+    if not is_choice and question.get("choices"):
+        return None
     return words(question, texts[int(number)] if is_choice else NO_ANSWER, by)
 
 

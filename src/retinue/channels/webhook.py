@@ -58,18 +58,17 @@ class Webhook:
         url: str,
         secret: Secret | Sequence[Secret],
         *,
-        timeout_seconds: float = 30,
+        timeout: float = 30,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self._aiohttp = _library()
         self._url, self._host = url, _host(url)
         self._keys = keys_of(secret)
-        if not 0 < timeout_seconds < math.inf:
+        if not 0 < timeout < math.inf:
             raise ConfigError(
-                "The timeout_seconds of a webhook must be more than 0 and finite, not "
-                f"{timeout_seconds!r}."
+                f"The timeout of a webhook must be more than 0 s and finite, not {timeout!r}."
             )
-        self._timeout_seconds = timeout_seconds
+        self._timeout = timeout
         self._headers = {"user-agent": "retinue", **_own(headers or {})}
         self._session: tuple[asyncio.AbstractEventLoop, ClientSession] | None = None
         secrets = [secret] if isinstance(secret, (str, bytes)) else secret
@@ -115,14 +114,12 @@ class Webhook:
         """The status of the answer. What aiohttp says of an error may hold the URL, and that may
         hold a token."""
         try:
-            async with asyncio.timeout(self._timeout_seconds):
+            async with asyncio.timeout(self._timeout):
                 response = await self._open().post(
                     self._url, data=io.BytesIO(body), headers=headers, allow_redirects=False
                 )
         except TimeoutError:
-            raise RetinueError(
-                f"{self._host} did not respond within {self._timeout_seconds:g} s"
-            ) from None
+            raise RetinueError(f"{self._host} did not respond within {self._timeout:g} s") from None
         except (self._aiohttp.ClientError, OSError, ValueError) as error:
             raise RetinueError(f"request to {self._host} failed: {_reason(error)}") from None
         await self._discard(response)

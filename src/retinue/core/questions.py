@@ -29,7 +29,23 @@ NOBODY = (
     "No one is available to answer. Use your best judgement, and state your assumptions "
     "in your result."
 )
-ASKS = "{label} asks: {text}\n(Answer with a message to {id}.)"
+ASKS = "{label} asks: {text}\n(Answer with a message to {id}{choices}.)"
+
+
+def chosen(question: Question, text: str) -> str:
+    """The answer that a text gives. Where there are choices it is one of them, whatever the case
+    of its letters."""
+    if not question.choices or text in question.choices:
+        return text
+    words = text.strip().casefold()
+    for choice in question.choices:
+        if choice.strip().casefold() == words:
+            return choice
+    raise Refused(
+        "question",
+        f"{clip(text, 200)!r} is not one of the choices. Answer with one of: "
+        f"{', '.join(question.choices)}",
+    )
 
 
 def ask(run: Run, calls: OpenCalls, event: Asked, ctx: StepContext) -> Run:
@@ -58,9 +74,6 @@ def check_may_ask(run: Run, ctx: StepContext) -> None:
 def put(run: Run, calls: OpenCalls, event: Asked | StepTaken, ctx: StepContext) -> OpenCalls:
     """The question is open, and is sent to the person or parent that can answer it."""
     text = clip(event.question, TEXT)
-    if ctx.request.questions == "deny":
-        words = ASKS.format(label=ctx.request.name, text=text, id=run.id)
-        ctx.post_event(ctx.spec.parent, MailReceived(mail=Mail(seq=0, text=words, sender=run.id)))
     step = event.step if isinstance(event, StepTaken) else ""
     named = (run.id, run.turn, event.index, event.call_id, text, *((step,) if step else ()))
     again = event.again if isinstance(event, Asked) else None
@@ -74,10 +87,19 @@ def put(run: Run, calls: OpenCalls, event: Asked | StepTaken, ctx: StepContext) 
         step=step,
         call=None if again is None else ToolCall(id=event.call_id, name=event.name, args=again),
     )
+    if ctx.request.questions == "deny":
+        _ask_parent(run, question, ctx)
     announce(run, ctx, question)
     return replace(
         calls, asks=calls.asks | 1 << event.index, questions=(*calls.questions, question)
     )
+
+
+def _ask_parent(run: Run, question: Question, ctx: StepContext, refused: str = "") -> None:
+    choices = f", one of: {', '.join(question.choices)}" if question.choices else ""
+    words = ASKS.format(label=ctx.request.name, text=question.text, id=run.id, choices=choices)
+    mail = Mail(seq=0, text=f"{refused}\n{words}".strip(), sender=run.id)
+    ctx.post_event(ctx.spec.parent, MailReceived(mail=mail))
 
 
 def _is_waited_for(run: Run, ctx: StepContext) -> bool:
@@ -114,7 +136,7 @@ def _give(
 
 def take_parent_answer(run: Run, calls: OpenCalls, mail: Mail, ctx: StepContext) -> Run | None:
     """Mail from the parent answers the oldest question that was put to it; otherwise it is only
-    mail."""
+    mail. What is not among the choices is only mail too, and the parent is asked again."""
     if (
         ctx.request.questions != "deny"
         or not mail.sender
@@ -125,7 +147,12 @@ def take_parent_answer(run: Run, calls: OpenCalls, mail: Mail, ctx: StepContext)
     question = next((q for q in calls.questions if q.kind == "question"), None)
     if question is None:
         return None
-    return _give(run, calls, question, mail.text, ctx, name=question.tool)
+    try:
+        text = chosen(question, mail.text)
+    except Refused as error:
+        _ask_parent(run, question, ctx, str(error))
+        return None
+    return _give(run, calls, question, text, ctx, name=question.tool)
 
 
 def decide(run: Run, calls: OpenCalls, event: Decided, ctx: StepContext) -> Run:

@@ -94,7 +94,7 @@ class Engine:
         self.commits = Commits(store, self._wake.set)
         self.roots: dict[str, str] = {}
         self._n_unwritten = self._n_done = 0
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self.end_waiters = EndWaiters()
         self._open = self._is_performing = False
         self.aside: dict[str, Defect] = {}
@@ -124,7 +124,7 @@ class Engine:
         for id, (spec, run) in rows.items():
             self.on_record[id], self.roots[id] = run, spec.root
             self.timers.set(id, run.wake_at)
-        self._task = asyncio.get_running_loop().create_task(self._loop(), name="retinue engine")
+        self.task = asyncio.get_running_loop().create_task(self._loop(), name="retinue engine")
         self.post("", Opened(epoch=epoch, limits=limits))
         for delivery in snapshot.deliveries:
             if delivery.state in ("pending", "sent"):
@@ -140,7 +140,7 @@ class Engine:
 
     async def stop(self) -> None:
         """Stop immediately. What is recorded stays; the next start resumes the rest."""
-        tasks = [t for t in (self._task, *self.performer.tasks()) if t is not None]
+        tasks = [t for t in (self.task, *self.performer.tasks()) if t is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -432,8 +432,7 @@ class Engine:
         log."""
         log.critical("the runtime stops: %s", error, exc_info=error)
         self._failure = error
-        for task in self.performer.tasks():
-            task.cancel()
+        self.performer.stop()
         self._disappoint(StoreError(f"The runtime has stopped: {error}"))
 
     def _disappoint(self, error: RetinueError) -> None:

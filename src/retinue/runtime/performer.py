@@ -44,14 +44,14 @@ from retinue.formats.safe_text import clean
 from retinue.models.base import Model, ModelRequest, Progress
 from retinue.runtime.awaiting_tools import AwaitingTools
 from retinue.runtime.conversations import Conversations
-from retinue.runtime.coroutines import asked_to_stop
+from retinue.runtime.coroutines import CallTask, asked_to_stop, take_cancellation
 from retinue.runtime.held_calls import HeldCall, held_calls
 from retinue.runtime.joined_results import format_results, merge_changes
 from retinue.runtime.long_texts import Texts
 from retinue.runtime.look_ahead import LookAhead
 from retinue.runtime.model_failures import model_failure
 from retinue.runtime.outbox import Outbox
-from retinue.runtime.reply_cleanup import clean_reply
+from retinue.runtime.reply_cleanup import clean_reply, whole_reply
 from retinue.runtime.reply_preview import ReplyPreview
 from retinue.runtime.run_hooks import RunHooks
 from retinue.runtime.tool_events import ToolEvents, is_plain
@@ -82,7 +82,7 @@ class Performer:
         self.deps: object = None
         self.hooks: RunHooks | None = None
         self._agents = tools.agents
-        self._tasks: dict[str, dict[int, asyncio.Task[None]]] = {}
+        self._tasks: dict[str, dict[int, CallTask]] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self.conversations, self._texts = Conversations(engine.store), Texts(engine)
         self._parked: list[CallModel | CallTool | FormatResults] = []
@@ -196,8 +196,7 @@ class Performer:
         ]
 
     def _start(self, run: str, slot: int, work: Any, name: str = "") -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name or None)
-        self._tasks.setdefault(run, {})[slot] = task
+        self._tasks.setdefault(run, {})[slot] = CallTask(work, self._engine.task, name)
 
     def _done(self, run: str, slot: int) -> None:
         mine = self._tasks.get(run)
@@ -209,7 +208,14 @@ class Performer:
     def _stop(self, run: str) -> None:
         for task in self._tasks.pop(run, {}).values():
             if task is not asyncio.current_task():
-                task.cancel()
+                task.stop()
+
+    def stop(self) -> None:
+        """Nothing of what is under way is recorded."""
+        for run in list(self._tasks):
+            self._stop(run)
+        for task in self._sending:
+            task.cancel()
 
     def _answer(self, run: str, slot: int, event: RunEvent) -> None:
         self._done(run, slot)
@@ -217,9 +223,9 @@ class Performer:
 
     async def _call_model(self, effect: CallModel, spec: RunSpec, run: Run) -> None:
         engine, attempt = self._engine, effect.attempt
-        event: RunEvent
         try:
-            event = await self._replied(attempt, spec, await self._ask(effect, spec, run))
+            event: RunEvent = await self._replied(attempt, spec, await self._ask(effect, spec, run))
+            await take_cancellation()
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and asked_to_stop():
                 raise
@@ -289,7 +295,7 @@ class Performer:
             request = await self.hooks.before_model(spec, request)
         redactor = self._engine.redactor
         with ReplyPreview(self._engine.bus, redactor, run.id, effect.attempt) as preview:
-            reply = clean_reply(await model.complete(request, preview), redactor)
+            reply = clean_reply(whole_reply(await model.complete(request, preview)), redactor)
         reply = reply if getattr(model, "exact", False) else checked(reply)
         if self.hooks is not None:
             reply = await self.hooks.after_model(spec, request, reply)
@@ -402,6 +408,7 @@ class Performer:
             place = await self._tools.place(spec, self._home) if spec.request.isolation else ""
             context = self._context(effect, spec, run, place)
             returned = await self._tools.run(spec.request.agent, context, effect.call)
+            await take_cancellation()
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and asked_to_stop():
                 raise
@@ -416,7 +423,9 @@ class Performer:
             if self.hooks is not None and spec is not None and isinstance(returned, ToolResult):
                 returned = await self.hooks.after_tool(spec, effect.call, returned)
             event = await self._tool_events.of(effect, returned)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and asked_to_stop():
+                raise
             event = await self._tool_events.of(effect, self._tool_events.failure(effect, error))
         if self._engine.trees.run(effect.run) is not None:
             self._answer(effect.run, effect.index, event)

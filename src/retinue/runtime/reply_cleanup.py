@@ -8,7 +8,23 @@ from msgspec.structs import replace
 from retinue.core.ids import digest
 from retinue.core.messages import ModelReply
 from retinue.core.redaction import Redactor
+from retinue.errors import ModelError
 from retinue.formats.safe_text import clean
+
+
+def whole_reply(returned: object) -> ModelReply:
+    """What a model has returned, if it is a reply."""
+    if isinstance(returned, ModelReply):
+        return returned
+    raise ModelError(
+        f"The model returned {plain_name(returned)}. `complete` returns a "
+        "ModelReply(message=AssistantMessage(text=...)).",
+        kind="bad_response",
+    )
+
+
+def plain_name(value: object) -> str:
+    return "None" if value is None else f"a value of the type {type(value).__name__}"
 
 
 def clean_reply(reply: ModelReply, redactor: Redactor) -> ModelReply:

@@ -229,7 +229,7 @@ async def abandon(retinue: Retinue[Any], *others: asyncio.Task[Any]) -> None:
     """The process is gone: nothing more is written, and nothing says so."""
     engine = retinue._engine
     batch = engine.commits.under_way
-    tasks = [engine._task, batch.task if batch is not None else None, *engine.performer.tasks()]
+    tasks = [engine.task, batch.task if batch is not None else None, *engine.performer.tasks()]
     alive: list[asyncio.Future[Any]] = [task for task in tasks if task is not None]
     engine._open = False
     for task in (*alive, *others):

@@ -54,7 +54,8 @@ class Submission(Value):
 
 class Ask(Value):
     """Returned by a plain function: put a question to a person. The answer is the result of the
-    call; with `rerun` the tool is run again, and finds it in `ctx.answer`."""
+    call; with `rerun` the tool is run again, and finds it in `ctx.answer`. With `choices` the
+    answer is one of them; another text is refused."""
 
     question: str
     choices: tuple[str, ...] = ()

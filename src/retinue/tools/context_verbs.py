@@ -152,7 +152,8 @@ class ContextVerbs(Generic[D_co]):
         return delegation
 
     async def ask(self, question: str, *, choices: Sequence[str] = ()) -> str:
-        """Put a question to a person and wait for the answer, through restarts if need be."""
+        """Put a question to a person and wait for the answer, through restarts if need be. With
+        `choices` the answer is one of them; another text is refused."""
         step = self._steps.nth(name_of("ask", question, list(choices)))
         return await self._steps.ask(step, question, tuple(choices))
 

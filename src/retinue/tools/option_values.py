@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from retinue.errors import ConfigError
+
+K = TypeVar("K")
 
 _WORDS = {
     str: "a text",
@@ -28,6 +30,17 @@ def check_values(who: str, options: Mapping[str, Any], table: Any) -> None:
     for name, value in options.items():
         if name in kinds and not _fits(value, kinds[name]):
             raise ConfigError(f"{who}: {name} is {words(kinds[name])}, not {value!r}.", field=name)
+
+
+def listed(name: str, things: Iterable[K], kind: type[K]) -> tuple[K, ...]:
+    """An option of `Retinue` that is a list of such things."""
+    if not isinstance(things, Iterable) or isinstance(things, str):
+        raise ConfigError(f"Retinue({name}=) is a list of {kind.__name__}(...), not {things!r}.")
+    out = tuple(things)
+    for thing in out:
+        if not isinstance(thing, kind):
+            raise ConfigError(f"Retinue({name}=[...]) takes {kind.__name__}(...), not {thing!r}.")
+    return out
 
 
 @cache

@@ -53,6 +53,8 @@ class RequestPanel(NamedTuple):
     signs: str = ""
 
 
+MOST_KEYS = 9
+"""So many choices have a digit of their own. More that are fixed are listed, and one is typed."""
 DENY = PanelChoice("n", "Deny, with a reason", "denies", text="")
 
 
@@ -221,15 +223,18 @@ def _call(q: Mapping[str, Any], preview: Mapping[str, Any]) -> RequestPanel:
 
 def _question(q: Mapping[str, Any]) -> RequestPanel:
     args = arguments.read(q["call"].get("args", "{}")) or {}
-    listed_options = args.get("options")
-    options = [one_line(str(o)) for o in listed_options] if isinstance(listed_options, list) else []
-    text = args.get("question") if options else None
+    fixed, listed = list(q.get("choices") or ()), args.get("options")
+    suggested = listed if isinstance(listed, list) and not fixed else []
+    options = [one_line(str(o)) for o in fixed or suggested]
+    text = args.get("question") if suggested else None
     question = several_lines(text if isinstance(text, str) else q["text"]).strip()
     first, _, rest = question.partition("\n")
     waiting = [one_line(name, 40) for name in q.get("holds_up", ())]
     waiting_text = f", and {', '.join(waiting)} with it" if waiting else ""
-    choices = [PanelChoice(str(n), o, "answers this") for n, o in enumerate(options[:9], 1)]
-    if choices:
+    if len(fixed) > MOST_KEYS:
+        rest, options = "\n".join([rest, "One of:", *options]).strip(), []
+    choices = [PanelChoice(str(n), o, "answers this") for n, o in enumerate(options[:MOST_KEYS], 1)]
+    if choices and not fixed:
         choices.append(PanelChoice("0", "Own words", "answers with this", text=""))
     return RequestPanel(
         title=f"{_who(q)} asks: {first}",

@@ -28,6 +28,7 @@ def answer(q: Mapping[str, Any], key: str, text: str) -> requests.HostRequest | 
             run=run, question=id, allow=allow, always=key == "A", text=answer_text
         )
     options = {c.key: c.label for c in request_panel(q).choices if c.text is None}
+    options = dict(zip(options, q.get("choices") or options.values(), strict=False))
     return requests.AnswerRequest(run=run, question=id, text=options.get(key, text))
 
 
