@@ -30,9 +30,12 @@ class RunOptions(StartOptions, total=False):
     is there to answer; otherwise a call that needs a permission is denied. `families` turns
     families on or off. `announce` sends the end of the run to the channel of its origin.
     `children_on_end` is what becomes of its children when it ends first, `on_parent_end` what
-    becomes of it when its parent does. `settings` say how its model is asked."""
+    becomes of it when its parent does. `settings` say how its model is asked. With
+    `follow_links=False`, its directories are used as they are written, and a symbolic link on the
+    way is refused: for paths that a program has checked before."""
 
     families: Mapping[str, bool]
+    follow_links: bool
 
 
 class AgentOptions(TypedDict, total=False):

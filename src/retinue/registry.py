@@ -25,7 +25,7 @@ from retinue.models.setting_support import check_settings
 from retinue.opened_toolsets import OpenedToolsets
 from retinue.runtime.engine import Engine
 from retinue.runtime.secret_filter import learn_from
-from retinue.sandbox.open_directories import real_paths
+from retinue.sandbox.open_directories import checked_directories, real_paths
 from retinue.tools.base import Tool
 from retinue.tools.builtin.builtin_tools import BuiltinTools
 from retinue.tools.function import FunctionTool
@@ -156,6 +156,8 @@ class Registry:
         """`recorded` are the directories of the run that this one continues, as real paths."""
         self.learn_keys()
         options = agent.request_options(options)
+        if not options.pop("follow_links", True):
+            recorded = {*recorded, *checked_directories(options, recorded)}
         self.know_model(options.get("model", ""))
         cwd = options.get("cwd") or self._home
         if cwd != self._home and cwd not in recorded:

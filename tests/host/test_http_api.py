@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import threading
 from collections.abc import AsyncIterator
@@ -192,6 +193,30 @@ def test_scopes_allow_what_they_say() -> None:
         assert mode.status == 403 and "'approve'" in mode.json["detail"]
         cwd = api.post("/runs", {"task": "x", "terms": {"cwd": "/etc"}}, token=ALICE)
         assert cwd.status == 403 and "'admin'" in cwd.json["detail"]
+
+
+def test_a_start_that_follows_no_links_refuses_one_that_has_come_since(tmp_path: Path) -> None:
+    top = Path(os.path.realpath(tmp_path))
+    place = top / "work" / "sub"
+    place.mkdir(parents=True)
+    terms = {"cwd": str(place), "read": [str(place)], "follow_links": False}
+
+    def recorded(run: str) -> str:
+        row = asyncio.run_coroutine_threadsafe(api.retinue.record(run), api.loop).result(SECONDS)
+        return row.spec.request.cwd
+
+    def body(terms: dict[str, Any]) -> dict[str, Any]:
+        return {"task": "x", "terms": terms}
+
+    with served() as api:
+        assert recorded(api.post("/runs", body(terms)).json["run"]) == str(place)
+        (top / "work").rename(top / "aside")
+        (top / "work").symlink_to("aside")
+        for wrong in (terms, {**terms, "cwd": ""}, {**terms, "read": []}):
+            refused = api.post("/runs", body(wrong))
+            assert refused.status == 409 and "symbolic link" in refused.json["detail"], refused
+        followed = api.post("/runs", body({**terms, "follow_links": True})).json["run"]
+        assert recorded(followed) == str(top / "aside" / "sub")
 
 
 def test_the_runs_of_another_user_look_like_unknown_ones() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,52 @@ def test_agents_work_in_the_directories_of_their_guest(tmp_path: Path) -> None:
     assert terms_of(limited, "", ("read",)).tools == ("read",)
     with pytest.raises(ToolProblem, match="bash cannot be used here"):
         terms_of(limited, "", ("bash",))
+
+
+def test_a_link_in_the_place_of_a_directory_that_was_checked_is_refused(tmp_path: Path) -> None:
+    """The server knows the directory since it began; what stands there since then is a link."""
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for folder in (root, outside):
+        folder.mkdir()
+        (folder / "page.txt").write_text(f"of {folder.name}")
+
+    def reader(heard: Any) -> Any:
+        results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+        return results[-1].text if results else call("read", path="page.txt")
+
+    with private_home(tmp_path, reader) as home, RawClient(home, "--root", str(root)) as client:
+        client.initialize("2025-06-18")
+        assert "of root" in _agent(client.tool("delegate", tasks=["read"]))["text"]
+        root.rename(tmp_path / "aside")
+        root.symlink_to(outside)
+        refused = client.tool("delegate", tasks=["read"])
+        assert refused["isError"] and "symbolic link" in refused["content"][0]["text"]
+        assert len(client.tool("agents")["structuredContent"]["agents"]) == 1
+
+
+def test_a_client_lowers_the_budget_of_an_agent_file_and_never_raises_it(tmp_path: Path) -> None:
+    with private_home(tmp_path) as home:
+        folder = home.folder / "config" / "retinue" / "agents"
+        folder.mkdir(parents=True)
+        (folder / "thrifty.md").write_text(
+            "---\nname: thrifty\ndescription: Says it.\nbudget: {max_tokens: 60000}\n---\nSay it.\n"
+        )
+
+        def limit(client: RawClient, **wish: Any) -> int:
+            id = first_id(client.tool("delegate", tasks=["say it"], agent="thrifty", **wish))
+            shown = json.loads(home.run("budget", id, "--json").stdout)
+            return int(shown["limit"]["tokens"])
+
+        with RawClient(home) as client:
+            client.initialize("2025-06-18")
+            assert limit(client) == limit(client, max_tokens=900_000) == 60_000
+            assert limit(client, max_tokens=50_000) == 50_000
+            run = first_id(client.tool("agents"))
+            again = first_id(client.tool("send", id=run, text="And again."))
+            assert again != run
+        with RawClient(home, "--max-tokens", "900000") as client:
+            client.initialize("2025-06-18", name="rich")
+            assert limit(client) == 60_000
 
 
 def test_a_client_without_a_usable_name_is_a_guest_all_the_same() -> None:

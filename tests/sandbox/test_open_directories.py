@@ -15,7 +15,12 @@ from retinue.core.values import Permissions
 from retinue.errors import NotFound, Refused
 from retinue.sandbox import open_beneath as beneath
 from retinue.sandbox.base import Command
-from retinue.sandbox.open_directories import OpenDirectories, OpenDirectory, real_paths
+from retinue.sandbox.open_directories import (
+    OpenDirectories,
+    OpenDirectory,
+    checked_directories,
+    real_paths,
+)
 from retinue.sandbox.unsandboxed import Unsandboxed
 from tests.waiting import SECONDS
 
@@ -123,3 +128,21 @@ def test_without_a_sandbox_a_command_starts_in_what_was_opened(top: Path) -> Non
 
     asyncio.run(main(lambda: link(top / "sub", "../outside")))
     assert said.decode().strip() == str(top / "aside")
+
+
+def test_a_directory_that_was_checked_before_is_taken_without_following_links(top: Path) -> None:
+    deep, folder = str(top / "sub" / "deep"), str(top)
+    access = Permissions(read=(folder,), write=(deep,))
+    given = {"cwd": deep, "permissions": access}
+    assert checked_directories(given) == [deep, folder]
+    assert checked_directories(given, {folder}) == [deep]
+    assert checked_directories({}) == []
+    link(top / "sub", "../outside")
+    for wrong in (given, {"cwd": str(top / "sub")}, {"permissions": Permissions(write=(deep,))}):
+        with pytest.raises(Refused, match="symbolic link, which is not followed"):
+            checked_directories(wrong)
+    for odd in ("sub", f"{top}/sub/../..", f"{top}/", "//etc"):
+        with pytest.raises(Refused, match="absolute path"):
+            checked_directories({"cwd": odd})
+    with pytest.raises(NotFound, match="cannot be opened"):
+        checked_directories({"cwd": f"{top}/nowhere"})

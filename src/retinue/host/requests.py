@@ -29,11 +29,15 @@ class RunTerms(Value):
     agent's own. `families` are turned on or off by their names. `instructions` come behind the
     agent's own. `meta` are words of the client's own, kept with the run. `client_tools` are carried
     out by the client: a call waits as a question until it is answered with the result. A run that
-    continues another has that one's unless it names its own."""
+    continues another has that one's unless it names its own. With `within_agent`, an amount of the
+    budget only ever lowers the agent's own. Without `follow_links`, `cwd` and `read` are used as
+    they are written, and a link on the way is refused."""
 
     label: str = ""
     cwd: str = ""
+    follow_links: bool = True
     budget: values.Budget = values.Budget()
+    within_agent: bool = False
     on_limit: OnLimitOrNone = ""
     timeout_seconds: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     max_turns: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None

@@ -37,20 +37,29 @@ def widens(terms: RunTerms, agent: Agent) -> bool:
         (terms.max_turns, own.get("max_turns")),
         (terms.timeout_seconds, None if milliseconds is None else milliseconds / 1000),
     ]
-    for name in RAISED:
-        limits.append((getattr(terms.budget, name), getattr(agent.budget, name)))
+    wishes = amounts(terms, agent.budget)
+    limits += [(wish, getattr(agent.budget, name)) for name, wish in wishes.items()]
     return any(wish is not None and most is not None and wish > most for wish, most in limits)
+
+
+def amounts(terms: RunTerms, own: Budget) -> dict[str, float]:
+    """The amounts of a budget that a user sets, `own` being the agent's."""
+    out: dict[str, float] = {}
+    for name in RAISED:
+        wish, most = getattr(terms.budget, name), getattr(own, name)
+        if wish is not None:
+            out[name] = min(wish, most) if terms.within_agent and most is not None else wish
+    return out
 
 
 def _with_limits(terms: RunTerms, own: Budget, out: dict[str, Any]) -> dict[str, Any]:
     """`own` is the budget of the agent, of which holds whatever the user has not set otherwise."""
     if terms.cwd:
         out["cwd"] = terms.cwd
+    if not terms.follow_links:
+        out["follow_links"] = False
     if terms.budget != Budget():
-        amounts = {
-            name: value for name in RAISED if (value := getattr(terms.budget, name)) is not None
-        }
-        out["budget"] = replace(own, **amounts)
+        out["budget"] = replace(own, **amounts(terms, own))
     if terms.on_limit:
         out["budget"] = replace(out.get("budget") or own, on_limit=terms.on_limit)
     if terms.timeout_seconds is not None:

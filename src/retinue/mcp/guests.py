@@ -132,21 +132,17 @@ def terms_of(
     label: str = "",
     **limits: Any,
 ) -> RunTerms:
-    """What a run of this guest may do. Raises `ToolProblem` if a link has come in the place of one
-    of its directories, which were without links when they were given."""
+    """What a run of this guest may do. Its directories were without links when they were given: the
+    host refuses one that has come since. What is asked for stays within the agent's own budget."""
     from retinue.core.values import Budget
     from retinue.host.requests import RunTerms
 
-    for path in (*guest.roots, directory):
-        if path and os.path.realpath(path) != path:
-            raise ToolProblem(
-                f"{path}, or a directory above it, was replaced by a symbolic link, which is not "
-                "followed. Nothing was started. Ask the user to put the directory back."
-            )
     return RunTerms(
         label=label,
         cwd=directory,
+        follow_links=False,
         budget=Budget(**{name: value for name, value in limits.items() if value is not None}),
+        within_agent=True,
         mode=guest.mode,
         tools=_allowed(guest.tools, tools),
         read=tuple(sorted({*guest.roots, directory} - {""})) if guest.roots else (),

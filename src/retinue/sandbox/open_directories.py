@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from threading import Lock
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -124,6 +125,23 @@ def real_paths(access: Permissions, recorded: Collection[str] = ()) -> Permissio
         if (read, write) == (access.read, access.write)
         else replace(access, read=read, write=write)
     )
+
+
+def checked_directories(options: Mapping[str, Any], recorded: Collection[str] = ()) -> list[str]:
+    """The directories among the options of a run whose links are not followed. Those that were
+    `recorded` before are opened when a tool needs them. Raises `Refused` for one that a link
+    leads to."""
+    access = options.get("permissions") or Permissions()
+    named = (options.get("cwd") or "", *(access.read or ()), *(access.write or ()))
+    paths = [path for path in dict.fromkeys(named) if path and path not in recorded]
+    for path in paths:
+        if os.path.abspath(path) != path or path.startswith("//"):
+            raise Refused("path", f"{path}: this must be an absolute path, without `..`")
+        try:
+            os.close(open_real(path))
+        except OSError as error:
+            raise _translated(error, path) from None
+    return paths
 
 
 def _translated(error: OSError, path: str) -> Exception:

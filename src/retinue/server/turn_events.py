@@ -17,7 +17,7 @@ from retinue.host.tree_items import StepNews, TextArrived
 from retinue.open_questions import OpenQuestion
 from retinue.outcomes import Outcome, state_word
 
-STILL = ("asking", "waiting")
+STILL = ("asking", "waiting", "short")
 """States in which the run itself has nothing under way."""
 
 
@@ -142,6 +142,14 @@ async def text_questions(host: Host, who: Identity, run: str) -> tuple[OpenQuest
     """The open questions of a run and those below it that want words, or the result of a call."""
     reply = await host.questions(QuestionsRequest(run=run), who)
     return tuple(q for q in reply.questions if q.kind == "question")
+
+
+async def waits_for_decision(host: Host, who: Identity, run: str) -> bool:
+    """Whether a run, or one below it, waits for a permission or at a limit that asks."""
+    if state_word((await host.row(run)).run) not in STILL:
+        return False
+    reply = await host.questions(QuestionsRequest(run=run), who)
+    return any(q.kind != "question" for q in reply.questions)
 
 
 async def parked_on(host: Host, who: Identity, run: str) -> tuple[OpenQuestion, ...]:

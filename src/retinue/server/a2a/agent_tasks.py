@@ -32,7 +32,14 @@ from retinue.server.a2a.a2a_errors import (
 )
 from retinue.server.a2a.a2a_requests import SendParams, TaskParams, text_of
 from retinue.server.run_turns import RunTurn, RunTurns
-from retinue.server.turn_events import MessageDone, TurnEnded, TurnEvent, TurnParked, parked_on
+from retinue.server.turn_events import (
+    MessageDone,
+    TurnEnded,
+    TurnEvent,
+    TurnParked,
+    parked_on,
+    waits_for_decision,
+)
 
 
 class AgentTasks:
@@ -137,7 +144,8 @@ class AgentTasks:
             message = objects.agent_message(id, context, f"{id}-end", text) if text else None
             return objects.status(objects.ENDS[outcome.state], outcome.ended_ms, message)
         questions = await parked_on(self.host, self.who, id)
-        state = objects.state_of(word, is_asked=bool(questions))
+        is_undecided = not questions and await waits_for_decision(self.host, self.who, id)
+        state = objects.state_of(word, is_asked=bool(questions), is_undecided=is_undecided)
         message = None
         if questions:
             words = "\n\n".join(q.text for q in questions)

@@ -33,14 +33,17 @@ def moment(ms: int) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def state_of(word: str, *, is_asked: bool) -> str:
-    """The state of a task, for one of a run. `is_asked`: it waits for words of the client. One that
-    waits for a permission has a state of its own: someone else has to give it."""
+def state_of(word: str, *, is_asked: bool, is_undecided: bool) -> str:
+    """The state of a task, for one of a run. `is_asked`: it waits for words of the client. What is
+    `is_undecided`, a permission or a limit that asks, has a state of its own: someone else
+    decides."""
     if word in ENDS:
         return ENDS[word]
     if is_asked:
         return INPUT_REQUIRED
-    return {"queued": SUBMITTED, "asking": AUTH_REQUIRED}.get(word, WORKING)
+    if is_undecided:
+        return AUTH_REQUIRED
+    return SUBMITTED if word == "queued" else WORKING
 
 
 def agent_message(task: str, context: str, id: str, text: str) -> dict[str, Any]:
