@@ -16,6 +16,7 @@ import pytest
 from retinue import Agent, tool
 from retinue.core.values import Delivery, Origin
 from retinue.errors import NotFound
+from retinue.host.health import sandbox_health
 from retinue.host.identity import OWNER, Identity
 from retinue.host.openapi import description
 from retinue.host.visibility import Visibility
@@ -137,6 +138,11 @@ def test_what_there_is_can_be_looked_up() -> None:
         assert api.get("/deliveries").json == {"deliveries": []}
         health = api.get("/health").json
         assert health["open"] == 0 and health["trouble"] == ""
+        facts = sandbox_health()
+        assert health["sandbox"]["program"] == facts.program
+        assert health["sandbox"]["guarantees"] == [one.text for one in facts.guarantees]
+        assert health["sandbox"]["problem"] == facts.problem
+        assert api.get("/health", token=READER).json["sandbox"] is None
         metrics = api.get("/metrics")
         assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
         assert b"retinue_open_runs 0\n" in metrics.body

@@ -112,6 +112,7 @@ def test_a_permission_is_answered_with_its_diff_in_view(
     page.get_by_role("link", name="Review").click()
     expect(page.locator("tr.add")).to_have_count(2)
     expect(page.locator("tr.del")).to_contain_text("old line")
+    expect(page.locator("tr mark")).to_have_text(["old", "new"])
     page.reload()
     expect(page.locator("tr.add").first).to_contain_text("new line")
     assert serious(page) == []

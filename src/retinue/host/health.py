@@ -129,15 +129,22 @@ class SandboxHealth:
 
 
 def look_at_sandbox(environ: Mapping[str, str], root: str) -> SandboxHealth:
+    """The sandbox that a host of a project would start."""
+    program, refused = find_program("bwrap", environ, root)
+    return sandbox_health(os.path.dirname(program), refused)
+
+
+def sandbox_health(path: str | None = None, refused: str = "") -> SandboxHealth:
+    """The sandbox of this process, or of the directory `path`. `refused`: why a program that is
+    there is not used."""
     from retinue.sandbox.bwrap import find_sandbox
 
-    program, refused = find_program("bwrap", environ, root)
     try:
-        sandbox = find_sandbox(path=os.path.dirname(program))
+        sandbox = find_sandbox(path=path)
     except SandboxMissing as error:
         fix = " ".join(filter(None, (error.fix, refused)))
         return SandboxHealth(problem=error.problem, fix=fix)
-    return SandboxHealth(program=program, guarantees=sandbox.guarantees)
+    return SandboxHealth(program=sandbox.program, guarantees=sandbox.guarantees)
 
 
 def find_program(name: str, environ: Mapping[str, str], root: str) -> tuple[str, str]:

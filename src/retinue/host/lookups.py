@@ -17,6 +17,7 @@ from retinue.core.state_names import ENDS
 from retinue.errors import Refused
 from retinue.host import replies, requests
 from retinue.host.agent_source import AgentSource
+from retinue.host.health import sandbox_health
 from retinue.host.identity import Identity
 from retinue.host.metrics import prometheus_text
 from retinue.host.provider_waits import lack_of
@@ -254,6 +255,7 @@ class Lookups(Visibility):
             lacks={run: await self._lack(run) for run in dormant},
             trouble=self._retinue.blocked_reason,
             held=await self.visible_held_calls(who),
+            sandbox=await asyncio.to_thread(_sandbox_status) if who.may("admin") else None,
         )
 
     async def _lack(self, run: str) -> str:
@@ -272,3 +274,14 @@ class Lookups(Visibility):
             is_stuck=bool(self._retinue.blocked_reason),
             requests=counts,
         )
+
+
+def _sandbox_status() -> replies.SandboxStatus:
+    health = sandbox_health()
+    return replies.SandboxStatus(
+        program=health.program,
+        guarantees=tuple(one.text for one in health.guarantees),
+        is_weak=any(one.is_weak for one in health.guarantees),
+        problem=health.problem,
+        fix=health.fix,
+    )

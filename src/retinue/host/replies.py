@@ -246,10 +246,22 @@ class DeliveryList(HostReply):
     deliveries: tuple[Delivery, ...]
 
 
+class SandboxStatus(HostReply):
+    """The sandbox `program` of a host and what it guarantees; `is_weak`: another machine could
+    offer more. Or the `problem` that there is none, and its `fix`."""
+
+    program: str = ""
+    guarantees: tuple[str, ...] = ()
+    is_weak: bool = False
+    problem: str = ""
+    fix: str = ""
+
+
 class HostStatus(HostReply):
     """`open` runs; `dormant` ones whose agent the host cannot build, and what each of them `lacks`;
     `trouble`: why nothing moves, when nothing moves; `held`: model calls that wait because their
-    provider is left alone after what it answered to others."""
+    provider is left alone after what it answered to others. `store` and `sandbox` are shown to
+    tokens with the scope `admin`."""
 
     pid: int
     retinue: str
@@ -259,6 +271,7 @@ class HostStatus(HostReply):
     trouble: str
     held: tuple[HeldCall, ...] = ()
     lacks: dict[str, str] = {}
+    sandbox: SandboxStatus | None = None
 
 
 class CompactionProgress(HostReply):

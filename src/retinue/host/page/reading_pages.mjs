@@ -60,10 +60,13 @@ export const DeliveriesPage = () => html`<${Reading} title="Deliveries" path="de
 }}<//>`;
 
 export const HealthPage = () => html`<${Reading} title="Health" path="health">${(status) => {
-  const facts = [["Version", status.retinue], ["Process", status.pid], ["Store", status.store || "not shown to this token"], ["Open runs", status.open], ["Runs without their agent", status.dormant.length], ["Calls held back for a provider", status.held.length]];
-  return html`${status.trouble ? html`<${Trouble} title="Nothing moves" cause=${status.trouble} kept="Everything that is recorded." next="Runs go on by themselves when the cause is gone."/>` : html`<div class="notice soft-edge" role="status"><${Glyph} kind="done" colored/><span class="grow">The host is well. <code>retinue doctor</code> checks models, sandbox and store in depth.</span></div>`}
+  const hidden = "not shown to this token";
+  const facts = [["Version", status.retinue], ["Process", status.pid], ["Store", status.store || hidden], ["Sandbox", status.sandbox ? sandboxWords(status.sandbox) : hidden], ["Open runs", status.open], ["Runs without their agent", status.dormant.length], ["Calls held back for a provider", status.held.length]];
+  return html`${status.trouble ? html`<${Trouble} title="Nothing moves" cause=${status.trouble} kept="Everything that is recorded." next="Runs go on by themselves when the cause is gone."/>` : html`<div class="notice soft-edge" role="status"><${Glyph} kind="done" colored/><span class="grow">The host is well. <code>retinue doctor</code> checks models and store in depth.</span></div>`}
     <${Table} name="Health" head=${["What", "Now"]} rows=${facts.map(([name, value]) => html`<tr><td>${name}</td><td class="wrap"><bdi>${oneLine(value)}</bdi></td></tr>`)}/>`;
 }}<//>`;
+
+const sandboxWords = ({ program, guarantees, problem, fix }) => (problem ? `none: ${problem}. The shell and git tools are off, unless the settings allow commands without one. ${fix}` : [program, ...guarantees].join("; "));
 
 const KINDS = [["agent", "By agent"], ["model", "By model"]];
 
