@@ -119,7 +119,7 @@ def test_a_runtime_is_used_from_its_own_loop_or_through_its_portal() -> None:
                     lambda: anext(retinue.questions()),
                     lambda: anext(retinue.watch()),
                     lambda: anext(retinue.runs()),
-                    retinue.deliveries,
+                    lambda: anext(retinue.deliveries()),
                     retinue.verify,
                     retinue.compact,
                     retinue.health,

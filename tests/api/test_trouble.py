@@ -301,7 +301,7 @@ async def test_an_announcement_can_have_words_of_its_own_or_none() -> None:
         await retinue.run(wordy, "Go.", **announcing(report="announce"))
         await retinue.run(quiet, "Go.", **announcing(report="announce", skip_token="SKIP"))
         await asyncio.sleep(60)
-        states = sorted(d.state async for d in retinue.deliveries())
+        states = sorted([d.state async for d in retinue.deliveries()])
     assert post.took == [("ada", "Good news!")]
     assert states == ["acked", "suppressed"]
 

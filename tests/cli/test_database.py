@@ -23,7 +23,7 @@ def test_an_address_is_all_that_changes(tmp_path: Path) -> None:
         for command in ("show", "logs", "export"):
             heard.append(home.ok("--store", url, command, id[-6:]))
             assert "Forty-two." in heard[-1]
-        doctor = home.run("--store", url, "doctor", "--offline")
+        doctor = home.run("--store", url, "doctor", "--offline", "-v")
         heard += [doctor.stdout, doctor.stderr]
         assert "hash chain and structure OK" in doctor.stdout and ":***@" in doctor.stdout
         home.ok("--store", url, "host", "stop")

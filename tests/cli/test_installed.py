@@ -144,8 +144,8 @@ def test_every_line_of_doctor_is_true(installed: Installed) -> None:
     found = {f["name"]: f for f in json.loads(done.stdout)["checks"]}
     assert [f["name"] for f in found.values() if f["state"] == "broken"] == []
     assert (
-        "not installed: acp: retinue acp, for editors; local: models from GGUF files; otel: spans"
-        in (found["extras"]["text"])
+        "not installed: acp: retinue acp, for editors; cluster: stores in PostgreSQL, and retinue "
+        "worker; local: models from GGUF files; otel: spans" in (found["extras"]["text"])
     )
     assert installed("top").returncode != 0, "which it says is not installed"
     assert "aiohttp" in found["libraries"]["text"]

@@ -46,7 +46,10 @@ def test_a_time_becomes_milliseconds_and_a_wrong_option_is_named() -> None:
 def test_children_have_the_options_of_runs_and_two_of_their_own() -> None:
     own = set(ChildOptions.__annotations__) - set(RunOptions.__annotations__)
     assert own == {"fail_fast", "tell_parent"}
-    assert set(RunOptions.__annotations__) - set(ChildOptions.__annotations__) == {"families"}
+    assert set(RunOptions.__annotations__) - set(ChildOptions.__annotations__) == {
+        "families",
+        "follow_links",
+    }
 
 
 @pytest.mark.parametrize(
