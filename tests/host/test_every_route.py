@@ -100,6 +100,16 @@ def test_without_a_token_nothing_is_told(api: Served, method: str, path: str) ->
         assert "access-control-allow-origin" not in reply.headers
 
 
+@pytest.mark.parametrize("path", sorted({path for _, path in ROUTES[:-2]}))
+def test_a_method_that_a_path_has_not_is_refused_with_those_that_it_has(
+    api: Served, path: str
+) -> None:
+    reply = api.call("PATCH", path, token=ADMIN)
+    assert reply.status == 405
+    allowed = {method for method, other in ROUTES if other == path}
+    assert set(reply.headers["allow"].split(", ")) >= allowed
+
+
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 def test_a_host_name_that_is_not_ours_is_refused(api: Served, method: str, path: str) -> None:
     for name in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", ""):

@@ -15,10 +15,11 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from retinue.core.state_names import ENDS
 from retinue.errors import RetinueError
+from retinue.formats.json_values import converted
 from retinue.host.event_response import EventStreamResponse
 from retinue.host.host import Host
 from retinue.host.identity import IDENTITY, Identity
@@ -165,21 +166,9 @@ async def _read(request: Request, op: Operation) -> Any:
         data[name] = request.path_params[name]
     is_strict = op.method == "POST"
     try:
-        try:
-            return msgspec.convert(data, op.request, strict=is_strict)
-        except msgspec.ValidationError:
-            return msgspec.convert(_with_integers(data), op.request, strict=is_strict)
+        return converted(data, op.request, strict=is_strict)
     except (msgspec.ValidationError, ValueError, OverflowError, RecursionError) as error:
         raise HttpProblem(400, f"The host could not read this request ({error}).") from None
-
-
-def _with_integers(data: Any) -> Any:
-    """The same with 2 for 2.0, which is an integer in JSON."""
-    if isinstance(data, dict):
-        return {name: _with_integers(value) for name, value in data.items()}
-    if isinstance(data, list):
-        return [_with_integers(value) for value in data]
-    return int(data) if isinstance(data, float) and data.is_integer() else data
 
 
 async def json_body(request: Request) -> dict[str, Any]:
@@ -227,11 +216,19 @@ async def _openapi(request: Request) -> Response:
 
 async def _wrong_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    text = f"Nothing found at {request.url.path}."
+    text, headers = f"Nothing found at {request.url.path}.", dict(error.headers or {})
     if error.status_code == 405:
         text = f"{request.url.path} cannot be used with {request.method}."
-    problem = HttpProblem(error.status_code, text, dict(error.headers or {}))
+        headers["Allow"] = ", ".join(sorted(_methods(request)))
+    problem = HttpProblem(error.status_code, text, headers)
     return problem_response(problem, request.url.path)
+
+
+def _methods(request: Request) -> set[str]:
+    """What a path can be used with, by all of its routes: there may be one for each method."""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    found = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return {m for route in found if route.path == found[0].path for m in route.methods or ()}
 
 
 async def _problem(request: Request, error: Exception) -> Response:

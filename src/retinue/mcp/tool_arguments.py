@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 import msgspec
 from msgspec import Meta
 
+from retinue.formats.json_values import converted
 from retinue.mcp.tool_table import MOST_SECONDS, MOST_TASKS, TOOLS
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -82,7 +83,7 @@ def read_arguments(tool: str, raw: Any, kind: type[T]) -> T:
     """The arguments of a call. Raises `ToolProblem`."""
     values = {} if raw is None else raw
     try:
-        return msgspec.convert(values, kind)
+        return converted(values, kind)
     except msgspec.ValidationError as error:
         raise ToolProblem(_sentence(tool, str(error))) from None
 

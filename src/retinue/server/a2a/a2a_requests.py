@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
+from retinue.formats.json_values import converted
 from retinue.server.a2a.a2a_errors import CONTENT_TYPE, INVALID_PARAMS, A2aError
 
 Params = TypeVar("Params")
@@ -99,8 +100,8 @@ class NoParams(A2aStruct):
 def read_params(data: Any, kind: type[Params], *, is_query: bool = False) -> Params:
     """Raises `A2aError`."""
     try:
-        return msgspec.convert({} if data is None else data, kind, strict=not is_query)
-    except msgspec.ValidationError as error:
+        return converted({} if data is None else data, kind, strict=not is_query)
+    except (msgspec.ValidationError, OverflowError) as error:
         raise A2aError(INVALID_PARAMS, f"These parameters cannot be read: {error}.") from None
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from retinue.core.values import ToolSchema
+from retinue.formats.json_values import converted
 from retinue.server.openai.api_errors import ApiProblem
 
 Request = TypeVar("Request")
@@ -56,7 +57,7 @@ class ChatRequest(msgspec.Struct, kw_only=True):
 def read_request(data: dict[str, Any], kind: type[Request]) -> Request:
     """The body as a request. Raises `ApiProblem`."""
     try:
-        return msgspec.convert(data, kind)
+        return converted(data, kind)
     except msgspec.ValidationError as error:
         text = str(error)
         param = text.rpartition(" - at `$.")[2].rstrip("`") if "`$." in text else None
