@@ -17,7 +17,7 @@ from retinue.errors import (
     StoreLocked,
     StoreUnreachable,
 )
-from retinue.store.postgres import connections, postgres_writer
+from retinue.store.postgres import connections, postgres_rows, postgres_writer
 from retinue.store.postgres.connections import connect
 from retinue.store.postgres.postgres_store import PostgresStore
 from tests.contracts.world import World, run_async, texts
@@ -131,6 +131,104 @@ async def test_a_server_that_was_killed_in_mid_commit_has_each_batch_once(
     results = [m.text for m in await store.messages(root) if m.text.isdigit()]
     assert results == [f"{n}" for n in range(60)]
     assert await store.verify() == []
+    await store.close()
+
+
+@run_async
+@pytest.mark.parametrize("others", [0, 20])
+async def test_a_batch_that_a_killed_server_has_forgotten_is_written_again(
+    killable: PostgresServer, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    """The number of its transaction is unknown after the crash, or was given to another one, which
+    was committed."""
+    store, world, root = await opened(url := fresh(killable))
+    write, n_writes = postgres_rows.write, 0
+
+    def kill_after(db: Any, *args: Any) -> Any:
+        nonlocal n_writes
+        done = write(db, *args)
+        n_writes += 1
+        if n_writes == 1:
+            killable.kill()
+            killable.start()
+            with connect(url) as other:
+                for _ in range(others):
+                    other.execute("select pg_current_xact_id()")
+        return done
+
+    monkeypatch.setattr(postgres_writer, "write", kill_after)
+    world.call(root, "read")
+    await until_saved(store, world.take())
+    assert n_writes == 2
+    assert texts(await store.messages(root)) == ["Do it.", "Working."]
+    assert await store.verify() == []
+    await store.close()
+
+
+@run_async
+@pytest.mark.parametrize("code", ["57P01", "42501", ""])
+async def test_what_became_of_a_batch_is_asked_until_the_server_says_it(
+    monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """A server that stops while it is asked has said nothing: the batch is there."""
+    import psycopg
+
+    store, world, root = await opened(fresh())
+    run, is_last, n_asked = postgres_writer._Attempt.run, postgres_writer.PostgresWriter._is_last, 0
+
+    def cut_after(self: Any, db: Any) -> None:
+        run(self, db)
+        db.close()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    def ask(self: Any, attempt: Any) -> bool:
+        nonlocal n_asked
+        n_asked += 1
+        if n_asked < 3:
+            raise psycopg.errors.lookup(code)("no") if code else psycopg.OperationalError("no")
+        return is_last(self, attempt)
+
+    monkeypatch.setattr(postgres_writer._Attempt, "run", cut_after)
+    monkeypatch.setattr(postgres_writer.PostgresWriter, "_is_last", ask)
+    world.call(root, "read")
+    await store.commit(world.take())
+    assert n_asked == 3
+    assert texts(await store.messages(root)) == ["Do it.", "Working."]
+    await store.close()
+
+
+@run_async
+async def test_a_transaction_that_is_still_under_way_is_ended_before_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server may not know yet that our connection is gone: it must not commit later."""
+    import psycopg
+
+    store, world, root = await opened(fresh())
+    run, n_runs = postgres_writer._Attempt.run, 0
+    lost: list[Any] = []
+
+    def leave_open(self: Any, db: Any) -> None:
+        nonlocal n_runs
+        n_runs += 1
+        if n_runs > 1:
+            return run(self, db)
+        lost.append(other := connect(store.database.url))
+        other.execute("begin")
+        (number,) = other.execute(
+            postgres_writer._LEAVE_NUMBER, (self._writer, self.n)
+        ).fetchone() or ("",)
+        self.number, self.backend = number, other.info.backend_pid
+        db.close()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(postgres_writer._Attempt, "run", leave_open)
+    world.call(root, "read")
+    await until_saved(store, world.take())
+    assert n_runs == 2
+    with pytest.raises(psycopg.OperationalError):
+        lost[0].execute("commit")
+    assert texts(await store.messages(root)) == ["Do it.", "Working."]
     await store.close()
 
 

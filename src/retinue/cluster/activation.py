@@ -75,7 +75,7 @@ class Activation:
         engine = self.engine
         try:
             await engine.start()
-            await self._slots.keep(self.tree.root, engine.slots_in_use())
+            await self._slots.keep(self.tree, engine.slots_in_use())
             await engine.found.take_up()
             while not self._gives_up and not await self._is_over():
                 await self._wait()

@@ -26,7 +26,6 @@ from retinue.cluster.slots import Slots
 from retinue.cluster.tree_engine import TreeEngine
 from retinue.cluster.tree_store import TreeStore
 from retinue.cluster.tree_worker import TreeWorker, WorkerSettings
-from retinue.core.effects import AskSlot, FreeSlot
 from retinue.core.type_parameters import Deps_co
 
 USUAL = WorkerSettings()
@@ -69,7 +68,6 @@ class RetinueNode(Retinue[Deps_co]):
         self._listener = Listener(url, self._notice)
         self.worker: TreeWorker | None = None
         self._settings = worker
-        self._asking: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         await self._node_store.open()
@@ -100,8 +98,6 @@ class RetinueNode(Retinue[Deps_co]):
         await self._listener.stop()
         await super().__aexit__(*exc)
         await self._dispatcher.close()
-        for task in list(self._asking):
-            task.cancel()
         await self._pool.close()
 
     def _notice(self, kind: str, names: list[str]) -> None:
@@ -129,7 +125,7 @@ class RetinueNode(Retinue[Deps_co]):
             store,
             *node.ports,
             shared=node.shared,
-            ask=functools.partial(self._ask, tree.root),
+            touch=self._slots.touch,
             handed_over=tree.handed_over,
         )
         engine.performer.deps, engine.performer.hooks = performer.deps, performer.hooks
@@ -140,8 +136,3 @@ class RetinueNode(Retinue[Deps_co]):
 
     def _is_valid(self) -> bool:
         return self.worker is not None and self.worker.heartbeat.is_valid
-
-    def _ask(self, root: str, effect: AskSlot | FreeSlot) -> None:
-        task = asyncio.create_task(self._slots.perform(root, effect))
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)

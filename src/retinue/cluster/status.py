@@ -25,7 +25,7 @@ from trees t left join workers w on w.id = t.owner"""
 INBOX = """
 select count(*), coalesce(extract(epoch from clock_timestamp() - min(at))::float8, 0) from inbox"""
 LANES = """
-select lane, max(size), count(*) filter (where held), count(*) filter (where not held)
+select lane, min(size), count(*) filter (where held), count(*) filter (where not held)
 from lane_slots group by lane order by lane"""
 DRAIN = "update workers set draining = true where id::text = %s or name = %s"
 

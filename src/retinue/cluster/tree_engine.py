@@ -13,19 +13,20 @@ from retinue.core.trees import Trees
 from retinue.core.values import Limits
 from retinue.runtime.engine import Engine
 
-Ask = Callable[[AskSlot | FreeSlot], None]
+Touch = Callable[[str], None]
 
 
 class TreeWithSharedLanes(Trees):
-    """The slots of lanes that trees share are rows: a grant comes later, as an event."""
+    """The slots of lanes that trees share are rows, which the commit has written: a grant comes
+    later, as an event."""
 
-    def __init__(self, limits: Limits, shared: Shared, ask: Ask) -> None:
+    def __init__(self, limits: Limits, shared: Shared, touch: Touch) -> None:
         super().__init__(limits)
         self.shared.definitions, self.shared.models = shared.definitions, shared.models
-        self._ask = ask
+        self._touch = touch
 
     def seat(self, effect: AskSlot | FreeSlot) -> tuple[str, int] | None:
-        self._ask(effect)
+        self._touch(effect.lane.name)
         return None
 
 
@@ -34,10 +35,10 @@ class TreeEngine(Engine):
     crashed."""
 
     def __init__(
-        self, *ports: Any, shared: Shared, ask: Ask, handed_over: bool, **own: Any
+        self, *ports: Any, shared: Shared, touch: Touch, handed_over: bool, **own: Any
     ) -> None:
         super().__init__(*ports, **own)
-        self.trees = TreeWithSharedLanes(shared.limits, shared, ask)
+        self.trees = TreeWithSharedLanes(shared.limits, shared, touch)
         self._handed_over = handed_over
 
     async def start(self) -> None:
@@ -70,10 +71,11 @@ class TreeEngine(Engine):
         ]
         return min(times, default=None)
 
-    def slots_in_use(self) -> list[tuple[str, str]]:
-        """The slots of shared lanes that runs hold or queue for: run and name of the lane."""
+    def slots_in_use(self) -> list[tuple[str, str, int, bool]]:
+        """The slots of shared lanes that runs hold or queue for: run, name and size of the lane,
+        and whether the slot is held."""
         return [
-            (spec.id, lane.name)
+            (spec.id, lane.name, lane.size, holds_slots(run))
             for spec, run in self.trees.live()
             if holds_slots(run) or isinstance(run.state, Queued)
             for lane in spec.request.lanes

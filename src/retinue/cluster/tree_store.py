@@ -5,14 +5,16 @@ What was put into the tree's inbox leaves it in the commit that records its even
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from retinue.cluster.node_notices import ANSWERED, CHANNEL, ENDED
 from retinue.cluster.ownership import Held
+from retinue.cluster.slots import Statement, statements
 from retinue.core.changes import Changes
+from retinue.core.effects import AskSlot, FreeSlot
 from retinue.core.events import (
     AgentRegistered,
     AnyEvent,
@@ -33,8 +35,6 @@ OF_A_PROCESS = (Opened, Closed, AgentRegistered, ModelRegistered)
 REFUSE = "insert into refusals (n, why) select * from unnest(%s::bigint[], %s::text[])"
 NOTIFY = f"select pg_notify('{CHANNEL}' || current_schema(), %s)"
 IN_A_NOTICE = 200
-
-Statement = tuple[str, tuple[Any, ...]]
 
 
 class TreeStore(PostgresTree):
@@ -62,7 +62,7 @@ class TreeStore(PostgresTree):
     async def drop(self, number: int, why: str) -> None:
         """The event is in no commit: it met a defect."""
         del self._expected[number]
-        await self._write(Changes(), [(number, why)], "")
+        await self._write(Changes(), [(number, why)])
 
     # the store
 
@@ -79,7 +79,10 @@ class TreeStore(PostgresTree):
         top = changes.runs.get(self.root)
         over = self.root if top is not None and isinstance(top.state, Ended) else ""
         answered = self._answered(own)
-        self._position = await self._write(whole, answered, over)
+        wishes = [e for e in changes.effects if isinstance(e, (AskSlot, FreeSlot))]
+        self._position = await self._write(
+            whole, answered, over, statements(self.root, wishes) if wishes else []
+        )
         for number, _ in answered:
             self._expected.pop(number, None)
         self.written()
@@ -97,9 +100,15 @@ class TreeStore(PostgresTree):
             if id(event) in stale
         ]
 
-    async def _write(self, changes: Changes, answered: list[tuple[int, str]], over: str) -> int:
+    async def _write(
+        self,
+        changes: Changes,
+        answered: list[tuple[int, str]],
+        over: str = "",
+        slots: Sequence[Statement] = (),
+    ) -> int:
         self._check()
-        also = _answers(answered)
+        also = [*slots, *_answers(answered)]
         if over:
             also.append((NOTIFY, (f"{ENDED} {over}",)))
         return await self.database.commit(

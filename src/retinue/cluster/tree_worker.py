@@ -68,6 +68,7 @@ class TreeWorker:
         self._tasks = [
             asyncio.create_task(work, name="retinue worker"),
             asyncio.create_task(self._look(), name="retinue worker looks"),
+            asyncio.create_task(self._slots.work(), name="retinue lanes"),
         ]
 
     # trees
@@ -123,8 +124,6 @@ class TreeWorker:
                 roots = list(self.driven)
                 for root in await self._ownership.with_mail(roots) if roots else ():
                     self.notice(INBOX, [root])
-                for root in await self._slots.waiting(roots) if roots else ():
-                    self.notice(SLOT, [root])
                 await self._slots.sweep()
                 await self._let_go_of_lost()
             except (psycopg.Error, OSError) as error:

@@ -1,8 +1,9 @@
 """The one connection of a process that writes. Commits of many trees are one transaction; a tree
 that another worker has taken over is refused alone.
 
-A connection that is cut while a transaction is being committed says nothing of its outcome. The
-server knows: it is asked, by the transaction's number, before anything else is done."""
+A connection that is cut while a transaction is being committed says nothing of its outcome. Each
+transaction leaves its number in a row of this writer, which is read before anything else is done.
+(The server's own numbers do not tell: after a crash it gives some of them to others.)"""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 from retinue.errors import StoreError, StoreLocked, StoreUnreachable, TreeTaken
 from retinue.formats.database_address import shown
@@ -42,6 +44,7 @@ class PostgresWriter:
     def __init__(self, url: str, *, is_whole: bool) -> None:
         self.url = url
         self.seq = 0
+        self._id, self._n = str(uuid4()), 0
         self._is_whole = is_whole
         self._db: psycopg.Connection[Any] | None = None
         self._is_open = self._is_leaving = False
@@ -61,7 +64,10 @@ class PostgresWriter:
                 if time.monotonic() > until:
                     raise self._locked(db)
                 time.sleep(0.02)
-            self.seq = int(_one(db, LAST_SEQ)) if _one(db, _HAS_TABLES) else 0
+            if _one(db, _HAS_TABLES):
+                self.seq = int(_one(db, LAST_SEQ))
+                db.execute(_SWEEP)
+                db.execute(_ENTER, (self._id,))
             return db
         except BaseException:
             db.close()
@@ -108,7 +114,8 @@ class PostgresWriter:
 
     def _attempt(self, batches: list[FencedBatch]) -> list[int | StoreError]:
         for n in range(MOST_TRIES):
-            attempt = _Attempt(batches)
+            self._n += 1
+            attempt = _Attempt(batches, self._id, self._n)
             db = self._ready(KEPT)
             try:
                 attempt.run(db)
@@ -159,19 +166,22 @@ class PostgresWriter:
             if self._is_leaving:
                 return False
             try:
-                with connect(self.url) as other:
-                    if attempt.backend:
-                        other.execute(
-                            _STOP, (attempt.backend, str(int(attempt.number) % (1 << 32)))
-                        )
-                    status = _one(other, "select pg_xact_status(%s::xid8)", attempt.number)
-                if status != "in progress":
-                    return bool(status == "committed")
-            except StoreError as error:
+                return self._is_last(attempt)
+            except Exception as error:
+                why = errors.store_error(error, self.url, "Nothing was changed.")
                 if n % 20 == 0:
-                    log.error("it is not known yet whether a batch was saved; retrying: %s", error)
+                    log.error("it is not known yet whether a batch was saved; retrying: %s", why)
             time.sleep(RECONNECT_SECONDS[min(n, len(RECONNECT_SECONDS) - 1)])
         return False
+
+    def _is_last(self, attempt: _Attempt) -> bool:
+        """Whether the row of this writer is as that transaction has left it. The lock on the row is
+        waited for: while the transaction is under way, it has it."""
+        with connect(self.url) as db:
+            db.execute(_HAVE_PATIENCE)
+            if attempt.backend:
+                db.execute(_STOP, (attempt.backend, str(int(attempt.number) % (1 << 32))))
+            return bool(_one(db, _LAST, self._id) == attempt.n)
 
     def tidy(self) -> None:
         """The server does that by itself."""
@@ -184,14 +194,16 @@ class PostgresWriter:
         self._is_open = False
         db, self._db = self._db, None
         if db is not None:
+            with contextlib.suppress(Exception):
+                db.execute("delete from writers where id = %s::uuid", (self._id,))
             db.close()
 
 
 class _Attempt:
     """One transaction: what it needs to know to say afterwards what has become of it."""
 
-    def __init__(self, batches: list[FencedBatch]) -> None:
-        self.batches = batches
+    def __init__(self, batches: list[FencedBatch], writer: str, n: int) -> None:
+        self.batches, self._writer, self.n = batches, writer, n
         self.refused: dict[str, int | None] = {}
         self.seqs: list[int] = []
         self.number = ""
@@ -215,7 +227,7 @@ class _Attempt:
             if good:
                 if any(one.fence for one in good):
                     cursor.execute(MARK_WRITING)
-                number = db.execute("select pg_current_xact_id()::text")
+                number = db.execute(_LEAVE_NUMBER, (self._writer, self.n))
                 self.seqs = write(cursor, good, heads, int(time.time() * 1000))
                 row = number.fetchone()
                 self.number = row[0] if row else ""
@@ -238,7 +250,14 @@ def _one(db: psycopg.Connection[Any], sql: str, *args: Any) -> Any:
     return row[0] if row is not None else None
 
 
-_HAS_TABLES = "select to_regclass('retinue_schema') is not null"
+_HAS_TABLES = "select to_regclass('writers') is not null"
+_ENTER = "insert into writers (id) values (%s::uuid) on conflict do nothing"
+_SWEEP = "delete from writers where at < now() - interval '90 days'"
+_LEAVE_NUMBER = """
+insert into writers (id, n) values (%s::uuid, %s)
+on conflict (id) do update set n = excluded.n, at = now() returning pg_current_xact_id()::text"""
+_LAST = "select n from writers where id = %s::uuid for update"
+_HAVE_PATIENCE = "set lock_timeout = '5s'"
 # Our own old connection may still be there, on the other side of a cut: it must not commit later.
 _STOP = """
 select pg_terminate_backend(pid) from pg_stat_activity
