@@ -227,8 +227,8 @@ async def _wrong_route(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> set[str]:
     """What a path can be used with, by all of its routes: there may be one for each method."""
     routes = [route for route in request.app.routes if isinstance(route, Route)]
-    found = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
-    return {m for route in found if route.path == found[0].path for m in route.methods or ()}
+    matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return {m for route in matching if route.path == matching[0].path for m in route.methods or ()}
 
 
 async def _problem(request: Request, error: Exception) -> Response:
