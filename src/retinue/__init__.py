@@ -1,8 +1,6 @@
-"""Retinue gives an LLM agent a staff: children that it can spawn, fork, message, watch, cancel and
-collect.
+"""A runtime for LLM agents that start, fork, message, watch, cancel and collect sub-agents.
 
-Names are imported when they are first used, so that importing a part of the package does not load
-the whole."""
+Each name is imported when it is first used, so that `import retinue` stays fast."""
 
 from __future__ import annotations
 

@@ -40,12 +40,11 @@ AGENT_OPTIONS = ("output", "deps_type", "tools", "staff", *AgentOptions.__annota
 
 @dataclass(frozen=True, eq=False, init=False)
 class Agent(Generic[T_co, D_contra]):
-    """A definition: instructions, a model, tools. It never runs itself; `Retinue.run` makes a run
-    of it.
+    """Defines an agent: instructions, a model, tools. `Retinue.run` starts a run of it.
 
-    `output` is the type of its result, `one_of(A, B)` or `json_schema({...})`; a result that does
-    not fit is asked for again. Without one, the result is text. `deps_type` is the type of
-    `Retinue(deps=...)` that its tools need. A name among the `tools` is that of a built-in one.
+    `output` is the type of its result, `one_of(A, B)` or `json_schema({...})`; the model is asked
+    again for a result that does not fit. Without one, the result is text. `deps_type` is the type
+    of `Retinue(deps=...)` that its tools need. A name among the `tools` is that of a built-in one.
     `staff` are the agents that its runs may start; only their tools can be given to children.
     `families` give it tools to start children that are defined on the spot: they work with its own
     tools. `settings` say how its model is asked. `options` are defaults for the options of its

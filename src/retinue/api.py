@@ -39,19 +39,18 @@ OPTIONS = ("deps", "agents", "hooks", *RetinueOptions.__annotations__)
 
 
 class Retinue(Starts[Deps_co]):
-    """A runtime on one store. Use it as an async context manager.
+    """Runs agents and stores their work. Use it as an async context manager.
 
-    `store` is a path (SQLite), an address such as `postgresql://HOST/DATABASE`, None (memory), or a
-    `Store`. `deps` is what the tools of its agents
-    get as `ctx.deps`. Agents named in `agents` are known from the start, so that open runs of an
-    earlier process continue immediately; those of other agents wait until their agent is used.
-    `workspace` is the directory in which runs work that name none; where there is no sandbox,
-    `unsafe_no_sandbox` runs commands without. `secrets` are values, by name, that are never written
-    down (or the `Redactor` that knows them), beside those of environment, models, channels and
-    tools. `providers` and `models` are providers and models of your own, `threads` how many plain
-    functions of tools work in parallel. `hooks` are functions around model calls, tool calls,
-    spawns and ends. `retention`: what is kept of trees that have ended. `telemetry`: where events
-    go as spans (`retinue.otel.OpenTelemetry`)."""
+    `store` is a path (SQLite), an address such as `postgresql://HOST/DATABASE`, None (memory), or
+    a `Store`. `deps` is what the tools of its agents get as `ctx.deps`. `agents` are registered at
+    the start, so that their open runs of an earlier process continue immediately; runs of other
+    agents wait until their agent is used. `workspace` is the default working directory of runs.
+    `unsafe_no_sandbox` runs commands without a sandbox where there is none. `secrets` are values,
+    by name, that are never written down (or the `Redactor` that knows them), in addition to those
+    of environment, models, channels and tools. `providers` and `models` are providers and models
+    of your own. `threads` is how many plain functions of tools work in parallel. `hooks` are
+    functions around model calls, tool calls, spawns and ends. `retention` says what is kept of
+    trees that have ended. `telemetry` receives events as spans (`retinue.otel.OpenTelemetry`)."""
 
     _engine_type: type[Engine] = Engine
 

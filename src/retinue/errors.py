@@ -59,7 +59,7 @@ class NotFound(RetinueError):
 
 
 class Refused(RetinueError):
-    """A limit refused the request. `limit` is its name; nothing was changed. `allowed` and `wanted`
+    """A limit refused the request. `limit` is its name. Nothing was changed. `allowed` and `wanted`
     are its numbers, where it has some."""
 
     def __init__(

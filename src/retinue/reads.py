@@ -162,16 +162,16 @@ class Reads(Branches):
 
     @property
     def runs_without_agent(self) -> tuple[str, ...]:
-        """Open runs of an earlier process whose agent this program has not named yet."""
+        """Open runs of an earlier process whose agent is not registered yet."""
         return self._engine.found.dormant
 
     @property
     def blocked_reason(self) -> str:
-        """Why nothing moves, when nothing moves: a full disk, a lost store."""
+        """Why runs are stalled, such as a full disk or a lost store; "" if they are not."""
         return self._engine.trouble
 
     async def health(self) -> Health:
-        """Why nothing moves, when nothing moves; `ok` when nothing is wrong."""
+        """The state of the runtime: `ok`, or why runs are stalled."""
         self._check_loop()
         await self._engine.look()
         live = list(self._engine.trees.live())

@@ -1,4 +1,4 @@
-"""Why nothing moves, when nothing moves: the state of a runtime in one value."""
+"""The state of a runtime in one value, with the reason if its runs are stalled."""
 
 from __future__ import annotations
 

@@ -171,8 +171,8 @@ class ModelCatalog(Protocol):
 
 class Model(Protocol):
     """Contract: `complete` returns one reply or raises a `ModelError`; a cancelled call spends
-    nothing more. `emit` takes text as it comes and may be ignored. A model that has `exact = True`
-    vouches for the types in its replies; those of others are checked. One that writes
+    nothing more. `emit` takes text as it comes and may be ignored. A model with
+    `exact = True` guarantees the types in its replies; other replies are checked. One that writes
     `request.progress` is not charged for what it never sent; with `says_progress = True` it does so
     before anything leaves."""
 

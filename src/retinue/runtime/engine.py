@@ -172,7 +172,7 @@ class Engine:
 
     @property
     def trouble(self) -> str:
-        """Why nothing moves, when nothing moves."""
+        """Why runs are stalled, "" if they are not."""
         return self.commits.trouble if self._failure is None else str(self._failure)
 
     # what the API uses

@@ -44,7 +44,7 @@ class FoundRuns:
 
     @property
     def dormant(self) -> tuple[str, ...]:
-        """Open runs whose agent or model this program has not named yet."""
+        """Open runs whose agent or model is not registered yet."""
         return tuple(self._dormant)
 
     async def take_up(self) -> None:

@@ -51,8 +51,8 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandExit:
-    """How it ended. `code` is None when no one can say; `why` is "" when it ended by itself;
-    `lost`: its sandbox died. `notes` say which limits were met."""
+    """How a command ended. `code` is None if it is unknown; `why` is "" if the command ended by
+    itself; `lost` means that its sandbox died; `notes` list the limits that it reached."""
 
     code: int | None
     why: Why = ""

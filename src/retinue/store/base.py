@@ -204,7 +204,7 @@ class Store(Protocol):
         """The root runs of the trees that name an artifact, in their messages or events."""
 
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the store and release its lock."""
 
 
 class StoreReader(Protocol):
