@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from retinue.errors import ConfigError
-from retinue.formats.database_address import is_postgres
+from retinue.formats.database_address import is_postgres, wrong_address
 from retinue.formats.toml_text import load as load_toml
 from retinue.host.project import Project
 from retinue.host.project_paths import config_home
@@ -113,7 +113,7 @@ def stored(environ: Mapping[str, str]) -> str:
     path = of_user(environ, "store", "path")
     if not isinstance(path, str) or not path:
         return ""
-    if is_postgres(path):
+    if is_postgres(path) or wrong_address(path):
         return path
     return os.path.join(config_home(environ), os.path.expanduser(path))
 
