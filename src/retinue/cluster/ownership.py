@@ -17,6 +17,7 @@ from psycopg_pool import AsyncConnectionPool
 from retinue.cluster.base import Dispatcher
 from retinue.cluster.liveness import Verdicts
 from retinue.cluster.node_notices import INBOX, send_notice
+from retinue.cluster.tree_format import FORMAT
 from retinue.core.events import LogEntry, Requested
 from retinue.store.chains import genesis
 
@@ -25,8 +26,17 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(LogEntry).decode
 
 LOCK = (
-    "select epoch, owner::text, handed_over, is_open from trees where root = %s for no key update"
+    "select epoch, owner::text, handed_over, is_open, format from trees where root = %s"
+    " for no key update"
 )
+DUE = """
+(select root from trees where owner is null and is_open and format <= %(format)s
+    and wake_at <= now() order by wake_at limit %(limit)s)
+union (select t.root from inbox i join trees t on t.root = i.root
+    where t.owner is null and t.format <= %(format)s limit %(limit)s)
+union (select t.root from trees t left join workers w on w.id = t.owner
+    where t.owner is not null and t.format <= %(format)s
+    and (w.until is null or w.until <= clock_timestamp()) limit %(limit)s)"""
 IS_LIVE = "select 1 from workers where id = %s and until > clock_timestamp()"
 
 
@@ -47,6 +57,7 @@ class OwnedRow:
     owner: str | None
     handed_over: bool
     is_open: bool
+    format: int
     is_driven: bool = False
 
 
@@ -75,7 +86,7 @@ class Ownership:
         to take."""
         async with self._pool.connection() as connection, connection.transaction():
             row = await _locked(connection, root)
-            if row is None or not row.is_open or row.is_driven:
+            if row is None or not row.is_open or row.is_driven or row.format > FORMAT:
                 return None
             crashed = False
             if row.owner is not None:
@@ -83,10 +94,10 @@ class Ownership:
             # To lose a lease is not a crash; a tree that was let go of keeps its reason.
             handed_over = row.handed_over if row.owner is None else not crashed
             mine = await connection.execute(
-                "update trees t set owner = w.id, epoch = epoch + 1, handed_over = %s"
+                "update trees t set owner = w.id, epoch = epoch + 1, handed_over = %s, format = %s"
                 " from workers w where t.root = %s and w.id = %s and not w.draining"
                 " and w.until > clock_timestamp()",
-                (handed_over, root, self.me),
+                (handed_over, FORMAT, root, self.me),
             )
             if not mine.rowcount:
                 return None
@@ -157,6 +168,10 @@ class Ownership:
             )
             numbered = await inserted.fetchone()
             assert numbered is not None
+            if row.format < FORMAT:
+                await connection.execute(
+                    "update trees set format = %s where root = %s", (FORMAT, root)
+                )
             if row.is_driven:
                 await send_notice(connection, INBOX, root)
             else:
@@ -212,14 +227,5 @@ class Ownership:
         """Trees that want to be driven and that no living worker owns: their time has come, or
         something has come for them, or their worker is gone."""
         async with self._pool.connection() as connection:
-            rows = await connection.execute(
-                "(select root from trees where owner is null and is_open and wake_at <= now()"
-                "  order by wake_at limit %s)"
-                " union (select t.root from inbox i join trees t on t.root = i.root"
-                "  where t.owner is null limit %s)"
-                " union (select t.root from trees t left join workers w on w.id = t.owner"
-                "  where t.owner is not null and (w.until is null or w.until <= clock_timestamp())"
-                "  limit %s)",
-                (limit, limit, limit),
-            )
+            rows = await connection.execute(DUE, {"format": FORMAT, "limit": limit})
             return [root for (root,) in await rows.fetchall()][:limit]

@@ -27,6 +27,10 @@ AFTER_ERROR_SECONDS = 5.0
 """So long a tree that met an error of ours is kept from being tried again."""
 LOOK_SECONDS = 1.0
 """How often a worker looks for what no notice has announced."""
+OUTDATED = (
+    "A newer version of Retinue has changed the tables of this database. This worker takes no more"
+    " trees; those that it has continue on newer workers. Replace it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,8 @@ class TreeWorker:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self.heartbeat.is_draining and not self.is_leaving:
+                if self.heartbeat.is_outdated:
+                    log.warning(OUTDATED)
                 self._tasks.append(asyncio.create_task(self.drain()))
             try:
                 roots = list(self.driven)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -22,6 +23,7 @@ from starlette.routing import Route
 
 from retinue.agent import Agent
 from retinue.api import Retinue
+from retinue.cluster.status_types import ClusterStatus
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
 from retinue.errors import ConfigError, RetinueError
@@ -80,6 +82,7 @@ class HostedStore:
             planner = ProjectPlanner(self.root, self.store, self.address, catalog.environ)
             host = Host(retinue, PlannedAgents(builder, planner), self.leave, self.store)
             host.greet = greeter(host, catalog)
+            host.cluster = self._cluster_status()
             await host.wake_clients()
             async with self._listening(host) as server:
                 host.page = DashboardDoor(self.keyring, server, self.listeners).open
@@ -140,6 +143,13 @@ class HostedStore:
         builder.share, builder.fetch = plans.put, plans.get
         dispatcher = dispatcher_of(dispatch_of(self.environ), self.database)
         return RetinueNode(self.database, dispatcher=dispatcher, recall=builder.recall, **ports)
+
+    def _cluster_status(self) -> Callable[[], ClusterStatus] | None:
+        if not self.is_shared:
+            return None
+        from retinue.cluster.status import cluster_status
+
+        return functools.partial(cluster_status, self.database)
 
     @contextlib.asynccontextmanager
     async def _listening(self, host: Host) -> AsyncIterator[HostServer]:

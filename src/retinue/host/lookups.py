@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import msgspec
 
 from retinue import __version__
 from retinue.api import Retinue
+from retinue.cluster.status_types import ClusterStatus
 from retinue.core.state import RunRecord
 from retinue.core.state_names import ENDS
 from retinue.errors import Refused
@@ -37,6 +38,8 @@ class Lookups(Visibility):
         self._agents, self._store = agents, store
         self.counters: Counter[tuple[str, str, int]] = Counter()
         """Requests by user, operation and status."""
+        self.cluster: Callable[[], ClusterStatus] | None = None
+        """Looks at the other nodes of the database, if there are any."""
 
     def introduction(self) -> replies.Hello:
         return replies.Hello(
@@ -256,7 +259,13 @@ class Lookups(Visibility):
             trouble=self._retinue.blocked_reason,
             held=await self.visible_held_calls(who),
             sandbox=await asyncio.to_thread(_sandbox_status) if who.may("admin") else None,
+            cluster=await self._cluster_status(who),
         )
+
+    async def _cluster_status(self, who: Identity) -> ClusterStatus | None:
+        if self.cluster is None or not who.may("admin"):
+            return None
+        return await asyncio.to_thread(self.cluster)
 
     async def _lack(self, run: str) -> str:
         return lack_of((await self._retinue.record(run)).spec.model, self._agents.environ)
@@ -273,6 +282,7 @@ class Lookups(Visibility):
             deliveries=[d.state for d in await self.visible_deliveries((), who)],
             is_stuck=bool(self._retinue.blocked_reason),
             requests=counts,
+            cluster=await self._cluster_status(who),
         )
 
 

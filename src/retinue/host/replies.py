@@ -6,6 +6,7 @@ from typing import Any, dataclass_transform
 
 import msgspec
 
+from retinue.cluster.status_types import ClusterStatus
 from retinue.core.merges import BranchMerge
 from retinue.core.messages import Message
 from retinue.core.values import Delivery, Usage
@@ -260,8 +261,8 @@ class SandboxStatus(HostReply):
 class HostStatus(HostReply):
     """`open` runs; `dormant` ones whose agent the host cannot build, and what each of them `lacks`;
     `trouble`: why nothing moves, when nothing moves; `held`: model calls that wait because their
-    provider is left alone after what it answered to others. `store` and `sandbox` are shown to
-    tokens with the scope `admin`."""
+    provider is left alone after what it answered to others. `store`, `sandbox` and `cluster` (null
+    when no other node uses the store) are shown to tokens with the scope `admin`."""
 
     pid: int
     retinue: str
@@ -272,6 +273,7 @@ class HostStatus(HostReply):
     held: tuple[HeldCall, ...] = ()
     lacks: dict[str, str] = {}
     sandbox: SandboxStatus | None = None
+    cluster: ClusterStatus | None = None
 
 
 class CompactionProgress(HostReply):

@@ -63,8 +63,17 @@ export const HealthPage = () => html`<${Reading} title="Health" path="health">${
   const hidden = "not shown to this token";
   const facts = [["Version", status.retinue], ["Process", status.pid], ["Store", status.store || hidden], ["Sandbox", status.sandbox ? sandboxWords(status.sandbox) : hidden], ["Open runs", status.open], ["Runs without their agent", status.dormant.length], ["Calls held back for a provider", status.held.length]];
   return html`${status.trouble ? html`<${Trouble} title="Nothing moves" cause=${status.trouble} kept="Everything that is recorded." next="Runs go on by themselves when the cause is gone."/>` : html`<div class="notice soft-edge" role="status"><${Glyph} kind="done" colored/><span class="grow">The host is well. <code>retinue doctor</code> checks models and store in depth.</span></div>`}
-    <${Table} name="Health" head=${["What", "Now"]} rows=${facts.map(([name, value]) => html`<tr><td>${name}</td><td class="wrap"><bdi>${oneLine(value)}</bdi></td></tr>`)}/>`;
+    <${Table} name="Health" head=${["What", "Now"]} rows=${facts.map(([name, value]) => html`<tr><td>${name}</td><td class="wrap"><bdi>${oneLine(value)}</bdi></td></tr>`)}/>
+    ${status.cluster && html`<${Cluster} now=${status.cluster}/>`}`;
 }}<//>`;
+
+/** The workers that share this database. */
+const Cluster = ({ now }) => html`<h2>Workers</h2>
+  ${now.stuck > 0 && html`<${Trouble} title="Runs wait for a worker" cause=${`${now.stuck} trees are due for more than half a minute and no worker takes them.`} kept="Everything that is recorded." next="Check that a worker knows their agents: retinue cluster status."/>`}
+  <p>${now.driven} of ${now.open_trees} open trees are driven, ${now.due} are due, ${now.inbox} events are not taken in yet.</p>
+  <${Table} name="Workers" head=${["Worker", "State", "Trees", "Lease", "Version"]} rows=${now.workers.map((one) => html`<tr>
+    <td class="wrap"><bdi>${oneLine(one.name)}</bdi></td><td>${one.lease_seconds <= 0 ? "silent" : one.is_draining ? "draining" : "up"}</td>
+    <td>${one.trees}</td><td>${Math.max(0, Math.round(one.lease_seconds))} s</td><td>${oneLine(one.version)}</td></tr>`)}/>`;
 
 const sandboxWords = ({ program, guarantees, problem, fix }) => (problem ? `none: ${problem}. The shell and git tools are off, unless the settings allow commands without one. ${fix}` : [program, ...guarantees].join("; "));
 
