@@ -34,6 +34,7 @@ from retinue.core.events import (
     Sent,
     TreeEvent,
 )
+from retinue.core.model_price import UNPRICED
 from retinue.core.run import step
 from retinue.core.shared import Shared
 from retinue.core.spec import RunSpec
@@ -154,7 +155,7 @@ def refuse_request(shared: Shared, event: Requested) -> None:
             f"Unknown model {model!r}. Known: {', '.join(sorted(shared.models)) or 'none'}",
         )
     if request.budget.usd is not None and not shared.models[model].priced:
-        raise Refused("price", spawn.UNPRICED.format(model=model))
+        raise Refused("price", UNPRICED.format(model=model))
     spawn.check_rules(request.permissions)
     if not event.id:
         raise Refused("id", "A run needs an id.")
