@@ -43,7 +43,7 @@ from retinue.core.step_context import StepContext
 from retinue.core.tree import Tree
 from retinue.core.turn import post
 from retinue.core.values import Delivery, Origin, Permissions
-from retinue.errors import InvalidTransition, Refused
+from retinue.errors import InvalidTransition, Refused, WhyStale
 
 
 def settle(tree: Tree, at: int, most: int) -> int:
@@ -75,18 +75,20 @@ def fold(tree: Tree, entry: LogEntry, event: TreeEvent | RunEvent) -> None:
 
 
 def take(tree: Tree, run: str, at: int, event: TreeEvent | RunEvent) -> str:
-    """One step. Returns why the event was refused, or ""; what is refused is on record as stale."""
-    stale = ""
+    """One step. Returns why the event was refused (a `WhyStale`), or ""; what is refused is on
+    record as stale."""
+    why = stale = ""
     try:
         if isinstance(event, OfTree):
             _tree_step(tree, run, at, event)
         else:
             _run_step(tree, run, at, event)
     except InvalidTransition as error:
-        stale = str(error)
+        why, stale = WhyStale(error), str(error)
+        why.refusal = error.refusal
         _come_too_late(tree, run, at, event)
     tree.changes.entries.append(LogEntry(run=run, at=at, event=event, tree=tree.root, stale=stale))
-    return stale
+    return why
 
 
 def _come_too_late(tree: Tree, id: str, at: int, event: TreeEvent | RunEvent) -> None:
