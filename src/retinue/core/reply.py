@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from retinue.core.call_dispatch import dispatch
 from retinue.core.effects import Purpose
-from retinue.core.ending import break_off, charged, finish, free_slots, guess, within
+from retinue.core.ending import break_off, finish, free_slots, guess, within
 from retinue.core.events import ModelFailed, Replied
 from retinue.core.ids import digest
 from retinue.core.messages import ModelReply, UserMessage
+from retinue.core.model_price import charged
 from retinue.core.price_tags import reckon, warm_until
 from retinue.core.state import NOTHING, REFUSALS, ByDimension, Run, Thinking
 from retinue.core.step_context import StepContext, holding_slots, idle, weight
@@ -118,7 +119,7 @@ def _counted(run: Run, ctx: StepContext, reply: ModelReply) -> Usage:
         nanos_estimated=max(0, usage.nanos_estimated),
         turns=1,
     )
-    return charged(ctx.model, used)
+    return used if reply.is_priced else charged(ctx.model, used)
 
 
 def _within_bounds(count: int) -> int:
