@@ -82,8 +82,9 @@ crash: $(READY) ## N kills of a real process, each followed by a recovery (N=100
 	@$(PY) -m tests.crash.main --kills $(N)
 
 crash-cluster: N ?= 200
-crash-cluster: $(READY) ## N workers killed, N/4 stopped past their lease, N/20 database restarts, N/10 cuts (N=200)
-	@$(PY) -m tests.cluster.crash.main --kills $(N)
+crash-cluster: DISPATCH ?= database
+crash-cluster: $(READY) ## N workers killed, N/4 stopped past their lease, N/20 database restarts, N/10 cuts (N=200); DISPATCH=temporal
+	@$(PY) -m tests.cluster.crash.main --kills $(N) --dispatch $(DISPATCH)
 
 cluster: $(READY) ## everything that is tested on several nodes with one PostgreSQL
 	@$(PY) -m pytest -q tests/cluster tests/store/test_postgres.py

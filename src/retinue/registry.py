@@ -20,6 +20,7 @@ from retinue.core.spec import RunRequest
 from retinue.core.values import ModelInfo, Permissions, checked
 from retinue.errors import ConfigError, NotFound, Refused
 from retinue.models.base import Model, ModelCatalog
+from retinue.models.catalog import JoinAccount
 from retinue.models.declared import Provider
 from retinue.models.setting_support import check_settings
 from retinue.opened_toolsets import OpenedToolsets
@@ -62,6 +63,7 @@ class Registry:
                 raise ConfigError("Give providers to the catalog, or models as a dict.")
             catalog = environment_catalog(providers)
         self.models, self.catalog = models, catalog
+        self._join: JoinAccount | None = None
         self.agents: dict[str, Agent[Any, Any]] = {}
         self.preview = toolbox.preview
         self.toolsets = OpenedToolsets()
@@ -113,12 +115,22 @@ class Registry:
         """The catalog's, which may have been given others meanwhile, are never written down."""
         learn_from(self._engine.redactor, self.catalog)
 
+    def share_accounts(self, join: JoinAccount | None) -> None:
+        """Other processes use the same accounts at providers: `join` gets the governor of each, of
+        catalogs that have governors."""
+        self._join = join
+        share = getattr(self.catalog, "share_accounts", None)
+        if share is not None and join is not None:
+            share(join)
+
     def know_model(self, name: str) -> None:
         """A model that is given by its name alone is looked up in the catalog."""
         catalog = self.catalog
         is_named = ":" in name or "/" in name or (catalog is not None and catalog.knows(name))
         if name not in self.models and is_named:
-            self.catalog = catalog = catalog or environment_catalog()
+            if catalog is None:
+                self.catalog = catalog = environment_catalog()
+                self.share_accounts(self._join)
             self.learn_keys()
             self.models[name] = model = catalog.find(name)
             learn_from(self._engine.redactor, model)

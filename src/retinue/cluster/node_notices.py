@@ -17,6 +17,7 @@ log = logging.getLogger("retinue.cluster")
 INBOX, SLOT = "inbox", "slot"
 ANSWERED, ENDED = "answered", "ended"
 DUE, STOP = "due", "stop"
+POOL, PAUSE = "pool", "pause"
 CHANNEL = "retinue_"
 MOST_BYTES = 7_000
 """A notice of PostgreSQL has fewer than 8,000."""

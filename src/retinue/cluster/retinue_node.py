@@ -22,6 +22,7 @@ from retinue.cluster.node_engine import NodeEngine
 from retinue.cluster.node_notices import Listener
 from retinue.cluster.node_store import NodeStore
 from retinue.cluster.ownership import Held, Ownership
+from retinue.cluster.provider_pools import ProviderPools
 from retinue.cluster.slots import Slots
 from retinue.cluster.tree_engine import TreeEngine
 from retinue.cluster.tree_store import TreeStore
@@ -65,17 +66,28 @@ class RetinueNode(Retinue[Deps_co]):
         self._ownership = Ownership(self._pool, self._dispatcher, self.id)
         self._engine.ownership, self._engine.record_store = self._ownership, self._node_store
         self._slots = Slots(self._pool, self._dispatcher)
+        self._pools = ProviderPools(self._pool, self.id)
         self._listener = Listener(url, self._notice)
         self.worker: TreeWorker | None = None
         self._settings = worker
 
     async def __aenter__(self) -> Self:
-        await self._node_store.open()
-        await self._pool.open()
-        await self._dispatcher.open()
-        self._listener.start()
-        await super().__aenter__()
+        try:
+            await self._node_store.open()
+            await self._pool.open()
+            await self._dispatcher.open()
+            self._listener.start()
+            await super().__aenter__()
+            await self._start_worker()
+        except BaseException:
+            await self._listener.stop()
+            await self._close_connections()
+            raise
+        return self
+
+    async def _start_worker(self) -> None:
         if self._settings is not None:
+            self._registry.share_accounts(self._pools.join)
             loop = asyncio.get_running_loop()
             heartbeat = Heartbeat(self._url, self.id, self.name, self._settings.lease_seconds)
             self.worker = TreeWorker(
@@ -83,13 +95,13 @@ class RetinueNode(Retinue[Deps_co]):
                 self._dispatcher,
                 self._ownership,
                 self._slots,
+                self._pools,
                 self._make,
                 self._knows,
                 self._settings,
             )
             heartbeat.lapsed = functools.partial(self.worker.lapsed, loop)
             await self.worker.start()
-        return self
 
     async def __aexit__(self, *exc: object) -> None:
         if self.worker is not None:
@@ -97,12 +109,17 @@ class RetinueNode(Retinue[Deps_co]):
             await self.worker.stop()
         await self._listener.stop()
         await super().__aexit__(*exc)
+        await self._close_connections()
+
+    async def _close_connections(self) -> None:
         await self._dispatcher.close()
         await self._pool.close()
+        await self._node_store.close()
 
     def _notice(self, kind: str, names: list[str]) -> None:
         self._engine.notice(kind, names)
         if self.worker is not None:
+            self._pools.notice(kind)
             self.worker.notice(kind, names)
 
     # trees that are driven here

@@ -16,6 +16,7 @@ from retinue.cluster.base import Dispatcher
 from retinue.cluster.liveness import Heartbeat
 from retinue.cluster.node_notices import INBOX, SLOT
 from retinue.cluster.ownership import Held, Ownership
+from retinue.cluster.provider_pools import ProviderPools
 from retinue.cluster.slots import Slots
 from retinue.cluster.tree_engine import TreeEngine
 from retinue.cluster.tree_store import TreeStore
@@ -50,12 +51,14 @@ class TreeWorker:
         dispatcher: Dispatcher,
         ownership: Ownership,
         slots: Slots,
+        pools: ProviderPools,
         make: Callable[[Held], tuple[TreeEngine, TreeStore]],
         knows: Callable[[str], Awaitable[bool]],
         settings: WorkerSettings,
     ) -> None:
         self.heartbeat, self._dispatcher, self._ownership = heartbeat, dispatcher, ownership
-        self._slots, self._make, self._knows = slots, make, knows
+        self._slots, self._pools = slots, pools
+        self._make, self._knows = make, knows
         self._settings = settings
         self.driven: dict[str, Activation] = {}
         self._taken: set[str] = set()
@@ -69,6 +72,7 @@ class TreeWorker:
             asyncio.create_task(work, name="retinue worker"),
             asyncio.create_task(self._look(), name="retinue worker looks"),
             asyncio.create_task(self._slots.work(), name="retinue lanes"),
+            asyncio.create_task(self._pools.work(), name="retinue accounts"),
         ]
 
     # trees

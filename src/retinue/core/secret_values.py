@@ -23,7 +23,7 @@ _HARMLESS = re.compile(
     r"(?:_(?:FILE|PATH|DIR|SOCK|HOME|NAME|HOST|PORT)|(?<!WEBHOOK)_UR[IL]|MAX_?TOKENS|TOKENS?_?LIMIT)$",
     re.IGNORECASE,
 )
-_IN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\s@:]*)(?::([^/?#\s]*))?@")
+_IN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\s@:]*)(?::([^/\s]*))?@")
 _IN_PAIRS = re.compile(
     r"(?i)\b(?:password|passwd|pwd|\w*key|\w*secret|\w*token|sig)\s*=\s*('[^']*'|\"[^\"]*\"|[^\s;&'\"]+)"
 )

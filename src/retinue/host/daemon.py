@@ -32,7 +32,7 @@ from retinue.host.builder import AgentBuilder
 from retinue.host.dashboard_door import DashboardDoor
 from retinue.host.host import Host
 from retinue.host.host_log import open_log
-from retinue.host.host_rules import is_bare, retention_of, rules_of
+from retinue.host.host_rules import dispatch_of, is_bare, retention_of, rules_of
 from retinue.host.host_server import HostServer, unix_listener
 from retinue.host.identity import OWNER
 from retinue.host.key_file import new_key, remove
@@ -132,12 +132,14 @@ class HostedStore:
         """The runtime of this store: alone, or as one of several nodes of a database."""
         if not self.is_shared:
             return Retinue(store_of(self.store, self.database), **ports)
+        from retinue.cluster.dispatchers import dispatcher_of
         from retinue.cluster.retinue_node import RetinueNode
         from retinue.cluster.shared_plans import SharedPlans
 
         plans = SharedPlans(self.database)
         builder.share, builder.fetch = plans.put, plans.get
-        return RetinueNode(self.database, recall=builder.recall, **ports)
+        dispatcher = dispatcher_of(dispatch_of(self.environ), self.database)
+        return RetinueNode(self.database, dispatcher=dispatcher, recall=builder.recall, **ports)
 
     @contextlib.asynccontextmanager
     async def _listening(self, host: Host) -> AsyncIterator[HostServer]:

@@ -5,7 +5,7 @@ of the prompt cache."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
@@ -67,6 +67,14 @@ class ModelStatus:
     waited_seconds: float = 0.0
 
 
+JoinAccount = Callable[[str, Governor], None]
+
+
+def _shared_name(provider: str, account: str, model: str) -> str:
+    """A name that tells nothing of the key."""
+    return f"{provider}:{model}#{digest('shared', account)[:12]}"
+
+
 class _Account(NamedTuple):
     """A key, an address, and what all models that use them share."""
 
@@ -116,6 +124,7 @@ class Catalog:
         self._made: dict[str, Model] = dict(self._own)
         self._in_process: dict[str, LocalModel] = {}
         self._accounts: dict[tuple[str, str, str], tuple[Governor, PromptCacheState]] = {}
+        self._join: JoinAccount | None = None
         self.secrets = self._secrets(environ)
         """Every key that it was ever given, used or not, by name."""
 
@@ -153,6 +162,13 @@ class Catalog:
             )
             for (provider, _, model), (governor, warmth) in self._accounts.items()
         ]
+
+    def share_accounts(self, join: JoinAccount) -> None:
+        """Other processes use the same accounts: `join` gets each governor, with the name of its
+        account and model in all processes."""
+        self._join = join
+        for name, (governor, _) in self._accounts.items():
+            join(_shared_name(*name), governor)
 
     def knows(self, name: str) -> bool:
         """Whether a name is meant for this catalog: an alias, a chain, `provider:model`, or the
@@ -312,6 +328,8 @@ class Catalog:
                 least = shortest(provider.name, "", model)
             warmth = PromptCacheState(info, least if self._options.cache else 0, terms.second_usd)
             self._accounts[name] = (Governor(terms=terms), warmth)
+            if self._join is not None:
+                self._join(_shared_name(*name), self._accounts[name][0])
         return _Account(key, url, *self._accounts[name])
 
     def _check_allowed(self, provider: str, model: str) -> None:

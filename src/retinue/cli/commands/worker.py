@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from retinue.cli import exit_codes
-from retinue.cli.context import CommandContext, common, note, pass_context
+from retinue.cli.context import CommandContext, common, dispatch_option, note, pass_context
 
 
 @click.command("worker")
+@dispatch_option
 @common
 @pass_context
 def command(context: CommandContext, /) -> int:

@@ -18,6 +18,7 @@ from retinue.cli.doctor.finding import Finding, State
 EXTRAS = {
     "acp": (("agent_client_protocol",), "retinue acp, for editors"),
     "cluster": (("psycopg", "procrastinate"), "stores in PostgreSQL, and retinue worker"),
+    "temporal": (("psycopg", "temporalio"), "retinue worker --dispatch temporal://HOST:PORT"),
     "local": (("xllamacpp",), "models from GGUF files"),
     "otel": (
         ("opentelemetry_sdk", "opentelemetry_exporter_otlp_proto_http"),
