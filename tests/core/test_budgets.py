@@ -38,9 +38,9 @@ def test_a_call_holds_its_bound_before_and_settles_what_it_cost_after() -> None:
 def test_a_last_turn_is_paid_from_what_was_kept_for_it() -> None:
     story = Story(Limits(min_output=100, final_output=100))
     story.start(task="x" * 76, budget=Budget(tokens=1_500))
-    told = story.messages("root")[-1]
-    assert "allows a reply of at most 600 tokens" in told.text, "it is not cut short in silence"
-    assert story.asked("root").max_output == (1_500 - 2 * (100 + weight(told)) - 100) // 2
+    message = story.messages("root")[-1]
+    assert "allows a reply of at most 600 tokens" in message.text, "it is not cut short in silence"
+    assert story.asked("root").max_output == (1_500 - 2 * (100 + weight(message)) - 100) // 2
     story.reply("root", "thinking", call(), usage=Usage(input=100, output=500))
     story.tool("root", text="y" * 26)
     assert story.asked("root").purpose == "final"
@@ -317,11 +317,11 @@ def test_an_endless_amount_is_refused_or_works_but_never_breaks_the_machine(
     budget: dict[str, float],
 ) -> None:
     try:
-        made = Budget(**budget)
+        result = Budget(**budget)
     except ValueError:
         return
     story = Story()
-    story.start(budget=made)
+    story.start(budget=result)
     assert story.is_("root") == "Thinking"
 
 

@@ -29,9 +29,9 @@ def test_what_is_counted_is_known() -> None:
 def test_a_lost_call_is_a_bound_in_the_run_and_above_it_whoever_pays() -> None:
     story = Story()
     story.start(budget=Budget(tokens=100_000))
-    granted, drawn = story.spawning("root", hand(budget=Budget(tokens=20_000)), hand())
+    granted, picture = story.spawning("root", hand(budget=Budget(tokens=20_000)), hand())
     bounds = []
-    for child in (granted, drawn):
+    for child in (granted, picture):
         state = story.state(child)
         assert isinstance(state, Thinking)
         bounds.append(state.hold[:2])
@@ -54,10 +54,10 @@ def test_of_a_call_that_broke_off_only_what_nobody_counted_is_a_bound(nanos: int
     own, at 1)."""
     story = Story()
     story.start()
-    told = Usage(input=90, estimated=50, nanos=nanos, nanos_estimated=nanos // 2)
+    text = Usage(input=90, estimated=50, nanos=nanos, nanos_estimated=nanos // 2)
     story.post(
         "root",
-        ModelFailed(attempt=1, kind="network", message="it broke off", retry=True, usage=told),
+        ModelFailed(attempt=1, kind="network", message="it broke off", retry=True, usage=text),
     )
     usage = story.run("root").usage
     assert (usage.input, usage.estimated) == (90, 50)
@@ -107,9 +107,9 @@ def test_templates_say_at_most() -> None:
     story.start()
     story.cancel("root")
     run = story.run("root")
-    told = notice_fields(story.specs["root"], run, story.ending("root"))
-    assert told["cost"] == f"at most {run.usage.usd:.4f}"
-    assert told["tokens"] == f"at most {run.usage.tokens}"
+    fields = notice_fields(story.specs["root"], run, story.ending("root"))
+    assert fields["cost"] == f"at most {run.usage.usd:.4f}"
+    assert fields["tokens"] == f"at most {run.usage.tokens}"
 
 
 def test_what_a_model_does_not_price_itself_costs_what_was_counted_and_no_more() -> None:

@@ -23,9 +23,9 @@ def calling(**order: object) -> Story:
 
 
 def calls(story: Story, id: str = "root") -> OpenCalls:
-    found = calls_of(story.run(id))
-    assert found is not None
-    return found
+    calls = calls_of(story.run(id))
+    assert calls is not None
+    return calls
 
 
 def started(story: Story, id: str = "root") -> list[CallTool]:
@@ -236,8 +236,8 @@ def test_the_answer_goes_to_the_step_that_asked_and_the_call_stays_open() -> Non
     assert answer(story, second, "large") == ""
     assert story.is_("root") == "Asking", "the other question is still open"
     assert answer(story, first, "red") == ""
-    told = [(e.step, e.text) for e in story.effects if isinstance(e, AnswerStep)]
-    assert told == [("r", "large"), ("q", "red")]
+    rows = [(e.step, e.text) for e in story.effects if isinstance(e, AnswerStep)]
+    assert rows == [("r", "large"), ("q", "red")]
     assert story.is_("root") == "Waiting" and calls(story).woken == 1
     assert answer(story, first, "blue") != "", "the first answer counts"
     story.tool("root", text="red and large")

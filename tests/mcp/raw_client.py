@@ -105,9 +105,9 @@ class RawClient:
     def taken_replies(self) -> list[dict[str, Any]]:
         """Those that nobody has asked for yet. They are not kept."""
         with self._has_news:
-            taken, self._replies = list(self._replies.values()), {}
+            replies, self._replies = list(self._replies.values()), {}
             self._seen.clear()
-            return taken
+            return replies
 
     def has_reply(self, id: Any) -> bool:
         return id in self._replies
@@ -123,8 +123,8 @@ class RawClient:
         assert "error" in message, message
         return message["error"]
 
-    def answer(self, asked: dict[str, Any], result: dict[str, Any]) -> None:
-        self.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode())
+    def answer(self, questions: dict[str, Any], result: dict[str, Any]) -> None:
+        self.write(json.dumps({"jsonrpc": "2.0", "id": questions["id"], "result": result}).encode())
         self.write(b"\n")
 
     def notify(self, method: str, params: dict[str, Any]) -> None:

@@ -17,8 +17,8 @@ def asked(address: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
     try:
         connection.request("GET", f"{url.path}?{url.query}".rstrip("?"), headers=headers)
         reply = connection.getresponse()
-        found = {name.lower(): value for name, value in reply.getheaders()}
-        return reply.status, found, reply.read()
+        values = {name.lower(): value for name, value in reply.getheaders()}
+        return reply.status, values, reply.read()
     finally:
         connection.close()
 

@@ -81,8 +81,8 @@ def test_the_files_of_others_are_what_their_packages_have() -> None:
 
 def test_the_page_is_small_and_names_no_other_host() -> None:
     code = [p for p in FILES if p.suffix in (".mjs", ".css", ".html", ".svg")]
-    sent = sum(len(gzip.compress(p.read_bytes(), mtime=0)) for p in code)
-    assert sent < 97_000 and sum(p.stat().st_size for p in code) < 275_000
+    n_sent = sum(len(gzip.compress(p.read_bytes(), mtime=0)) for p in code)
+    assert n_sent < 97_000 and sum(p.stat().st_size for p in code) < 275_000
     for path in code:
         hosts = set(re.findall(r"https?://([\w.]+)", path.read_text(encoding="utf-8")))
         assert hosts <= {"www.w3.org"}, path
@@ -130,14 +130,14 @@ def test_one_stream_tells_of_all_trees_and_continues_where_it_was_cut(api: Serve
     lines = lines_of(api, f"/api/v1/events?after={last}")
     theirs = api.finished("theirs", token=BOB)
     mine = api.finished("mine")
-    seen: list[str] = []
+    records: list[str] = []
     for line in lines:
         if line.startswith("data: "):
             entry = json.loads(line[6:])["entry"]
-            seen.append(entry["tree"])
+            records.append(entry["tree"])
             if entry["tree"] == mine and entry["event"]["event"] == "Replied":
                 break
-    assert list(dict.fromkeys(seen)) == [before, theirs, mine]
+    assert list(dict.fromkeys(records)) == [before, theirs, mine]
     only = lines_of(api, f"/api/v1/events?after={last}", token=BOB)
     trees = (json.loads(line[6:])["entry"]["tree"] for line in only if line.startswith("data: "))
     assert [next(trees) for _ in range(2)] == [theirs, theirs]

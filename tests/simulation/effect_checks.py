@@ -53,9 +53,9 @@ def before_effect(sim: Simulation, effect: Effect) -> None:
     if isinstance(effect, CallTool):
         _permitted(sim, effect)
         functions.before_run(sim, effect)
-        said = books.messages[books.specs[effect.run].conversation][_calls_of(run).message]
-        assert isinstance(said, AssistantMessage)
-        if len(said.calls) > 1 and effect.call.name in script.SUBMITS:
+        message = books.messages[books.specs[effect.run].conversation][_calls_of(run).message]
+        assert isinstance(message, AssistantMessage)
+        if len(message.calls) > 1 and effect.call.name in script.SUBMITS:
             broken("I8 a submission was taken beside other calls")
 
 
@@ -88,9 +88,9 @@ def _permitted(sim: Simulation, effect: CallTool) -> None:
     if name == "write" and sim.rules.mode != "bypassPermissions" and not said_yes:
         broken(f"I9 {name} was run by {id} although nobody has permitted it")
     while id in tree.specs:
-        held = sim.books.specs[id].permissions
-        inside = held.tools is None or name in held.tools
-        if not (inside and name not in held.deny):
+        permissions = sim.books.specs[id].permissions
+        inside = permissions.tools is None or name in permissions.tools
+        if not (inside and name not in permissions.deny):
             broken(f"I9 {name} was run although {id} withholds it")
         ended = tree.specs[id].permissions
         now = tree.runs[id].permissions if id in tree.runs else ended

@@ -63,9 +63,9 @@ def at_the_end(sim: Simulation) -> None:
             delivery.text or delivery.state == "suppressed",
             f"I4 delivery {delivery.key} says nothing",
         )
-    lost = {id for id in books.announced if digest(id, "completion") not in books.deliveries}
-    if lost:
-        broken(f"I4 never announced: {lost}")
+    losses = {id for id in books.announced if digest(id, "completion") not in books.deliveries}
+    if losses:
+        broken(f"I4 never announced: {losses}")
     _known(sim)
     n_left = Counter(run for run, _ in books.left)
     for id, run in books.ended.items():
@@ -149,11 +149,11 @@ def _fold(sim: Simulation) -> None:
 
 def _caches(sim: Simulation) -> None:
     """I29: what caches gave to a tree is what they gave to its runs."""
-    books, given = sim.books, dict[str, Cached]()
+    books, figures = sim.books, dict[str, Cached]()
     for id, run in books.ended.items():
         root = books.specs[id].root
-        given[root] = given.get(root, NO_CACHE).plus(run.cache)
-    for root, cached in given.items():
+        figures[root] = figures.get(root, NO_CACHE).plus(run.cache)
+    for root, cached in figures.items():
         account = now(sim.store.account(root))
         if account is not None and account.cache != cached:
             broken(f"I29 {root} is told of {account}, its runs of {cached}")

@@ -338,10 +338,10 @@ def stages(seed: int, path: str, turn: int, index: int) -> list[tuple[str, tuple
         kind = r.choice(("await", "await", "await", "spawn", "ask"))
         join, count = ("none", 1) if kind == "spawn" else ("step", r.choice((1, 1, 2)))
         where = f"{path} {turn} {index} {n}"
-        made = [_child(r, i, where, join) for i in range(count if kind != "ask" else 0)]
+        children = [_child(r, i, where, join) for i in range(count if kind != "ask" else 0)]
         silent = {"tell_parent": False, "fail_fast": r.random() < 0.2, "stay_open": False}
         plain = {"result_order": "input", **(silent if join == "step" else {})}
-        out.append((kind, tuple(_with(order, plain) for order in made)))
+        out.append((kind, tuple(_with(order, plain) for order in children)))
     return out
 
 
