@@ -207,24 +207,27 @@ class TreeView:
         if node is None:
             return
         node.last_at = max(node.last_at, entry.at)
+        is_past = node.is_past(event)
         match event:
             case Replied():
                 calls = event.reply.message.calls
                 node.calls = {i: self._describe(call) for i, call in enumerate(calls)}
                 node.wanted = {i: wants(call) for i, call in enumerate(calls)}
                 node.said = states.heading(event.reply.message.text)
-                node.replied = event.attempt
-                node.writing, node.wait, node.held = "", None, None
-                node.tries, node.is_taken_up = 0, False
-            case ModelFailed():
+                node.replied, node.is_taken_up = event.attempt, False
+                if not is_past:
+                    node.writing, node.wait, node.held = "", None, None
+                    node.tries = 0
+            case ModelFailed() if not is_past:
                 node.writing, node.tries = "", node.tries + 1
             case TextReturned() | ActionsReturned() | Submitted():
                 node.last_call = node.calls.pop(event.index, "") or node.last_call
-                node.questions = {k: q for k, q in node.questions.items() if q.index != event.index}
+                if not is_past:
+                    node.drop_question(event.index)
             case ResultsFormatted():
                 for index, *_ in event.calls:
                     node.calls.pop(index, None)
-            case Asked() | StepTaken() if event.question:
+            case Asked() | StepTaken() if event.question and not is_past:
                 question = Question(
                     index=event.index,
                     id="",
@@ -233,8 +236,8 @@ class TreeView:
                     tool=event.name,
                 )
                 node.questions.setdefault(event.call_id, question)
-            case Answered() | Decided():
-                node.questions = {k: q for k, q in node.questions.items() if q.index != event.index}
+            case Answered() | Decided() if not is_past:
+                node.drop_question(event.index)
             case Merged():
                 for merge in event.merges:
                     if merge.state == "conflict" and (writer := self.nodes.get(merge.run)):

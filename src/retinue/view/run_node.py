@@ -66,6 +66,19 @@ class RunNode:
     def is_over(self) -> bool:
         return self.state in OVER
 
+    def is_past(self, event: object) -> bool:
+        """Whether the record of the run is newer than an event: who comes late has it with the
+        first one."""
+        if self.run is None:
+            return False
+        turn, attempt = getattr(event, "turn", None), getattr(event, "attempt", None)
+        return (turn is not None and turn < self.run.turn) or (
+            attempt is not None and attempt < self.run.attempt
+        )
+
+    def drop_question(self, index: int) -> None:
+        self.questions = {k: q for k, q in self.questions.items() if q.index != index}
+
 
 def state_of(node: RunNode) -> str:
     run = node.run
