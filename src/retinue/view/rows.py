@@ -207,7 +207,6 @@ class TreeView:
         if node is None:
             return
         node.last_at = max(node.last_at, entry.at)
-        is_past = node.is_past(event)
         match event:
             case Replied():
                 calls = event.reply.message.calls
@@ -215,19 +214,16 @@ class TreeView:
                 node.wanted = {i: wants(call) for i, call in enumerate(calls)}
                 node.said = states.heading(event.reply.message.text)
                 node.replied, node.is_taken_up = event.attempt, False
-                if not is_past:
-                    node.writing, node.wait, node.held = "", None, None
-                    node.tries = 0
-            case ModelFailed() if not is_past:
-                node.writing, node.tries = "", node.tries + 1
+                node.end_call(event, 0)
+            case ModelFailed():
+                node.end_call(event, node.tries + 1)
             case TextReturned() | ActionsReturned() | Submitted():
                 node.last_call = node.calls.pop(event.index, "") or node.last_call
-                if not is_past:
-                    node.drop_question(event.index)
+                node.drop_question(event)
             case ResultsFormatted():
                 for index, *_ in event.calls:
                     node.calls.pop(index, None)
-            case Asked() | StepTaken() if event.question and not is_past:
+            case Asked() | StepTaken() if event.question and not node.is_past(event):
                 question = Question(
                     index=event.index,
                     id="",
@@ -236,8 +232,8 @@ class TreeView:
                     tool=event.name,
                 )
                 node.questions.setdefault(event.call_id, question)
-            case Answered() | Decided() if not is_past:
-                node.drop_question(event.index)
+            case Answered() | Decided():
+                node.drop_question(event)
             case Merged():
                 for merge in event.merges:
                     if merge.state == "conflict" and (writer := self.nodes.get(merge.run)):

@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from retinue.core.events import (
+    ActionsReturned,
+    Answered,
+    Decided,
+    ModelFailed,
+    Replied,
+    Submitted,
+    TextReturned,
+)
 from retinue.core.spec import RunSpec
 from retinue.core.state import Asking, Ended, Question, Run, Stopping, Thinking
 from retinue.core.state_names import ENDS as OVER
@@ -12,6 +21,7 @@ from retinue.host.provider_waits import ProviderWait
 from retinue.view import states
 from retinue.view.state_marks import mark_name
 
+ToolResult = TextReturned | ActionsReturned | Submitted
 TAIL = 400
 """How much of what a model is writing is kept for the row."""
 
@@ -76,8 +86,18 @@ class RunNode:
             attempt is not None and attempt < self.run.attempt
         )
 
-    def drop_question(self, index: int) -> None:
-        self.questions = {k: q for k, q in self.questions.items() if q.index != index}
+    def end_call(self, event: Replied | ModelFailed, tries: int) -> None:
+        """A model call is over, and what it waited for with it, after so many that failed. A failure
+        waits anew, as its record says."""
+        if self.is_past(event):
+            return
+        self.writing, self.tries = "", tries
+        if isinstance(event, Replied):
+            self.wait = self.held = None
+
+    def drop_question(self, event: Answered | Decided | ToolResult) -> None:
+        if not self.is_past(event):
+            self.questions = {k: q for k, q in self.questions.items() if q.index != event.index}
 
 
 def state_of(node: RunNode) -> str:
