@@ -87,8 +87,7 @@ class RunNode:
         )
 
     def end_call(self, event: Replied | ModelFailed, tries: int) -> None:
-        """A model call is over, and what it waited for with it, after so many that failed. A failure
-        waits anew, as its record says."""
+        """A model call is over, after so many that failed; a reply ends what it waited for."""
         if self.is_past(event):
             return
         self.writing, self.tries = "", tries
