@@ -37,10 +37,10 @@ def frame_problems(text: str, columns: int, quoted: str = "") -> list[str]:
 
 
 def _wordless(line: str) -> list[str]:
-    found = []
+    results = []
     for match in re.finditer(f"[{GLYPHS}]", line):
         after = line[match.end() :]
         has_word = any(word in after for word in WORDS[match[0]])
         if not has_word and not NOT_A_STATE.match(after):
-            found.append(match[0])
-    return found
+            results.append(match[0])
+    return results

@@ -78,9 +78,9 @@ async def crash(store: Path) -> str:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateHome]:
     home = PrivateHome(tmp_path_factory.mktemp("bounds"))
     home.ok("ps")
-    found = project_paths.find(home.env, cwd=str(home.project))
-    Path(found.store).parent.mkdir(parents=True, exist_ok=True)
-    asyncio.run(crash(Path(found.store)))
+    paths = project_paths.find(home.env, cwd=str(home.project))
+    Path(paths.store).parent.mkdir(parents=True, exist_ok=True)
+    asyncio.run(crash(Path(paths.store)))
     yield home
     home.close()
 
@@ -99,8 +99,8 @@ def test_commands_say_at_most(home: PrivateHome) -> None:
     row = home.ok("ps", "--all").splitlines()[1]
     assert row.endswith(f" ≤{usd}")
     assert home.ok("ps", "--tree", "--all").splitlines()[0].endswith(f" ≤{usd}")
-    shown = home.ok("show")
-    assert f" · tree at most {tokens} tokens, at most {usd}" in shown
+    output = home.ok("show")
+    assert f" · tree at most {tokens} tokens, at most {usd}" in output
     for name in ("md", "html"):
         assert f", at most {usd} · at most {tokens} tokens · " in home.ok(
             "export", "latest", "--format", name
@@ -113,15 +113,15 @@ def test_json_says_that_the_cost_is_not_known(home: PrivateHome) -> None:
         not lines["child"]["cost_is_known"]
         and not lines["main" if "main" in lines else "lead"]["cost_is_known"]
     )
-    (told,) = home.lines("show", "--json")
-    assert told["cost_is_known"] is False
-    assert 0 < told["estimated_cost_usd"] < told["total_cost_usd"]
-    assert told["usage"]["estimated_tokens"] > 0
-    assert {agent["label"]: agent["cost_is_known"] for agent in told["agents"]} == {
+    (text,) = home.lines("show", "--json")
+    assert text["cost_is_known"] is False
+    assert 0 < text["estimated_cost_usd"] < text["total_cost_usd"]
+    assert text["usage"]["estimated_tokens"] > 0
+    assert {agent["label"]: agent["cost_is_known"] for agent in text["agents"]} == {
         "lead": True,
         "child": False,
     }
-    assert {m: u["costIsKnown"] for m, u in told["modelUsage"].items()} == {
+    assert {m: u["costIsKnown"] for m, u in text["modelUsage"].items()} == {
         "cheap": True,
         "priced": False,
     }
@@ -134,23 +134,23 @@ def test_json_says_that_the_cost_is_not_known(home: PrivateHome) -> None:
 
 def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: PrivateHome) -> None:
     tokens, usd = amounts(home)
-    found = project_paths.find(home.env, cwd=str(home.project))
+    paths = project_paths.find(home.env, cwd=str(home.project))
     view = TreeView()
-    with RecordReader(found) as record:
-        final = record.tree(RunListing(found).roots()[0].id)
+    with RecordReader(paths) as record:
+        final = record.tree(RunListing(paths).roots()[0].id)
         source = ExportSource(record, final, "2026-11-18")
         assert all(FORMATS[name](source) for name in FORMATS)
     conclude(view, final)
     frame = "\n".join(line.plain for line in Screen(view).frame(Focus(), 0, 140, 40))
     assert f"≤{tokens}" in frame and f"≤{usd}" in frame
-    board = ProjectRuns(found, home.env)
+    board = ProjectRuns(paths, home.env)
     board.refresh()
     top = TopApp(board)
     lines = [plain(line) for line in top_frame(top._facts(), TopList(), board.rows(), 120, 20)]
-    (line,) = RunListing(found).roots()
+    (line,) = RunListing(paths).roots()
     assert line.usd is not None
-    known = view_format.money(line.usd - line.usd_estimated)
-    assert lines[1].startswith(f" today {known}, at most {usd} · ")
+    known_usd = view_format.money(line.usd - line.usd_estimated)
+    assert lines[1].startswith(f" today {known_usd}, at most {usd} · ")
     assert any(line.endswith(f"≤{usd}") for line in lines[4:]), lines
     board.close()
     spent = (
@@ -163,8 +163,8 @@ def test_the_sum_of_today_has_only_facts_and_what_it_is_at_most(home: PrivateHom
     with RunListing(project_paths.find(home.env, cwd=str(home.project))) as shelf:
         (line,) = shelf.roots()
         assert line.usd is not None and line.ended_at is not None
-        known = line.usd - line.usd_estimated
-        assert shelf.spent_since(line.created_at) == (known, line.usd, False)
+        exact_usd = line.usd - line.usd_estimated
+        assert shelf.spent_since(line.created_at) == (exact_usd, line.usd, False)
         # It began before: how much of it came later is on no record.
         assert shelf.spent_since(line.created_at + 1) == (0.0, line.usd, False)
         assert shelf.spent_since(line.ended_at + 1) == (0.0, 0.0, False)

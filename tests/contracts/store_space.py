@@ -84,10 +84,10 @@ class Spaces(Opening):
         await store.commit(world.take())
         await store.commit(Changes(forgotten=roots[:25]))
         before = await all_of(store)
-        seen: list[tuple[int, int]] = []
-        done = await store.compact(progress=lambda n, total: seen.append((n, total)))
-        assert done.before.used >= done.after.used and done.after.holes <= done.before.holes
-        assert seen == sorted(seen)
+        records: list[tuple[int, int]] = []
+        report = await store.compact(progress=lambda n, total: records.append((n, total)))
+        assert report.before.used >= report.after.used and report.after.holes <= report.before.holes
+        assert records == sorted(records)
         assert await all_of(store) == before
         world.start()
         commit = asyncio.ensure_future(store.commit(world.take()))

@@ -224,10 +224,10 @@ async def test_a_failing_task_keeps_its_id_and_touches_no_sibling() -> None:
 
 @on_virtual_time
 async def test_a_reply_cut_off_by_its_length_is_a_failure_that_keeps_the_text() -> None:
-    cut = ModelReply(
+    reply = ModelReply(
         message=AssistantMessage(text="It begins"), usage=Usage(input=1, output=1), stop="length"
     )
-    text = await World(parallel(task("a", "cut")), does={"cut": cut}).go()
+    text = await World(parallel(task("a", "cut")), does={"cut": reply}).go()
     assert text.endswith(
         "### a (failed)\nError: The reply was truncated at its length limit\n\nText so "
         "far:\n" + "It begins" * 9

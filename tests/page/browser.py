@@ -58,8 +58,8 @@ def staff(gate: Gate) -> list[Agent]:
     def work(q: Any) -> Any:
         if q.turn == 0:
             return call("hold", path="src/http.py")
-        said = [m.text for m in q.messages if getattr(m, "kind", "") == "mail"]
-        return f"Done. I was told: {said[-1] if said else 'nothing'}"
+        texts = [m.text for m in q.messages if getattr(m, "kind", "") == "mail"]
+        return f"Done. I was told: {texts[-1] if texts else 'nothing'}"
 
     worker = scripted("worker", work, tools=[hold])
     lead = scripted(
@@ -139,7 +139,7 @@ def opened(browser: Browser, api: Served, path: str = "", **options: Any) -> Pag
         dialog.dismiss()
 
     page.on("pageerror", lambda error: faults.extend([str(error)]))
-    page.on("console", lambda said: faults.extend([said.text] if said.type == "error" else []))
+    page.on("console", lambda text: faults.extend([text.text] if text.type == "error" else []))
     page.on("request", lambda r: faults.extend([] if r.url.startswith(origin) else [r.url]))
     page.on("dialog", on_dialog)
     code = api.guard.keyring.new_code(OWNER)
@@ -150,9 +150,9 @@ def opened(browser: Browser, api: Served, path: str = "", **options: Any) -> Pag
 def serious(page: Page) -> list[str]:
     """What axe finds serious or critical on the page as it is."""
     page.evaluate(gzip.decompress(AXE.read_bytes()).decode())
-    found = page.evaluate(
+    violations = page.evaluate(
         "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice']})"
         ".then(r => r.violations.filter(v => ['serious', 'critical'].includes(v.impact))"
         ".map(v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).slice(0, 3).join(', ')))"
     )
-    return list(found)
+    return list(violations)

@@ -55,28 +55,28 @@ def chunks(first: int, schedules: int) -> Iterator[tuple[str, int, int]]:
 
 def run(schedules: int, first: int = 0, processes: int = 2) -> dict[str, object]:
     began, last = time.monotonic(), 0.0
-    done = steps = crashes = 0
+    n_done = steps = crashes = 0
     bad: list[str] = []
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for n, s, c, b in pool.imap_unordered(work, chunks(first, schedules)):
-            done, steps, crashes, bad = done + n, steps + s, crashes + c, bad + b
+            n_done, steps, crashes, bad = n_done + n, steps + s, crashes + c, bad + b
             for line in b:
                 print(line, file=sys.stderr, flush=True)
             if time.monotonic() - last > 2:
                 last = time.monotonic()
                 print(
-                    f"{done:,} of {schedules:,} schedules, {len(bad)} violations",
+                    f"{n_done:,} of {schedules:,} schedules, {len(bad)} violations",
                     file=sys.stderr,
                     flush=True,
                 )
     return {
-        "schedules": done,
+        "schedules": n_done,
         "steps": steps,
         "crashes": crashes,
-        "crashes_per_schedule": round(crashes / max(1, done), 2),
+        "crashes_per_schedule": round(crashes / max(1, n_done), 2),
         "violations": len(bad),
         "seconds": round(time.monotonic() - began, 1),
-        "ok": not bad and done == schedules,
+        "ok": not bad and n_done == schedules,
     }
 
 
@@ -85,8 +85,8 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=1_000_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
-    asked = parser.parse_args()
-    figures = run(asked.schedules, asked.first, asked.processes)
+    arguments = parser.parse_args()
+    figures = run(arguments.schedules, arguments.first, arguments.processes)
     print(json.dumps(figures))
     return 0 if figures["ok"] else 1
 

@@ -58,6 +58,8 @@ MODEL = ModelInfo(
     cache_tokens=8,
     shared_tokens=8,
 )
+UNPRICED = ModelInfo(name="sim", window=4_000, max_output=300, cache_tokens=8, shared_tokens=8)
+"""The same, of whose price a later process knows nothing."""
 GUARDS = {"write": ToolRisk(risk="write", guarded=True, changes_files=True)}
 DEFINITIONS = (
     Definition(
@@ -312,6 +314,11 @@ def reply(
     )
 
 
+def loses_price(seed: int) -> bool:
+    """Whether processes after the first do not know what the model costs."""
+    return seed % 16 == 9
+
+
 def has_steps(seed: int) -> bool:
     """Whether the tools of a schedule await children: one in sixteen do, and often."""
     return seed % 16 == 3
@@ -331,10 +338,10 @@ def stages(seed: int, path: str, turn: int, index: int) -> list[tuple[str, tuple
         kind = r.choice(("await", "await", "await", "spawn", "ask"))
         join, count = ("none", 1) if kind == "spawn" else ("step", r.choice((1, 1, 2)))
         where = f"{path} {turn} {index} {n}"
-        made = [_child(r, i, where, join) for i in range(count if kind != "ask" else 0)]
+        children = [_child(r, i, where, join) for i in range(count if kind != "ask" else 0)]
         silent = {"tell_parent": False, "fail_fast": r.random() < 0.2, "stay_open": False}
         plain = {"result_order": "input", **(silent if join == "step" else {})}
-        out.append((kind, tuple(_with(order, plain) for order in made)))
+        out.append((kind, tuple(_with(order, plain) for order in children)))
     return out
 
 

@@ -343,10 +343,10 @@ def test_run_ids_in_answers_are_those_of_the_replay(tmp_path: Path) -> None:
             await asyncio.sleep(seconds)
             if isinstance(last(request), UserMessage):
                 return call("start") if request.turn == 0 else last(request).text.splitlines()[1]
-            said = last(request).text
+            text = last(request).text
             return (
-                call("write", to=said.split()[1], text="sugar")
-                if said.startswith("started")
+                call("write", to=text.split()[1], text="sugar")
+                if text.startswith("started")
                 else "waiting"
             )
 

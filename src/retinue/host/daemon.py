@@ -85,7 +85,7 @@ class HostedStore:
             host.cluster = self._cluster_status()
             await host.wake_clients()
             async with self._listening(host) as server:
-                host.page = DashboardDoor(self.keyring, server, self.listeners).open
+                host.page = DashboardDoor(self.keyring, server, self.listeners)
                 ready()
                 await _until_idle(retinue, server, self.leave, idle_seconds)
 

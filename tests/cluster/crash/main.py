@@ -113,14 +113,14 @@ class Cluster:
     async def _at_work(self) -> list[Slot]:
         """The places whose workers own trees now: a fault that hits no work shows nothing."""
         try:
-            found = await rows(
+            result = await rows(
                 self.url,
                 "select w.pid from workers w where w.until > now()"
                 " and exists (select 1 from trees t where t.owner = w.id)",
             )
         except psycopg.Error:
             return []
-        pids = {pid for (pid,) in found}
+        pids = {pid for (pid,) in result}
         free = [slot for slot in self.slots if not slot.is_busy]
         return [slot for slot in free if slot.process is not None and slot.process.pid in pids]
 
