@@ -4,7 +4,7 @@ no numbers, so that it can be copied; links show where they lead."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pygments.token import Comment, Keyword, Name
@@ -98,19 +98,20 @@ class RuledTable(md.TableElement):
             below = list(self._stacked(head, rows, least, options.max_width))
         if below is not None and room < last:
             return None, below
-        has_room = sum(longest) + 3 * len(longest) < options.max_width
+        fixed = [n + 1 < len(head) and width < WIDE for n, width in enumerate(least)]
+        widths = {n: least[n] for n, is_fixed in enumerate(fixed) if is_fixed}
+        rest = options.max_width - 1 - 3 * len(head) - sum(widths.values())
+        wanted = {
+            n: (longest[n], max([*(row[n].content.cell_len for row in rows), longest[n]]))
+            for n in range(len(head))
+            if n not in widths
+        }
+        widths |= _shared(wanted, rest)
         table = Table(box=RULED, show_edge=False, border_style="markdown.table.border")
         for n, cell in enumerate(head):
             heading = cell.content.copy()
             heading.stylize("markdown.table.header")
-            is_fixed = n + 1 < len(head) and least[n] < WIDE
-            table.add_column(
-                heading,
-                justify=cell.justify,
-                overflow="fold",
-                width=least[n] if is_fixed else None,
-                min_width=longest[n] if has_room else None,
-            )
+            table.add_column(heading, justify=cell.justify, overflow="fold", width=widths.get(n))
         for row in rows:
             table.add_row(*(cell.content for cell in row))
         return [Padding(table, (0, 0, 0, 1))], below
@@ -143,6 +144,15 @@ def _least(cells: Cells, head: md.TableDataElement) -> int:
     """The width at which no word of a column is cut and short cells stay on one line."""
     words = [cell_len(word) for word in head.content.plain.split()]
     return min(WIDE, max([*(cell.content.cell_len for cell in cells), *words, 1]))
+
+
+def _shared(wanted: Mapping[int, tuple[int, int]], room: int) -> dict[int, int]:
+    """Widths of columns that together want more than there is: each has its longest word, and then
+    a part of the rest. Empty where all of it fits, or not even the longest words do."""
+    least, most = (sum(pair[n] for pair in wanted.values()) for n in (0, 1))
+    if most <= room or least > room:
+        return {}
+    return {n: a + (b - a) * (room - least) // (most - least) for n, (a, b) in wanted.items()}
 
 
 def _longest_word(cells: Iterable[md.TableDataElement]) -> int:
