@@ -98,8 +98,8 @@ class Cassette:
     On replay an answer is held back until every earlier one was given out. One that no one asks for
     within `patience_seconds` (an hour on a virtual loop, else ten seconds) is an error, and so is a
     request that differs from the recorded one; the first error breaks the cassette, so that the
-    whole tree fails with it. `check` raises it. Secrets of the environment, of models and tools, and
-    `secrets`, by name, are not written down."""
+    whole tree fails with it; `check` raises it. Secrets of the environment, of models and tools and
+    `secrets`, by name, are not written."""
 
     def __init__(
         self,
@@ -383,9 +383,8 @@ class _TapedTool:
         text = msgspec.json.encode(args, order="sorted").decode()
         children = (context.child_id(item) for item in range(NAMED_CHILDREN))
         ids = ids_in([context.run_id, context.spec.parent, context.spec.root, *children, text])
-        shown = Shown(
-            messages=(digest(with_holes(text, ids))[:12],), last=excerpt(with_holes(text, ids))
-        )
+        text = with_holes(text, ids)
+        shown = Shown(messages=(digest(text)[:12],), last=excerpt(text))
         if cassette._mode == "replay":
             line = await cassette._take(act, shown)
             raw = filled(bytes(line.value).decode(), ids)
