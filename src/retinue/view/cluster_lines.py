@@ -20,7 +20,7 @@ def status_lines(now: ClusterStatus) -> list[str]:
 
 
 def _cells(worker: WorkerLine) -> tuple[str, ...]:
-    lease = span(max(0.0, worker.lease_seconds) * 1000)
+    lease = span(worker.lease_seconds * 1000) if worker.lease_seconds > 0 else "over"
     name, version = one_line(worker.name), one_line(worker.version)
     return name, worker.state, str(worker.trees), lease, version, worker.id
 
