@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from retinue.mcp.agent_costs import AgentCost, cost_so_far, total_cost
+from retinue.mcp.agent_costs import AgentCost, cost_so_far, spent_of, total_cost
 from tests.cli.private_home import private_home
 from tests.mcp.raw_client import RawClient
 
 
 def test_a_price_that_is_not_known_is_no_zero() -> None:
     paid = cost_so_far("openai:m", {"tokens": 2_000, "usd": 0.02})
-    unknown = cost_so_far("openai:m", {"tokens": 2_000, "usd": 0.0})
+    unknown = cost_so_far("openai:m", {"tokens": 2_000, "usd": 0.0, "tokens_unpriced": 2_000})
+    spent = {"spent": {"tokens": 2_000, "usd": 0.02}, "usd_estimated": 0.01}
+    bound = cost_so_far("openai:m", spent_of(spent))
+    both = cost_so_far("openai:m", spent_of({**spent, "tokens_unpriced": 5}))
     offline = cost_so_far("offline/explorer", {"tokens": 2_000, "usd": 0.0})
     assert (paid.words, paid.facts["usd"]) == ("$0.02", 0.02)
     assert "price not known" in unknown.words and "usd" not in unknown.facts
     assert offline.words == "offline, no model" and "usd" not in offline.facts
     assert cost_so_far("openai:m", {}).words == ""
     assert cost_so_far("local/m.gguf", {"tokens": 5, "usd": 0.0}).words == "$0.00"
+    assert cost_so_far("ollama:m", {"tokens": 5, "usd": 0.0}).words == "$0.00"
+    assert (bound.words, bound.facts["cost_is_known"]) == ("at most $0.02", False)
+    assert "cost_is_known" not in paid.facts and unknown.facts["cost_is_known"] is False
+    assert "price not known" in both.words, "what has no price is in no bound"
+    assert total_cost([paid, bound]).words == "at most $0.04"
     assert total_cost([paid, offline]) == paid
     assert total_cost([paid, unknown]).usd is None
     assert total_cost([offline, offline]).words == "offline, no model"
