@@ -189,12 +189,17 @@ class Lookups(Visibility):
             runs=tuple(lines),
             tokens=sum(line.tokens for line in lines),
             usd=sum(line.usd for line in lines),
+            tokens_estimated=sum(line.tokens_estimated for line in lines),
+            usd_estimated=sum(line.usd_estimated for line in lines),
+            tokens_unpriced=sum(line.tokens_unpriced for line in lines),
+            cost_is_known=not any(line.usd_estimated or line.tokens_unpriced for line in lines),
             next=page.next,
         )
 
     async def _cost(self, run: str) -> replies.RunCost:
         spec = (await self._retinue.record(run)).spec
-        spent = (await self._retinue.budget(run)).spent
+        spending = await self._retinue.budget(run)
+        spent = spending.spent
         return replies.RunCost(
             run=run,
             label=spec.request.label or spec.request.agent,
@@ -204,6 +209,9 @@ class Lookups(Visibility):
             usd=spent.usd,
             turns=spent.turns,
             calls=spent.calls,
+            tokens_estimated=spending.tokens_estimated,
+            usd_estimated=spending.usd_estimated,
+            tokens_unpriced=spending.tokens_unpriced,
         )
 
     async def deliveries(

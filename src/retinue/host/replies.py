@@ -221,7 +221,9 @@ class ModelList(HostReply):
 
 
 class RunCost(HostReply):
-    """What one root run and its sub-agents have cost."""
+    """What one root run and its sub-agents have cost. Of `tokens_estimated` and `usd_estimated`,
+    which are in it, it is only known that they are not more; the price of `tokens_unpriced` is not
+    known, and is not in `usd`."""
 
     run: str
     label: str
@@ -231,14 +233,22 @@ class RunCost(HostReply):
     usd: float
     turns: int
     calls: int
+    tokens_estimated: int
+    usd_estimated: float
+    tokens_unpriced: int
 
 
 class CostReport(HostReply):
-    """The costs of a page of runs, and their sum."""
+    """The costs of a page of runs, and their sum. `cost_is_known` says whether it is a fact, and
+    all that they have cost."""
 
     runs: tuple[RunCost, ...]
     tokens: int
     usd: float
+    tokens_estimated: int
+    usd_estimated: float
+    tokens_unpriced: int
+    cost_is_known: bool
     next: str = ""
 
 
