@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -231,13 +231,15 @@ class WatchedRun:
             code = exit_codes.INTERRUPTED if number == signal.SIGINT else exit_codes.TERMINATED
             if not self.is_ours or len(self.presses) > 1:
                 raise WatchLeft(code)
-            self.cancel("Ctrl-C" if number == signal.SIGINT else "SIGTERM")
+            self.cancel("SIGTERM" if number == signal.SIGTERM else "")
             notice = Notice("Stopping; partial results are kept. Ctrl-C again exits now.")
         return notice
 
-    def cancel(self, reason: str = "") -> None:
-        """Ask for the end of the run; it is shown like everything else."""
-        self.client.begin(requests.CancelRequest(runs=(self.run,), reason=reason))
+    def cancel(self, signal_name: str = "") -> None:
+        """Ask for the end of the run; it is shown like everything else. A signal comes from another
+        program."""
+        by: Literal["user", "system"] = "system" if signal_name else "user"
+        self.client.begin(requests.CancelRequest(runs=(self.run,), reason=signal_name, by=by))
 
     def send(self, run: str, text: str, *, steer: bool = False) -> None:
         self.client.begin(requests.SendRequest(run=run, text=text, steer=steer))

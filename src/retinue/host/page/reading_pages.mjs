@@ -5,9 +5,9 @@ import { get, link, post } from "./client.mjs";
 import { Glyph, html, Icon } from "./icons.mjs";
 import { allLines, attempt, loadRuns, now, pages } from "./live.mjs";
 import { kindOf, wordOf } from "./marks.mjs";
-import { byDay } from "./runs.mjs";
+import { byDay, paid } from "./runs.mjs";
 import { change, setTitle, settings, Shell, Trouble } from "./shell.mjs";
-import { clock, count, money, oneLine, plural, shortId } from "./words.mjs";
+import { clock, count, money, oneLine, plural, shortId, sumText } from "./words.mjs";
 
 // What the host says at an address; asked again with `again`.
 function useReply(path) {
@@ -79,7 +79,6 @@ const sandboxWords = ({ program, guarantees, problem, fix }) => (problem ? `none
 
 const KINDS = [["agent", "By agent"], ["model", "By model"]];
 
-const sum = (some) => some.reduce((total, line) => total + (line.usd ?? 0), 0);
 
 export function CostsPage() {
   const lines = allLines();
@@ -90,7 +89,7 @@ export function CostsPage() {
   const dearest = [...lines].sort((a, b) => (b.usd ?? 0) - (a.usd ?? 0)).slice(0, 10);
   const kpi = (label, value, note) => html`<div class="kpi"><span class="label">${label}</span><b>${value}</b><span class="label">${note}</span></div>`;
   return html`<${Shell}><div class="page"><div class="page-head"><h1>Costs</h1><span class="push soft">${plural(lines.length, "run")}, newest first</span>${next && html`<button class="btn" disabled=${isLoading} onClick=${loadRuns}>Add older runs</button>`}</div>
-    <div class="panel kpis">${kpi("Spent", money(sum(lines)), "by these runs and their agents")}${kpi("Saved by cache", money(lines.reduce((total, line) => total + line.saved, 0)), "against prompts without a cache")}${kpi("Spent on work that failed", money(sum(failed)), plural(failed.length, "run"))}${kpi("Without a price", count(unpriced), "tokens")}</div>
+    <div class="panel kpis">${kpi("Spent", sumText(paid(lines)), "by these runs and their agents")}${kpi("Saved by cache", money(lines.reduce((total, line) => total + line.saved, 0)), "against prompts without a cache")}${kpi("Spent on work that failed", sumText(paid(failed)), plural(failed.length, "run"))}${kpi("Without a price", count(unpriced), "tokens")}</div>
     <div class="two-col"><${Days} lines=${lines}/>${KINDS.map(([key, title]) => html`<${Shares} key=${key} title=${title} lines=${lines} by=${key}/>`)}
       <${Section} title="Most expensive runs" head=${["Run", "Agents#", "Cost#"]} rows=${dearest.map((line) => html`<tr key=${line.id}><td><a class="line" ...${link(`r/${line.id}`)}><${Glyph} kind=${kindOf(line.mark)} colored/><span class="cut"><bdi>${line.title}</bdi></span><span class="hide">${wordOf(line.mark)}</span></a></td><td class="num">${line.n}</td><td class="num">${money(line.usd, line.bound)}</td></tr>`)}/></div></div><//>`;
 }
@@ -100,14 +99,14 @@ const Share = ({ share }) => html`<td class="num"><svg class="share" aria-hidden
 
 function Days({ lines }) {
   const days = byDay(lines, now.value).slice(0, 7);
-  const most = Math.max(0.0001, ...days.map((day) => day.usd));
-  return html`<${Section} title="By day of start" head=${["Day", "Runs#", "Cost#", "Share#"]} rows=${days.map((day) => html`<tr key=${day.name}><td>${day.title}</td><td class="num">${day.lines.length}</td><td class="num">${money(day.usd)}</td><${Share} share=${day.usd / most}/></tr>`)}/>`;
+  const most = Math.max(0.0001, ...days.map((day) => paid(day.lines).most));
+  return html`<${Section} title="By day of start" head=${["Day", "Runs#", "Cost#", "Share#"]} rows=${days.map((day) => html`<tr key=${day.name}><td>${day.title}</td><td class="num">${day.lines.length}</td><td class="num">${sumText(paid(day.lines))}</td><${Share} share=${paid(day.lines).most / most}/></tr>`)}/>`;
 }
 
 function Shares({ title, lines, by }) {
-  const groups = [...Map.groupBy(lines, (line) => line[by] || "none")].map(([name, some]) => ({ name, n: some.length, usd: sum(some), isKnown: some.every((line) => line.usd !== null) })).sort((a, b) => b.usd - a.usd).slice(0, 10);
-  const most = Math.max(0.0001, groups[0]?.usd ?? 0);
-  return html`<${Section} title=${`${title} of the run`} head=${["Name", "Runs#", "Cost#", "Share#"]} rows=${groups.map((group) => html`<tr key=${group.name}><td class="cut"><bdi>${oneLine(group.name, 80)}</bdi></td><td class="num">${group.n}</td><td class="num">${group.isKnown || group.usd ? money(group.usd) : "n/a"}</td><${Share} share=${group.usd / most}/></tr>`)}/>`;
+  const groups = [...Map.groupBy(lines, (line) => line[by] || "none")].map(([name, some]) => ({ name, n: some.length, cost: paid(some) })).sort((a, b) => b.cost.most - a.cost.most).slice(0, 10);
+  const most = Math.max(0.0001, groups[0]?.cost.most ?? 0);
+  return html`<${Section} title=${`${title} of the run`} head=${["Name", "Runs#", "Cost#", "Share#"]} rows=${groups.map((group) => html`<tr key=${group.name}><td class="cut"><bdi>${oneLine(group.name, 80)}</bdi></td><td class="num">${group.n}</td><td class="num">${sumText(group.cost)}</td><${Share} share=${group.cost.most / most}/></tr>`)}/>`;
 }
 
 const THEMES = [["", "As the system"], ["light", "Light"], ["dark", "Dark"]];
