@@ -58,7 +58,8 @@ class HostedStore:
     in the file `store`; then only what belongs to them is beside that. `keyring` lets clients in;
     `hosts` are names beside those of loopback; `listeners` are sockets beside the Unix socket at
     `address`; `doors` are routes beside those of the host. `is_shared`:
-    other nodes use the database at the same time."""
+    other nodes use the database at the same time; `offers` is what this one has for runs that need
+    it."""
 
     root: str
     store: str
@@ -72,6 +73,7 @@ class HostedStore:
     doors: Callable[[Host], Sequence[Route]] = lambda host: ()
     database: str = ""
     is_shared: bool = False
+    offers: tuple[str, ...] = ()
 
     async def serve(self, idle_seconds: float | None, ready: Callable[[], None]) -> None:
         """Open the store, listen, and keep going until someone asks to stop, or until nothing has
@@ -134,10 +136,12 @@ class HostedStore:
             return Retinue(store_of(self.store, self.database), **ports)
         from retinue.cluster.retinue_node import RetinueNode
         from retinue.cluster.shared_plans import SharedPlans
+        from retinue.cluster.tree_worker import WorkerSettings
 
         plans = SharedPlans(self.database)
         builder.share, builder.fetch = plans.put, plans.get
-        return RetinueNode(self.database, recall=builder.recall, **ports)
+        settings = WorkerSettings(offers=self.offers)
+        return RetinueNode(self.database, worker=settings, recall=builder.recall, **ports)
 
     @contextlib.asynccontextmanager
     async def _listening(self, host: Host) -> AsyncIterator[HostServer]:

@@ -37,6 +37,12 @@ def status(context: CommandContext, /, as_json: bool) -> int:
     out(f"{now.inbox} events wait, the first for {now.oldest_seconds:.1f} s.")
     for lane in now.lanes:
         out(f"lane {lane.name}: {lane.held} of {lane.size} slots, {lane.waiting} waiting")
+    for need in now.needs:
+        offered = f"{need.workers} offer it" if need.workers else "no worker is known to have it"
+        out(f"{need.trees} trees wait for a worker with {need.name}; {offered}.")
+    for account in now.accounts:
+        pause = f", paused for {account.paused_seconds:.0f} s" if account.paused_seconds else ""
+        out(f"account {account.name}: {account.calls} calls under way{pause}")
     return exit_codes.OK
 
 
