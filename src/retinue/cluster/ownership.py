@@ -251,7 +251,7 @@ class Ownership:
         """Trees that want to be driven and that no living worker owns: their time has come, or
         something has come for them, or their worker is gone. Those that wait for a label that is
         not among the `offers` are left out, unless something has come."""
-        found = {"most": limit, "without": list(without), "offers": list(offers)}
+        values = {"most": limit, "without": list(without), "offers": list(offers)}
         async with self._pool.connection() as connection:
-            rows = await connection.execute(DUE, found)
+            rows = await connection.execute(DUE, values)
             return [root for (root,) in await rows.fetchall()][:limit]

@@ -110,7 +110,7 @@ class TreeEngine(Engine):
     def needs(self) -> Needs:
         """What the worker of this tree must offer: what runs at work hold; and if there are none,
         what the first of those needs that wait."""
-        held: set[str] = set()
+        uses: set[str] = set()
         waiting: dict[int, tuple[str, ...]] = {}
         for spec, run in self.trees.live():
             if not spec.request.needs:
@@ -120,8 +120,8 @@ class TreeEngine(Engine):
                     if lane > TURN:
                         waiting[ticket] = spec.request.needs
                 case Queued():
-                    held.update(spec.request.needs)
+                    uses.update(spec.request.needs)
                 case _ if holds_slots(run):
-                    held.update(spec.request.needs)
-        names = tuple(sorted(held)) or (waiting[min(waiting)] if waiting else ())
-        return Needs(names, bool(held), all(map(self._offers, names)))
+                    uses.update(spec.request.needs)
+        names = tuple(sorted(uses)) or (waiting[min(waiting)] if waiting else ())
+        return Needs(names, bool(uses), all(map(self._offers, names)))
