@@ -3,6 +3,8 @@ tests/cli/record.py)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -97,15 +99,15 @@ def test_rows_survive_the_way_through_json(name: str) -> None:
 
 
 def test_the_fold_in_one_go_is_the_same() -> None:
-    specs = [
-        item.spec
-        if isinstance(item, tree_items.RunAdded)
-        else item.entry
-        if isinstance(item, tree_items.Stepped)
-        else item.row.run
-        for item in load("tree")
-        if isinstance(item, (tree_items.RunAdded, tree_items.Stepped, tree_items.RunChanged))
-    ]
+    specs: list[Any] = []
+    for item in load("tree"):
+        match item:
+            case tree_items.RunAdded():
+                specs.append(item.spec)
+            case tree_items.Stepped():
+                specs.append(item.entry)
+            case tree_items.RunChanged():
+                specs.append(item.row.run)
     assert (
         [r.state for r in view(specs, START)]
         == [r.state for r in last("tree")]

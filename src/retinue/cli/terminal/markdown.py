@@ -53,9 +53,9 @@ class BareCode(md.CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
         if self.lexer_name == "mermaid":
-            drawn = picture(code, options.max_width - 4, is_unicode=not Charset.is_ascii)
-            if drawn is not None:
-                yield Padding(Text(drawn, no_wrap=True), (0, 0, 0, 4))
+            drawing = picture(code, options.max_width - 4, is_unicode=not Charset.is_ascii)
+            if drawing is not None:
+                yield Padding(Text(drawing, no_wrap=True), (0, 0, 0, 4))
                 return
         syntax = Syntax(code, self.lexer_name, theme=CODE, background_color="default")
         text = syntax.highlight(code)

@@ -119,7 +119,7 @@ class TreeSurvey:
 
     def details(self, area: str, *, full: bool = False) -> AreaRow:
         files, most = self.files(area), ALL_KEYS if full else self.n_keys
-        known = self.definitions(files)
+        definitions = self.definitions(files)
         inside = set(files)
         keys = [
             TypeRow(u.definition.name, u.place, u.n_files) for u in self.uses if u.path in inside
@@ -128,8 +128,8 @@ class TreeSurvey:
             area,
             len(files),
             sum(self.tree.source[p].lines for p in files),
-            n_types=sum(d.kind in TYPE_KINDS for d in known),
-            n_callables=sum(d.kind in CALLABLE_KINDS for d in known),
+            n_types=sum(d.kind in TYPE_KINDS for d in definitions),
+            n_callables=sum(d.kind in CALLABLE_KINDS for d in definitions),
             is_least=self.has_errors(files),
             description=None if area == OTHER else description(self.tree, area, files),
             largest=tuple(self._largest(files)) if area == OTHER else (),
@@ -258,8 +258,8 @@ def _twice(survey: TreeSurvey) -> list[tuple[str, tuple[Place, ...]]]:
 
 
 def _most_imported(tree: SourceTree, result: Dependencies) -> list[tuple[str, int]]:
-    known = {*tree.source, *(f"{dirname(path)}/" for path in tree.source)}
-    rows = [(path, n) for path, n in result.n_imports.items() if path in known and n > 1]
+    names = {*tree.source, *(f"{dirname(path)}/" for path in tree.source)}
+    rows = [(path, n) for path, n in result.n_imports.items() if path in names and n > 1]
     return sorted(rows, key=lambda row: (-row[1], row[0]))
 
 
