@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from retinue.core.events import LogEntry, Requested
 from retinue.core.shared import Shared
 from retinue.core.state import Ended, RunRecord
+from retinue.core.values import ModelInfo
 from retinue.errors import NotFound
 from retinue.event_translation import Translator, last_of, learn, step_of
 from retinue.events import Event, RunStarted
@@ -234,6 +235,10 @@ class Steps(Groups):
             priced=priced,
             seq=self._engine.position,
         )
+
+    def known_model(self, name: str) -> ModelInfo | None:
+        """The facts about a model that a run was started with."""
+        return self._engine.trees.shared.models.get(name)
 
     async def artifact_roots(self, sha256: str) -> list[str]:
         """The root runs of the trees in which an artifact is named: those that its content came

@@ -145,6 +145,7 @@ async def test_no_child_spends_more_than_its_parent_has() -> None:
         with pytest.raises(Refused) as refusal:
             await ctx.run(worker, "a", budget=Budget(tokens=1_000_000))
         assert refusal.value.limit == "budget"
+        assert str(refusal.value).startswith("Not enough budget: 1,000,000 tokens requested")
         return "refused"
 
     lead = lead_with(survey, staff=(worker,))

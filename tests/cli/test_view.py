@@ -8,7 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from retinue.core.events import CancelAsked, ChildEnded, LogEntry, ModelRegistered, Replied
+from retinue.core.events import (
+    Asked,
+    CancelAsked,
+    ChildEnded,
+    LogEntry,
+    ModelFailed,
+    ModelRegistered,
+    Replied,
+)
 from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import NOTHING, Run, Thinking
@@ -65,6 +73,32 @@ def test_a_row_stays_where_it_was_first_seen(name: str) -> None:
         before = ids
         for n, row in enumerate(rows):
             assert not row.parent or row.parent in ids[:n]
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_who_comes_late_sees_how_each_run_stands(name: str) -> None:
+    """It is told all steps from the beginning, with the first of a run how that stands now."""
+
+    def stands(rows: list[RunRow]) -> list[tuple[object, ...]]:
+        return [(row.id, row.state, row.mark, len(row.questions)) for row in rows]
+
+    items = load(name)
+    whole = [n for n, item in enumerate(items) if isinstance(item, tree_items.RunChanged)]
+    live, at = TreeView(), 0
+    for n, item in enumerate(items):
+        feed(live, item, 0)
+        at = item.entry.at if isinstance(item, tree_items.Stepped) else at
+        if n not in whole or n + 1 in whole:
+            continue
+        beginning = items[: n + 1]
+        records = {i.row.run.id: i for i in beginning if isinstance(i, tree_items.RunChanged)}
+        late = TreeView()
+        for earlier in beginning:
+            if isinstance(earlier, tree_items.RunAdded | tree_items.Stepped):
+                feed(late, earlier, 0)
+            if isinstance(earlier, tree_items.RunAdded) and earlier.spec.id in records:
+                feed(late, records[earlier.spec.id], 0)
+        assert stands(late.rows(at)) == stands(live.rows(at)), f"after item {n}"
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -255,6 +289,31 @@ def test_a_call_that_is_held_for_others_waits_until_it_is_let_go() -> None:
     assert (row.state, row.word, row.now) == ("waiting", "rate limited", "anthropic 429: 24 s")
     feed(records, tree_items.CallsHeld(), START)
     assert (records.row("a", START).state, records.row("a", START).wait) == ("running", None)
+
+
+def test_what_is_told_of_the_past_does_not_end_a_wait_of_today() -> None:
+    tree_view = TreeView()
+    tree_view.take(
+        RunSpec(id="a", request=RunRequest(agent="a", task="t"), root="a", model="anthropic:m")
+    )
+    waiting = Thinking(
+        attempt=2,
+        purpose="turn",
+        hold=NOTHING,
+        max_output=1,
+        tries=1,
+        retry_at=START + 24_000,
+        waits_kind="rate_limit",
+    )
+    tree_view.take(Run(id="a", state=waiting, started_at=START, attempt=2, turn=1))
+    reply = ModelReply(message=AssistantMessage(text="Earlier."))
+    question = Asked(turn=0, index=0, call_id="c", name="ask", question="Which?")
+    failed = ModelFailed(attempt=1, kind="rate_limit", message="429")
+    for event in (question, failed, Replied(attempt=1, reply=reply)):
+        tree_view.take(LogEntry(run="a", at=START, event=event))
+        row = tree_view.row("a", START)
+        assert (row.state, row.word) == ("waiting", "rate limited"), event
+        assert row.now.endswith("24 s, 2 of 6"), row.now
 
 
 def test_a_restart_is_seen_and_nothing_is_counted_twice() -> None:

@@ -265,3 +265,20 @@ def test_a_run_whose_agent_a_worker_does_not_know_waits_for_one_that_does() -> N
                 assert (await starting).text == "now"
 
     run(test())
+
+
+def test_trees_that_no_worker_can_drive_do_not_stand_in_the_way_of_others() -> None:
+    async def test() -> None:
+        url, own, strange = postgres.fresh(), agents(), waiting_agent()
+        few = WorkerSettings(at_once=2, lease_seconds=5.0, idle_seconds=0.2)
+        async with node(url, settings=None, agents=[strange, *own]) as asking:
+            unknown = [asyncio.create_task(asking.spawn(strange, f"{n}")) for n in range(30)]
+            await asyncio.sleep(0.5)
+            async with node(url, settings=few):
+                out = await asking.run(own[0], "do it")
+                assert out.state == "completed"
+            for task in unknown:
+                task.cancel()
+            await asyncio.gather(*unknown, return_exceptions=True)
+
+    run(test())

@@ -425,6 +425,38 @@ def test_a_child_on_a_model_without_a_price_is_refused_where_dollars_are_limited
     assert story.children("root") == []
 
 
+@pytest.mark.parametrize("when", ["next turn", "next try", "restart", "child"])
+def test_a_price_that_is_lost_under_a_limit_in_dollars_ends_the_run(when: str) -> None:
+    """The list of prices is another one than when the run was accepted: nothing is called whose
+    cost would be booked as nothing."""
+    story = Story()
+    story.start(budget=Budget(usd=1.0))
+    run = story.spawning("root", hand("a"))[0] if when == "child" else "root"
+    if when == "next try":
+        story.fail(run, retry=True)
+    calls = story.n_asked(run)
+    story.post("", ModelRegistered(model=ModelInfo(name="m")))
+    if when == "restart":
+        story.restart()
+    elif when == "next try":
+        story.wake(run)
+    else:
+        story.reply(run, "", call("look"))
+        story.tool(run)
+    assert story.ended(run) == ("failed", "price")
+    assert "The price of 'm' is unknown" in story.ending(run).error
+    assert story.n_asked(run) == calls
+
+
+def test_a_price_that_is_lost_matters_to_no_other_limit() -> None:
+    story = Story()
+    story.start(budget=Budget(tokens=100_000))
+    story.post("", ModelRegistered(model=ModelInfo(name="m")))
+    story.reply("root", "", call("look"))
+    story.tool("root")
+    assert story.is_("root") == "Thinking"
+
+
 def test_what_a_provider_adds_by_itself_is_held_too_until_it_has_counted() -> None:
     story = Story(model=replace(MODEL, preamble=700))
     story.start(task="x" * 76)

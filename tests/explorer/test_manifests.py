@@ -101,6 +101,8 @@ def test_the_other_manifests_give_names_and_versions() -> None:
         "setup.cfg": "[metadata]\nname = old\nversion = 3\n",
         "pom.xml": "<project>\n<parent>\n<artifactId>up</artifactId>\n</parent>\n"
         "<artifactId>junit</artifactId>\n<version>4</version>\n</project>\n",
+        "CMakeLists.txt": "# project(old VERSION 9)\ncmake_minimum_required(VERSION 3.9)\n"
+        "project(leveldb\n  VERSION 1.23.0\n  LANGUAGES C CXX)\n",
     }
     manifests = {path: read_manifest(path, text) for path, text in texts.items()}
     names = {path: (one.name, one.version) for path, one in manifests.items() if one}
@@ -111,7 +113,28 @@ def test_the_other_manifests_give_names_and_versions() -> None:
         "composer.json": ("a/b", ""),
         "setup.cfg": ("old", "3"),
         "pom.xml": ("junit", "4"),
+        "CMakeLists.txt": ("leveldb", "1.23.0"),
     }
+    assert (cmake := manifests["CMakeLists.txt"]) and str(
+        cmake.builder and cmake.builder.place
+    ) == ("CMakeLists.txt:3")
+
+
+def test_a_macro_is_no_version() -> None:
+    manifest = read_manifest("configure.ac", "AC_INIT([jq],[jq_version],[],[jq],[])\n")
+    assert manifest is not None and (manifest.name, manifest.version) == ("jq", "")
+
+
+@pytest.mark.parametrize("names", ['["puma", "pumactl"]', "%w[puma pumactl]", "%w(puma pumactl)"])
+def test_the_executables_of_a_gem_are_its_commands(names: str) -> None:
+    manifest = read_manifest("p.gemspec", f's.name = "puma"\n  s.executables = {names}\n')
+    assert manifest is not None
+    assert [(c.text, c.place.line) for c in manifest.commands] == [("puma", 2), ("pumactl", 2)]
+
+
+def test_a_package_json_without_a_name_has_nothing_to_ask_for() -> None:
+    manifest = read_manifest("mini/package.json", '{"main": "./index.cjs", "bin": {"a": "a.js"}}')
+    assert manifest is not None and manifest.commands == []
 
 
 def test_targets_of_a_makefile_are_those_that_a_newcomer_looks_for() -> None:
@@ -187,8 +210,10 @@ def test_the_first_paragraph_may_be_short(text: str) -> None:
     assert paragraph is not None and (paragraph.text, paragraph.place.line) == (text, 3)
 
 
-@pytest.mark.parametrize("text", ["[English](a.md) | Deutsch", "See also:", "beta"])
-def test_a_row_of_links_or_a_single_word_is_no_purpose(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["[English](a.md) | Deutsch", "See also:", "beta", "Welcome to tiny!", "Hi there"]
+)
+def test_a_row_of_links_a_greeting_or_a_single_word_is_no_purpose(text: str) -> None:
     paragraph = readme.first_paragraph(
         "README.md", f"# tiny\n\n{text}\n\nIt parses small languages.\n"
     )

@@ -416,6 +416,17 @@ def test_the_facts_of_a_chain_hold_for_each_link() -> None:
     )
 
 
+def test_a_chain_costs_what_the_link_costs_that_has_answered() -> None:
+    no = ModelUnavailable("no", "quota")
+    dear = Link("dear", no, price_in=70, price_out=90, price_cache_write=80)
+    for price, cost in ((0, 0), (3, 3)):
+        chain = Fallback((dear, Link("b", price_in=price, price_out=5)), name="chain")
+        reply = run_virtual(complete(chain, asking()))
+        assert (reply.usage.nanos, reply.is_priced) == (cost, True)
+    unknown = run_virtual(complete(Fallback((dear, Link("c")), name="chain"), asking()))
+    assert not unknown.is_priced, "then the chain has no price either"
+
+
 def outage(n: int) -> Sequence[str]:
     return ["F3"] * n
 

@@ -41,9 +41,30 @@ def test_every_file_is_sent_as_what_it_is(api: Served) -> None:
         assert reply.headers["x-content-type-options"] == "nosniff"
         packed = api.call("GET", f"/page/{name}", Accept_Encoding="gzip")
         assert gzip.decompress(packed.body) == reply.body
-        again = api.call("GET", f"/page/{name}", If_None_Match=reply.headers["etag"])
-        assert again.status == 304 and not again.body
+        assert packed.headers["content-encoding"] == "gzip"
+        assert len(packed.body) < len(reply.body) or len(reply.body) < 400
+        for tag in (reply.headers["etag"], f'"other", {packed.headers["etag"]}'):
+            again = api.call("GET", f"/page/{name}", If_None_Match=tag)
+            assert again.status == 304 and not again.body
+            assert again.headers["vary"] == reply.headers["vary"] == "accept-encoding"
     assert page_files.MEDIA[".mjs"].startswith("text/javascript")
+
+
+@pytest.mark.parametrize(
+    ("header", "is_packed"),
+    [
+        ("gzip, deflate, br, zstd", True),
+        ("br;q=1.0, GZIP;q=0.5", True),
+        ("*", True),
+        ("gzip;q=0, identity", False),
+        ("gzip; q=0.0", False),
+        ("br, deflate", False),
+        ("not-gzip", False),
+        ("", False),
+    ],
+)
+def test_what_is_packed_goes_to_those_who_read_it(header: str, is_packed: bool) -> None:
+    assert page_files.takes_gzip(header) == is_packed
 
 
 @pytest.mark.parametrize("name", ["../app.py", "%2e%2e/app.py", "vendor", "", "x.mjs", "vendor/"])
@@ -82,7 +103,7 @@ def test_the_files_of_others_are_what_their_packages_have() -> None:
 def test_the_page_is_small_and_names_no_other_host() -> None:
     code = [p for p in FILES if p.suffix in (".mjs", ".css", ".html", ".svg")]
     n_sent = sum(len(gzip.compress(p.read_bytes(), mtime=0)) for p in code)
-    assert n_sent < 97_000 and sum(p.stat().st_size for p in code) < 275_000
+    assert n_sent < 100_000 and sum(p.stat().st_size for p in code) < 280_000
     for path in code:
         hosts = set(re.findall(r"https?://([\w.]+)", path.read_text(encoding="utf-8")))
         assert hosts <= {"www.w3.org"}, path
@@ -99,6 +120,9 @@ def test_an_overview_has_what_each_tree_came_to(api: Served) -> None:
         1,
         1,
     )
+    [share] = line["shares"]
+    assert (share["agent"], share["n_runs"], share["usd"]) == ("main", 1, line["usd"])
+    assert share["input"] + share["output"] == line["tokens"]
     rest = api.get(f"/overview?before={first['next']}").json
     assert rest["runs"][0]["id"] == runs[0] and rest["now"] > line["created_at"]
     assert [run["id"] for run in api.get(f"/overview?run={runs[1]}").json["runs"]] == [runs[1]]

@@ -235,7 +235,7 @@ class Books:
         """Money that is really gone, whether or not the answer ever arrives: on the run and on all
         above it."""
         tokens = reply.usage.input + reply.usage.output
-        nanos = script.MODEL.cost(reply.usage.input, reply.usage.output)
+        nanos = script.MODEL.cost_of(reply.usage)
         while id:
             spec = self.specs[id]
             self.spent[id] += tokens

@@ -48,6 +48,7 @@ def before_effect(sim: Simulation, effect: Effect) -> None:
         if effect.attempt <= books.attempts[effect.run]:
             broken(f"I6 attempt {effect.attempt} of {effect.run} again")
         books.attempts[effect.run] = effect.attempt
+        _priced(sim, effect)
         history_checks.check(sim, run, effect)
     if isinstance(effect, CallTool):
         _permitted(sim, effect)
@@ -63,6 +64,16 @@ def _calls_of(run: Run) -> OpenCalls:
     if calls is None:
         broken(f"I7 a tool of {run.id} is started while it is {type(run.state).__name__}")
     return calls  # type: ignore[no-any-return]
+
+
+def _priced(sim: Simulation, effect: CallModel) -> None:
+    """I10: a limit in dollars binds every call below it. (What was begun before the price was lost
+    is paid at the price it had.)"""
+    tree, id = sim.tree_of(effect.run), effect.run
+    while id and not tree.shared.models["sim"].priced:
+        if sim.books.accounts[id].limit[1] is not None:
+            broken(f"I10 {effect.run} calls a model without a price below the limit of {id}")
+        id = sim.books.specs[id].parent
 
 
 def _permitted(sim: Simulation, effect: CallTool) -> None:

@@ -120,6 +120,8 @@ class Simulation:
         self.aside.clear()
         self.booting = True
         self.take("", Opened(epoch=epoch, limits=self.rules))
+        if self.crashes and script.loses_price(self.seed):
+            self.take("", ModelRegistered(model=script.UNPRICED))
         for delivery in snapshot.deliveries:
             if delivery.state in ("pending", "sent"):
                 self.flying.append(ScheduleDelivery(key=delivery.key, at=delivery.next_at))

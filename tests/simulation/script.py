@@ -58,6 +58,8 @@ MODEL = ModelInfo(
     cache_tokens=8,
     shared_tokens=8,
 )
+UNPRICED = ModelInfo(name="sim", window=4_000, max_output=300, cache_tokens=8, shared_tokens=8)
+"""The same, of whose price a later process knows nothing."""
 GUARDS = {"write": ToolRisk(risk="write", guarded=True, changes_files=True)}
 DEFINITIONS = (
     Definition(
@@ -311,6 +313,11 @@ def reply(
         usage=usage,
         stop="calls",
     )
+
+
+def loses_price(seed: int) -> bool:
+    """Whether processes after the first do not know what the model costs."""
+    return seed % 16 == 9
 
 
 def has_steps(seed: int) -> bool:

@@ -244,9 +244,11 @@ def _in_a_circle(tree: Tree) -> set[str]:
             if isinstance(run.state, Waiting):
                 children = tree.children.get(id, ())
                 fans = tree.fans[id].fans.values() if id in tree.fans else ()
-                is_timed = run.state.calls is not None and bool(run.state.calls.waits)
-                is_timed = is_timed or any(fan.composing for fan in fans)
-                if is_timed or any(comes_back(c) for c in children):
+                calls = run.state.calls
+                # A wait for runs has a deadline, and a function that was woken returns.
+                ends = calls is not None and bool(calls.waits or calls.woken)
+                ends = ends or any(fan.composing for fan in fans)
+                if ends or any(comes_back(c) for c in children):
                     going.add(id)
         going |= {id for id in waits - going if is_freed(id)}
     return waits - going

@@ -5,7 +5,7 @@ that lets go of the tree looks for such rows under the same lock. So nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -27,6 +27,14 @@ _decode = msgspec.json.Decoder(LogEntry).decode
 LOCK = (
     "select epoch, owner::text, handed_over, is_open from trees where root = %s for no key update"
 )
+DUE = """
+(select root from trees where owner is null and is_open and wake_at <= now()
+  and root <> all(%(without)s) order by wake_at limit %(most)s)
+union (select t.root from inbox i join trees t on t.root = i.root
+  where t.owner is null and t.root <> all(%(without)s) limit %(most)s)
+union (select t.root from trees t left join workers w on w.id = t.owner
+  where t.owner is not null and (w.until is null or w.until <= clock_timestamp())
+  and t.root <> all(%(without)s) limit %(most)s)"""
 IS_LIVE = "select 1 from workers where id = %s and until > clock_timestamp()"
 
 
@@ -143,10 +151,12 @@ class Ownership:
         answered; None when the tree is not open."""
         async with self._pool.connection() as connection, connection.transaction():
             if isinstance(entry.event, Requested):
+                request = entry.event.request
+                tenant = "" if request.origin is None else request.origin.user
                 await connection.execute(
-                    "insert into trees (root, chain, is_open, wake_at, agent)"
-                    " values (%s, %s, true, now(), %s) on conflict do nothing",
-                    (root, genesis(root), entry.event.request.agent),
+                    "insert into trees (root, chain, is_open, wake_at, agent, tenant)"
+                    " values (%s, %s, true, now(), %s, %s) on conflict do nothing",
+                    (root, genesis(root), request.agent, tenant),
                 )
             row = await _locked(connection, root)
             if row is None or not row.is_open:
@@ -208,18 +218,9 @@ class Ownership:
             )
             return [root for (root,) in await rows.fetchall()]
 
-    async def due(self, limit: int) -> list[str]:
+    async def due(self, limit: int, without: Sequence[str] = ()) -> list[str]:
         """Trees that want to be driven and that no living worker owns: their time has come, or
         something has come for them, or their worker is gone."""
         async with self._pool.connection() as connection:
-            rows = await connection.execute(
-                "(select root from trees where owner is null and is_open and wake_at <= now()"
-                "  order by wake_at limit %s)"
-                " union (select t.root from inbox i join trees t on t.root = i.root"
-                "  where t.owner is null limit %s)"
-                " union (select t.root from trees t left join workers w on w.id = t.owner"
-                "  where t.owner is not null and (w.until is null or w.until <= clock_timestamp())"
-                "  limit %s)",
-                (limit, limit, limit),
-            )
+            rows = await connection.execute(DUE, {"most": limit, "without": list(without)})
             return [root for (root,) in await rows.fetchall()][:limit]

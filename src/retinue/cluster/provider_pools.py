@@ -157,17 +157,17 @@ class ProviderPools:
                 for bucket, cost in zip(buckets, (1.0, need.tokens), strict=True):
                     if bucket is not None:
                         bucket.take(part.starts * cost, 0.0)
-                left = [None if bucket is None else bucket.level for bucket in buckets]
-                await connection.execute(FILL, (*left, name))
-            held = max(part.calls, need.under_way if account.most_calls else 0)
-            wanted = need.under_way + need.waiting
-            if not held and not wanted:
+                levels = [None if bucket is None else bucket.level for bucket in buckets]
+                await connection.execute(FILL, (*levels, name))
+            n_calls = max(part.calls, need.under_way if account.most_calls else 0)
+            n_wanted = need.under_way + need.waiting
+            if not n_calls and not n_wanted:
                 await connection.execute(LEAVE, (name, self._me))
             else:
-                is_more = held > before.calls or part.starts > 0
-                claim = (held, wanted, part.lacks, is_more)
+                is_more = n_calls > before.calls or part.starts > 0
+                claim = (n_calls, n_wanted, part.lacks, is_more)
                 await connection.execute(HOLD, (*claim, name, self._me))
-            if held < before.calls:
+            if n_calls < before.calls:
                 await send_notice(connection, POOL, name)
         account.lease(part, need, began, lease[0][0])
 

@@ -25,6 +25,8 @@ log = logging.getLogger("retinue.cluster")
 
 AFTER_ERROR_SECONDS = 5.0
 """So long a tree that met an error of ours is kept from being tried again."""
+NOT_HERE_SECONDS = 2.0
+"""So long a tree is left out that could not be driven here."""
 LOOK_SECONDS = 1.0
 """How often a worker looks for what no notice has announced."""
 
@@ -62,12 +64,13 @@ class TreeWorker:
         self._settings = settings
         self.driven: dict[str, Activation] = {}
         self._taken: set[str] = set()
+        self._not_here: dict[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.is_leaving = False
 
     async def start(self) -> None:
         await self.heartbeat.start()
-        work = self._dispatcher.work(self.drive, self._ownership.due, self._settings.at_once)
+        work = self._dispatcher.work(self.drive, self._due, self._settings.at_once)
         self._tasks = [
             asyncio.create_task(work, name="retinue worker"),
             asyncio.create_task(self._look(), name="retinue worker looks"),
@@ -77,11 +80,20 @@ class TreeWorker:
 
     # trees
 
+    async def _due(self, most: int) -> list[str]:
+        """Trees that this worker cannot drive leave room for those behind them."""
+        now = asyncio.get_running_loop().time()
+        self._not_here = {root: until for root, until in self._not_here.items() if until > now}
+        return await self._ownership.due(most, list(self._not_here))
+
     async def drive(self, root: str) -> None:
         """Own a tree until nothing is left to do in it for now."""
         if self.is_leaving or self.heartbeat.is_draining or root in self._taken:
             return
-        if not self.heartbeat.is_valid or not await self._knows(root):
+        if not self.heartbeat.is_valid:
+            return
+        if not await self._knows(root):
+            self._not_here[root] = asyncio.get_running_loop().time() + NOT_HERE_SECONDS
             return
         self._taken.add(root)
         try:

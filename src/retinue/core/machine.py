@@ -34,6 +34,7 @@ from retinue.core.events import (
     Sent,
     TreeEvent,
 )
+from retinue.core.model_price import UNPRICED
 from retinue.core.run import step
 from retinue.core.shared import Shared
 from retinue.core.spec import RunSpec
@@ -42,7 +43,7 @@ from retinue.core.step_context import StepContext
 from retinue.core.tree import Tree
 from retinue.core.turn import post
 from retinue.core.values import Delivery, Origin, Permissions
-from retinue.errors import InvalidTransition, Refused
+from retinue.errors import InvalidTransition, Refused, WhyStale
 
 
 def settle(tree: Tree, at: int, most: int) -> int:
@@ -74,18 +75,20 @@ def fold(tree: Tree, entry: LogEntry, event: TreeEvent | RunEvent) -> None:
 
 
 def take(tree: Tree, run: str, at: int, event: TreeEvent | RunEvent) -> str:
-    """One step. Returns why the event was refused, or ""; what is refused is on record as stale."""
-    stale = ""
+    """One step. Returns why the event was refused (a `WhyStale`), or ""; what is refused is on
+    record as stale."""
+    why = stale = ""
     try:
         if isinstance(event, OfTree):
             _tree_step(tree, run, at, event)
         else:
             _run_step(tree, run, at, event)
     except InvalidTransition as error:
-        stale = str(error)
+        why, stale = WhyStale(error), str(error)
+        why.refusal = error.refusal
         _come_too_late(tree, run, at, event)
     tree.changes.entries.append(LogEntry(run=run, at=at, event=event, tree=tree.root, stale=stale))
-    return stale
+    return why
 
 
 def _come_too_late(tree: Tree, id: str, at: int, event: TreeEvent | RunEvent) -> None:
@@ -154,7 +157,7 @@ def refuse_request(shared: Shared, event: Requested) -> None:
             f"Unknown model {model!r}. Known: {', '.join(sorted(shared.models)) or 'none'}",
         )
     if request.budget.usd is not None and not shared.models[model].priced:
-        raise Refused("price", spawn.UNPRICED.format(model=model))
+        raise Refused("price", UNPRICED.format(model=model))
     spawn.check_rules(request.permissions)
     if not event.id:
         raise Refused("id", "A run needs an id.")

@@ -69,7 +69,7 @@ from retinue.core.events import (
 )
 from retinue.core.messages import ToolMessage
 from retinue.core.notices import fill
-from retinue.core.reply import abandon, take_failure, take_reply
+from retinue.core.reply import abandon, take_failure, take_reply, wrap_up
 from retinue.core.restarts import again, out_of_time, recover_calls, stop_recovery, waited_too_long
 from retinue.core.state import (
     Asking,
@@ -361,10 +361,12 @@ def _idle(run: Run, state: Waiting, event: StateEvent, ctx: StepContext) -> Run:
             return resume(run, ctx) if ctx.tree.has_mail(run.id) else run
         case ChildEnded():
             run = news(run, event, ctx)
-            silent = not ctx.tree.has_mail(run.id) and (
-                ctx.request.stay_open or ctx.has_children(run)
-            )
-            return run if silent or (state.all and ctx.stays(run)) else resume(run, ctx)
+            if ctx.tree.has_mail(run.id):
+                return run if state.all and ctx.stays(run) else resume(run, ctx)
+            if ctx.request.stay_open or ctx.has_children(run):
+                return run
+            # A child that no one is told about was the last: what the run said stands.
+            return wrap_up(run, ctx, run.last_text, resume) if state.all else resume(run, ctx)
         case CancelAsked():
             return cancel(run, event, ctx)
         case PermissionsRestricted() | Granted() | Cleared() | Prolonged():

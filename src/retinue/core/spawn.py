@@ -15,6 +15,7 @@ from retinue.core.events import ActionEvent, RunCreated, StepTaken
 from retinue.core.fan_in import FanIn, fan_of
 from retinue.core.ids import child_id, step_child_id
 from retinue.core.messages import UserMessage
+from retinue.core.model_price import UNPRICED
 from retinue.core.price_tags import tagged
 from retinue.core.spec import DRAWN, ForkPoint, ParentCall, RunRequest, RunSpec
 from retinue.core.state import (
@@ -34,11 +35,6 @@ from retinue.core.turn import sooner
 from retinue.core.values import NANOS_PER_USD, Definition, Permissions, SpawnLimits
 from retinue.errors import Refused
 from retinue.formats.money import money
-
-UNPRICED = (
-    "The price of {model!r} is unknown, so a dollar budget cannot be enforced. Set a "
-    "token budget instead, or choose a model with a price."
-)
 
 
 def plan(run: Run, ctx: StepContext, event: ActionEvent) -> list[tuple[RunSpec, Limit]]:

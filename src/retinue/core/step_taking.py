@@ -29,7 +29,7 @@ def take_step(run: Run, calls: OpenCalls, event: StepTaken, ctx: StepContext) ->
         if len(calls.steps) >= MOST_STEPS:
             raise Refused("steps", f"The calls of one turn can take {MOST_STEPS} such steps.")
     except Refused as refusal:
-        raise InvalidTransition(f"Refused ({refusal.limit}): {refusal}") from None
+        raise InvalidTransition(f"Refused ({refusal.limit}): {refusal}", refusal) from None
     if any(_is_there(run, ctx, event.index, spec.id) for spec, _ in planned):
         raise InvalidTransition(f"A child of step {event.step} is on record already.")
     run_mail.speak(run, ctx, event)

@@ -82,7 +82,7 @@ class HostedStore:
             host.greet = greeter(host, catalog)
             await host.wake_clients()
             async with self._listening(host) as server:
-                host.page = DashboardDoor(self.keyring, server, self.listeners).open
+                host.page = DashboardDoor(self.keyring, server, self.listeners)
                 ready()
                 await _until_idle(retinue, server, self.leave, idle_seconds)
 

@@ -23,12 +23,13 @@ class HostReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hello(HostReply):
-    """The host that answers."""
+    """The host that answers. `page` is the address of its dashboard, while it has one open."""
 
     version: int
     retinue: str
     pid: int
     store: str
+    page: str = ""
 
 
 class EmptyReply(HostReply):

@@ -18,7 +18,7 @@ from retinue.core.events import ActionsReturned, CancelAsked, StepTaken
 from retinue.core.ids import digest, moment, step_child_id
 from retinue.core.spec import Actions, RunRequest, RunSpec
 from retinue.core.state import CallStep, Ended, Run, calls_of
-from retinue.errors import NotFound, Refused, RetinueError
+from retinue.errors import NotFound, Refused, RetinueError, WhyStale
 from retinue.tools.base import Delegation, resting
 
 if TYPE_CHECKING:
@@ -67,9 +67,10 @@ class AwaitingTools:
     async def record(self, run: str, event: StepTaken) -> None:
         """The step is on record when this returns; it raises why it was refused."""
         why = await self.engine.record(run, event)
-        if why.startswith("Refused ("):
-            limit, _, words = why.removeprefix("Refused (").partition("): ")
-            raise Refused(limit, words)
+        refusal = why.refusal if isinstance(why, WhyStale) else None
+        if refusal is not None:
+            numbers = (refusal.allowed, refusal.wanted)
+            raise Refused(refusal.limit, str(refusal), numbers)
         if why:
             raise RetinueError(why)
 

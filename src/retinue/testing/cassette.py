@@ -9,21 +9,24 @@ answer is played."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import msgspec
 
+from retinue.config import environment_secrets
 from retinue.core.answer_layout import Laid
 from retinue.core.effects import ChildOutcome
 from retinue.core.ids import digest
 from retinue.core.messages import ModelReply
+from retinue.core.redaction import Redactor
 from retinue.core.spec import Actions
 from retinue.core.values import ModelInfo, Restart, ToolSchema, Usage, Value
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable, RetinueError
 from retinue.models.base import Model, ModelRequest
 from retinue.option_types import RetinueOptions
+from retinue.runtime.secret_filter import clean_value, learn_from
 from retinue.testing.cassette_excerpt import (
     Shown,
     difference,
@@ -95,7 +98,8 @@ class Cassette:
     On replay an answer is held back until every earlier one was given out. One that no one asks for
     within `patience_seconds` (an hour on a virtual loop, else ten seconds) is an error, and so is a
     request that differs from the recorded one; the first error breaks the cassette, so that the
-    whole tree fails with it. `check` raises it."""
+    whole tree fails with it; `check` raises it. Secrets of the environment, of models and tools and
+    `secrets`, by name, are not written."""
 
     def __init__(
         self,
@@ -103,9 +107,11 @@ class Cassette:
         *,
         record: bool = False,
         patience_seconds: float | None = None,
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         self.path = Path(path)
         self.is_recorded = record
+        self._redactor = Redactor({**environment_secrets(), **(secrets or {})})
         self._infos: dict[str, ModelInfo] = {}
         self.error: CassetteError | None = None
         self._patience = patience_seconds
@@ -204,6 +210,10 @@ class Cassette:
 
     # recording
 
+    def _secrets_of(self, holder: object) -> Mapping[str, str]:
+        learn_from(self._redactor, holder)
+        return getattr(holder, "secrets", {})
+
     def _name(self, act: str) -> str:
         """The key of one more asking of `act`."""
         n = self._asked.get(act, 0)
@@ -226,10 +236,9 @@ class Cassette:
     def _write(
         self, key: str, extract: Shown, kind: str, value: object, ids: Sequence[str]
     ) -> None:
-        raw = with_holes(msgspec.json.encode(value).decode(), ids).encode()
-        line = CassetteLine(
-            n=self._written, key=key, shown=extract, kind=kind, value=msgspec.Raw(raw)
-        )
+        value, extract = clean_value(self._redactor, value), clean_value(self._redactor, extract)
+        raw = msgspec.Raw(with_holes(msgspec.json.encode(value).decode(), ids).encode())
+        line = CassetteLine(n=self._written, key=key, shown=extract, kind=kind, value=raw)
         self._written += 1
         with self.path.open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
@@ -324,6 +333,7 @@ class _Recorder:
         self.info = model.info
         self.says_progress = bool(getattr(model, "says_progress", False))
         self._cassette, self._model = cassette, model
+        self.secrets = cassette._secrets_of(model)
 
     async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
         ids, extract = read_request(request)
@@ -367,6 +377,7 @@ class _TapedTool:
     def __init__(self, cassette: Cassette, tool: Tool) -> None:
         self.schema, self.restart = tool.schema, tool.restart
         self._cassette, self._tool = cassette, tool
+        self.secrets = cassette._secrets_of(tool)
 
     async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         cassette = self._cassette
@@ -374,9 +385,8 @@ class _TapedTool:
         text = msgspec.json.encode(args, order="sorted").decode()
         children = (context.child_id(item) for item in range(NAMED_CHILDREN))
         ids = ids_in([context.run_id, context.spec.parent, context.spec.root, *children, text])
-        call_excerpt = Shown(
-            messages=(digest(with_holes(text, ids))[:12],), last=excerpt(with_holes(text, ids))
-        )
+        text = with_holes(text, ids)
+        call_excerpt = Shown(messages=(digest(text)[:12],), last=excerpt(text))
         if cassette._mode == "replay":
             line = await cassette._take(act, call_excerpt)
             raw = filled(bytes(line.value).decode(), ids)
@@ -397,7 +407,8 @@ class _TapedTool:
         except Exception as error:
             cassette._write(key, call_excerpt, "error", _failure(error), ids)
             raise
-        cassette._write(key, call_excerpt, _WORD_OF[type(returned)], returned, ids)
+        safe = clean_value(context.redactor, returned)
+        cassette._write(key, call_excerpt, _WORD_OF[type(returned)], safe, ids)
         return returned
 
     def format_results(self, outcomes: Sequence[ChildOutcome]) -> str | Laid:

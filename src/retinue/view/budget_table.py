@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from retinue.core.account import DIMENSIONS, UNLIMITED, Account
-from retinue.core.budget_shares import written
+from retinue.core.budget_shares import written, written_bare
 from retinue.core.values import NANOS_PER_USD
 
 __all__ = [
@@ -47,13 +47,13 @@ def table(title: str, account: Account) -> str:
         limit, spent, reservation = account.limit[i], account.spent[i], account.held[i]
         if limit is None and not spent:
             continue
-        rest = "-" if limit is None else _bare(i, max(0, limit - spent - reservation))
+        rest = "-" if limit is None else written_bare(i, max(0, limit - spent - reservation))
         rows.append(
             (
                 NAMES[name],
-                _bare(i, spent),
-                _bare(i, reservation),
-                "-" if limit is None else _bare(i, limit),
+                written_bare(i, spent),
+                written_bare(i, reservation),
+                "-" if limit is None else written_bare(i, limit),
                 rest,
             )
         )
@@ -63,10 +63,6 @@ def table(title: str, account: Account) -> str:
         for row in rows
     ]
     return "\n".join([*lines, f"at limit  {AT_LIMIT[account.on_limit]}"])
-
-
-def _bare(i: int, amount: int) -> str:
-    return written(i, amount) if i == 1 else f"{amount:,}"
 
 
 def account_json(account: Account) -> dict[str, Any]:

@@ -3,7 +3,6 @@ by block as soon as one is complete. A second agent ends that: then there is a t
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from typing import TextIO
@@ -13,7 +12,7 @@ from rich.text import Text
 from retinue.cli.context import now_ms
 from retinue.cli.terminal.keyboard import Keys
 from retinue.cli.terminal.live import LiveView
-from retinue.cli.terminal.markdown import rendered
+from retinue.cli.terminal.markdown import is_heading, rendered
 from retinue.cli.terminal.painter import Painter
 from retinue.cli.terminal.terminal_style import TerminalStyle, size
 from retinue.cli.terminal.watched_run import WatchedRun
@@ -27,7 +26,6 @@ from retinue.view.call_summary import describe
 TAIL = 8
 """Lines of the block that is being written."""
 BROKEN = "The reply broke off here. It is asked for again."
-_HEADING = re.compile(r"\s{0,3}#{1,6}\s[^\n]*$")
 
 
 class AnswerStream:
@@ -90,7 +88,7 @@ class AnswerStream:
             is_apart = kind == "text" and self._last == "text"
             lines += [Text()] if is_apart else []
             lines += self._lines(kind, text, width)
-            self._last = "heading" if kind == "text" and _HEADING.match(text) else kind
+            self._last = "heading" if kind == "text" and is_heading(text) else kind
         return lines
 
     def _lines(self, kind: str, text: str, width: int) -> list[Text]:

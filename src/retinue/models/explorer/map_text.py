@@ -170,7 +170,7 @@ def tests_text(facts: MapFacts, *, full: bool) -> str:
         rows.append(f"{head}{counted}: {_most(files, form.n_files)}.")
     if small:
         n, languages = sum(form.n for form in small), {form.language: None for form in small}
-        rows.append(f"Beside them: {least}{n:,} of other forms, in {listed(list(languages))}.")
+        rows[-1] += f" Beside them {least}{n:,} of other forms, in {listed(list(languages))}."
     if len(rows) > 1:
         return f"{title}{bullets(rows)}\n{_reached(facts)}"
     return title + wrapped(rows[0]) + _reached(facts)

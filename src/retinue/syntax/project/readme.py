@@ -26,6 +26,7 @@ _TOOL = re.compile(
     r"(?:\./)?gradlew? |bundle exec|rake\b|composer (?:install|test)|dotnet (?:build|test|run)|"
     r"bazel (?:build|test)|just\b|tox\b)"
 )
+_WELCOME = re.compile(r"(?:welcome|hi|hello|thank you|thanks)\b[^.]{0,60}!?$", re.IGNORECASE)
 LEAST_LETTERS, LEAST_FIRST = 20, 5
 """Of a paragraph that says what a project is. The first one may be as short as "A tiny parser.", if
 it is not a row of links."""
@@ -66,7 +67,7 @@ def first_paragraph(path: str, text: str) -> Quote | None:
         text_block = " ".join(lines[start : n + 1])
         paragraph = plain(text_block)
         least = LEAST_LETTERS if is_later or _LINKS.search(text_block) else LEAST_FIRST
-        if _is_text(paragraph, least):
+        if _is_text(paragraph, least) and not _WELCOME.match(paragraph):
             return Quote(paragraph, Place(path, start + 1))
         is_later = True
     return None
