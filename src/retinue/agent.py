@@ -271,10 +271,10 @@ class Agent(Generic[T_co, D_contra]):
         todo: list[Agent[Any, Any]] = [self]
         while todo:
             agent = todo.pop()
-            known = agents.get(agent.name)
-            if known == agent:
+            registered = agents.get(agent.name)
+            if registered == agent:
                 continue
-            if known is not None:
+            if registered is not None:
                 raise ConfigError(f"Two different agents are named {agent.name!r}. Rename one.")
             agents[agent.name] = agent
             todo.extend(agent.staff)

@@ -95,7 +95,8 @@ def test_calls_have_a_kind_a_title_places_and_their_diff() -> None:
         ToolCall(id="c", name="shell", args='{"command": "make"}'),
         ToolCall(id="d", name="mcp__db__query", args="not json"),
     )
-    edit, read, shell, other = updates().updates(reply(1, "", *calls))
+    edit, read, *others = updates().updates(reply(1, "", *calls))
+    shell, other = others
     assert (edit.kind, edit.title) == ("edit", "change x.py +1 -1")
     (diff,) = edit.content
     assert (diff.path, diff.old_text, diff.new_text) == ("/project/x.py", "1", "2")

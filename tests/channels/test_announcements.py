@@ -115,12 +115,8 @@ class Blocked:
 async def test_a_channel_that_always_fails_leaves_a_dead_delivery_and_the_others_alone(
     kind: str, tmp_path: Path
 ) -> None:
-    home, path, stream, blocked = (
-        Home(kind, tmp_path),
-        tmp_path / "out.jsonl",
-        io.StringIO(),
-        Blocked(tmp_path),
-    )
+    home, blocked = Home(kind, tmp_path), Blocked(tmp_path)
+    path, stream = tmp_path / "out.jsonl", io.StringIO()
     hook = Webhook("http://127.0.0.1:1/hook", SECRET, timeout=1)
     channels = {
         "blocked": blocked.channel,

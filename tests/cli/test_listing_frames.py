@@ -243,7 +243,7 @@ def test_a_turn_without_a_model_has_no_tokens_and_no_price() -> None:
 
 
 def test_the_last_result_of_a_turn_has_the_number_at_which_a_fork_can_begin() -> None:
-    *_, edit, shell, failed, _ = log(returned=True)
+    edit, shell, failed = log(returned=True)[-4:-1]
     assert edit.startswith("    14:12:01  edit") and shell.startswith(" 5  14:12:01  shell")
     assert failed == "              ✗ failed: no"
 

@@ -51,7 +51,7 @@ def test_every_file_is_sent_as_what_it_is(api: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "is_packed"),
+    ("header", "is_packed"),
     [
         ("gzip, deflate, br, zstd", True),
         ("br;q=1.0, GZIP;q=0.5", True),
@@ -63,8 +63,8 @@ def test_every_file_is_sent_as_what_it_is(api: Served) -> None:
         ("", False),
     ],
 )
-def test_what_is_packed_goes_to_those_who_read_it(sent: str, is_packed: bool) -> None:
-    assert page_files.takes_gzip(sent) == is_packed
+def test_what_is_packed_goes_to_those_who_read_it(header: str, is_packed: bool) -> None:
+    assert page_files.takes_gzip(header) == is_packed
 
 
 @pytest.mark.parametrize("name", ["../app.py", "%2e%2e/app.py", "vendor", "", "x.mjs", "vendor/"])

@@ -445,6 +445,7 @@ def _inline(monkey: Any = asyncio) -> None:
 if __name__ == "__main__":
     _inline()
     ripgrep.SECONDS = 5.0
-    where, many, start, *how = sys.argv[1:]
+    where, many, start = sys.argv[1:4]
+    how = sys.argv[4:]
     result = asyncio.run(play(Path(where), int(many), int(start), ByName if how else OpenDirectory))
     sys.stdout.write(json.dumps(result) + "\n")

@@ -162,9 +162,9 @@ class TreeWorker:
     async def _let_go_of_lost(self) -> None:
         """Trees that are ours by their rows and that no one drives: the database was out of reach
         when one was taken or let go of."""
-        lost = [tree for tree in await self._ownership.mine() if tree.root not in self._taken]
-        if lost:
-            await self._ownership.give_up(lost)
+        lost_trees = [tree for tree in await self._ownership.mine() if tree.root not in self._taken]
+        if lost_trees:
+            await self._ownership.give_up(lost_trees)
 
     # leaving
 

@@ -149,8 +149,8 @@ def refuse_request(shared: Shared, event: Requested) -> None:
     request = event.request
     definition = shared.definitions.get(request.agent)
     if definition is None:
-        known = ", ".join(sorted(shared.definitions)) or "none"
-        raise Refused("agent", f"Unknown agent {request.agent!r}. Known: {known}")
+        names = ", ".join(sorted(shared.definitions)) or "none"
+        raise Refused("agent", f"Unknown agent {request.agent!r}. Known: {names}")
     model = request.model or definition.model
     if model not in shared.models:
         raise Refused(

@@ -118,11 +118,11 @@ def shares(tree: TreeRecord) -> tuple[AgentShare, ...]:
     for row in tree.rows:
         name = agent_label(row.spec.request.agent), row.run.model_used or row.spec.model
         groups.setdefault(name, []).append(row.run.usage)
-    found = []
+    rows = []
     for (agent, model), usages in groups.items():
         nanos, tokens = sum(u.nanos for u in usages), sum(u.tokens for u in usages)
         is_priced = bool(nanos) or not tokens or tree.priced or model.startswith(FREE)
-        found.append(
+        rows.append(
             AgentShare(
                 agent=agent,
                 model=model,
@@ -133,4 +133,4 @@ def shares(tree: TreeRecord) -> tuple[AgentShare, ...]:
                 usd=nanos / NANOS_PER_USD if is_priced else None,
             )
         )
-    return tuple(found)
+    return tuple(rows)

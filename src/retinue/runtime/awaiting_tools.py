@@ -99,8 +99,8 @@ class TakenSteps:
         self, step: str, requests: Sequence[RunRequest], names: Sequence[str], *, parks: bool
     ) -> list[str]:
         ids = [self._id(name) for name in names]
-        known = {id for id in ids if await self._is_known(id)} | self._started.keys()
-        new = {id: n for n, id in enumerate(ids) if id not in known}
+        ids_known = {id for id in ids if await self._is_known(id)} | self._started.keys()
+        new = {id: n for n, id in enumerate(ids) if id not in ids_known}
         recorded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._started |= dict.fromkeys(ids, recorded) | {
             id: self._started[id] for id in ids if id in self._started
@@ -136,8 +136,8 @@ class TakenSteps:
             return [await self._home.reader.outcome(id) for id in runs]
 
     async def wait(self, step: str, run: str, longest: float | None) -> Any:
-        known = self._known.get(step)
-        if known is not None and known.text == TIMED_OUT:
+        result_known = self._known.get(step)
+        if result_known is not None and result_known.text == TIMED_OUT:
             raise TimeoutError
         row = await self._home.engine.store.row(run)
         if row is None or row.spec.parent != self._effect.run:
@@ -156,11 +156,13 @@ class TakenSteps:
             raise
 
     async def ask(self, step: str, question: str, choices: tuple[str, ...]) -> str:
-        known = self._known.get(step)
-        if known is not None and known.text is not None:
-            return known.text
+        result_known = self._known.get(step)
+        if result_known is not None and result_known.text is not None:
+            return result_known.text
         put = self._event(step, question=question, choices=choices, parks=True)
-        return await self._home.question_answer(self._effect, step, put if known is None else None)
+        return await self._home.question_answer(
+            self._effect, step, put if result_known is None else None
+        )
 
     async def act(self, step: str, actions: Actions, reason: str = "") -> None:
         if step in self._known:

@@ -62,24 +62,24 @@ def _ended(final: TreeRecord) -> list[Any]:
 
 def _first(final: TreeRecord, top: RunRecord, id: str) -> str:
     end, state = totals.ending(top), end_state(top)
-    took, sign = view_format.span_text(totals.elapsed(top)), mark(state)
+    span, sign = view_format.span_text(totals.elapsed(top)), mark(state)
     if state == "completed":
-        parts = [f"{sign.glyph} done in {took}", *_agents(final), cost(final)]
+        parts = [f"{sign.glyph} done in {span}", *_agents(final), cost(final)]
         spent = totals.spent(final)
         if not totals.spent(final).is_offline:
             parts.append(spent.words[0])
         return " · ".join([*parts, f"retinue show {id}"])
     if end is None:
-        return f"{sign.glyph} {sign.word} after {took} · {cost(final)} · retinue show {id}"
+        return f"{sign.glyph} {sign.word} after {span} · {cost(final)} · retinue show {id}"
     if state == "cancelled":
-        agents = f"all {len(final.rows)} stopped" if len(final.rows) > 1 else f"after {took}"
+        agents = f"all {len(final.rows)} stopped" if len(final.rows) > 1 else f"after {span}"
         why = "" if end.error in SIGNALS else f": {one_line(end.error, 100)}"
         return f"{sign.glyph} cancelled {canceller(end)}{why} · {agents} · {cost(final)}"
     if state == "at_limit":
         partial = " · partial answer kept" if end.text else ""
-        return f"{sign.glyph} stopped at limit: {_limit(final, top)} after {took}{partial}"
+        return f"{sign.glyph} stopped at limit: {_limit(final, top)} after {span}{partial}"
     why = one_line(end.error or end.stop.replace("_", " "), 300).rstrip(".")
-    return f"{mark('failed').glyph} failed after {took}: {why}"
+    return f"{mark('failed').glyph} failed after {span}: {why}"
 
 
 def _agents(final: TreeRecord) -> list[str]:
@@ -152,13 +152,13 @@ def _failed_line(final: TreeRecord, id: str) -> list[str]:
     return [f"  failed  {name}: {why}{others}. Retry: retinue resume {id} --from-failed"]
 
 
-def _files_line(final: TreeRecord, id: str, known: Collection[str]) -> list[str]:
+def _files_line(final: TreeRecord, id: str, paths: Collection[str]) -> list[str]:
     """What is on branches of runs, without the `known` ones: the result of their merge is already
     known."""
     works = [
         end.work
         for row in final.rows
-        if row.spec.id not in known and (end := totals.ending(row)) and end.work
+        if row.spec.id not in paths and (end := totals.ending(row)) and end.work
     ]
     if not works:
         return []

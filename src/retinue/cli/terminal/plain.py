@@ -175,9 +175,9 @@ class PlainView:
         if row.wait is not None:
             about = row.wait.sentence(now_ms())
         if row.is_over:
-            took = view_format.span_text(row.elapsed_ms)
+            span = view_format.span_text(row.elapsed_ms)
             cost = "" if row.model.startswith("offline/") else f", {row.cost}"
-            when = f"in {took}{cost}" if row.state == "completed" else f"after {took}"
+            when = f"in {span}{cost}" if row.state == "completed" else f"after {span}"
             return f"{row.glyph} {row.label}: {mark(row.state).word} {when}: {about}"
         word = mark(row.state if row.wait is None else row.wait.state).word
         if row.needs_you or row.wait is not None:

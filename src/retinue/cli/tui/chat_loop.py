@@ -130,19 +130,19 @@ class ChatLoop:
         """A command, by its name or the beginning of it, or a message: many begin with the path of
         a file."""
         head, _, rest = line.partition(" ")
-        meant = [name for name in COMMANDS if name == head] or [
+        matches = [name for name in COMMANDS if name == head] or [
             name for name in COMMANDS if len(head) > 1 and name.startswith(head)
         ]
-        if len(meant) == 1:
-            self._command(meant[0], rest.strip(), say)
+        if len(matches) == 1:
+            self._command(matches[0], rest.strip(), say)
         elif (typed := typed_prompt(line)) is not None and has_server(
             (planned := self._plan()).plan, typed[0]
         ):
             self.message(prompt_task(self.client, planned, typed[0], words_of(typed[1])))
-        elif meant or (line.startswith("/") and not rest and line.count("/") == 1):
+        elif matches or (line.startswith("/") and not rest and line.count("/") == 1):
             say(
-                f"{head} matches {' and '.join(meant)}"
-                if meant
+                f"{head} matches {' and '.join(matches)}"
+                if matches
                 else f"Unknown command {head}. /help lists them."
             )
         elif line:

@@ -91,11 +91,11 @@ class TreeSurvey:
         own |= {a for a, b in pairs if b in own} | {b for a, b in pairs if a in own}
         return [name for name in self.names if name in own][:MOST_FILES]
 
-    def _n_keys(self, said: Quote | None) -> int:
+    def _n_keys(self, text: Quote | None) -> int:
         """Of many areas, one that says what it is shows a type less."""
         if len(self.shown) <= FEW_AREAS:
             return KEYS
-        return FEW_KEYS - (said is not None)
+        return FEW_KEYS - (text is not None)
 
     @cached_property
     def uses(self) -> list[TypeUse]:
@@ -122,9 +122,9 @@ class TreeSurvey:
 
     def details(self, area: str, *, full: bool = False) -> AreaRow:
         files = self.files(area)
-        said = None if area == OTHER else description(self.tree, area, files)
-        most = ALL_KEYS if full else self._n_keys(said)
-        known = self.definitions(files)
+        text = None if area == OTHER else description(self.tree, area, files)
+        most = ALL_KEYS if full else self._n_keys(text)
+        definitions = self.definitions(files)
         inside = set(files)
         keys = [
             TypeRow(u.definition.name, u.place, u.n_files) for u in self.uses if u.path in inside
@@ -133,10 +133,10 @@ class TreeSurvey:
             area,
             len(files),
             sum(self.tree.source[p].lines for p in files),
-            n_types=sum(d.kind in TYPE_KINDS for d in known),
-            n_callables=sum(d.kind in CALLABLE_KINDS for d in known),
+            n_types=sum(d.kind in TYPE_KINDS for d in definitions),
+            n_callables=sum(d.kind in CALLABLE_KINDS for d in definitions),
             is_least=self.has_errors(files),
-            description=said,
+            description=text,
             largest=tuple(self._largest(files)) if area == OTHER else (),
             keys=tuple(keys[:most]),
             longest=() if keys else self._longest(files, most),
@@ -263,8 +263,8 @@ def _twice(survey: TreeSurvey) -> list[tuple[str, tuple[Place, ...]]]:
 
 
 def _most_imported(tree: SourceTree, result: Dependencies) -> list[tuple[str, int]]:
-    known = {*tree.source, *(f"{dirname(path)}/" for path in tree.source)}
-    rows = [(path, n) for path, n in result.n_imports.items() if path in known and n > 1]
+    names = {*tree.source, *(f"{dirname(path)}/" for path in tree.source)}
+    rows = [(path, n) for path, n in result.n_imports.items() if path in names and n > 1]
     return sorted(rows, key=lambda row: (-row[1], row[0]))
 
 

@@ -233,10 +233,10 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
 
 def _check(signature: Signature, options: ToolOptions) -> None:
     """Whatever is wrong with a tool is said when it is made."""
-    known = list(ToolOptions.__annotations__)
-    if odd := next((name for name in options if name not in known), ""):
+    names = list(ToolOptions.__annotations__)
+    if odd := next((name for name in options if name not in names), ""):
         raise ConfigError(
-            f"tool() has no option {odd!r}.{did_you_mean(odd, known)} There are {_all(known)}."
+            f"tool() has no option {odd!r}.{did_you_mean(odd, names)} There are {_all(names)}."
         )
     if not _NAME.fullmatch(signature.name):
         raise signature.wrong(
