@@ -169,7 +169,7 @@ const treeUntil = (node, at, models) => node.children.reduce((sum, child) => add
 function pastRow(row, node, at, models) {
   const kind = phaseAt(node.phases, at);
   const mine = spentUntil(node, at, models);
-  const all = node.children.reduce((sum, child) => add(sum, treeUntil(child, at, models)), mine);
+  const all = treeUntil(node, at, models);
   const isOver = kind === "ended";
   return { ...row, mark: isOver ? row.mark : PAST[kind], now: isOver ? row.now : node.phases.segments.findLast((s) => s.from <= at)?.words ?? "", tokens: mine.tokens, tree_tokens: all.tokens, usd: mine.usd, tree_usd: all.usd, tree_usd_estimated: 0, silent_ms: 0, elapsed_ms: (isOver ? node.phases.endedAt : at) - (node.startedAt ?? node.spec.created_at) };
 }
