@@ -313,7 +313,7 @@ def test_ctrl_c_cancels_the_children_first_and_keeps_what_there_is(tmp_path: Pat
         screen.keys("C-c")
         assert screen.code() == 130
         shown = screen.text()
-        assert "Stopping; partial results are kept" in shown
+        assert "Stopping 2 agents; partial results are kept" in shown
         assert glyphs(shown) == "✓⊘" and "\n Lead them: map it   " in shown, "the task stays"
         assert {run["label"]: run["state"] for run in home.runs()} == {
             "main": "cancelled",
