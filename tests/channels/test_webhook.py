@@ -69,7 +69,7 @@ async def test_a_request_says_what_happened_and_is_signed() -> None:
     )
     given = {name.lower(): value for name, value in headers.items()}
     assert given["webhook-id"] == given["idempotency-key"] == "k7"
-    assert abs(int(given["webhook-timestamp"]) - time.time()) < 10
+    assert abs(int(given["webhook-timestamp"]) - time.time()) < 120
     assert given["webhook-signature"] == sign(KEY, "k7", given["webhook-timestamp"], body)
     assert (given["content-type"], given["content-length"]) == ("application/json", str(len(body)))
     assert (given["authorization"], given["x-team"], given["user-agent"]) == (

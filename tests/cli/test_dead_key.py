@@ -98,7 +98,7 @@ def test_a_command_that_brings_another_key_lets_waiting_runs_go_on(tmp_path: Pat
             )
             assert len(llm.llm.injected) <= 3
             # Any command that talks to the host brings its keys along.
-            told = home.run("wait", *ids, "--timeout", "15s", env=env_of(llm, "openai_chat", NEW))
+            told = home.run("wait", *ids, "--timeout", "120s", env=env_of(llm, "openai_chat", NEW))
             assert told.returncode == 0, told.stderr
         finally:
             home.close()
@@ -165,7 +165,7 @@ def test_a_command_without_a_key_of_use_takes_none_from_those_at_work(
             )
             assert told.returncode == 0, told.stderr
             gate.opened.set()
-            told = home.run("wait", run, "--timeout", "30s", env={"OPENAI_API_KEY": key})
+            told = home.run("wait", run, "--timeout", "120s", env={"OPENAI_API_KEY": key})
             assert told.returncode == 0, told.stderr
             assert llm.llm.n_requests == 2
         finally:

@@ -13,11 +13,17 @@ from pathlib import Path
 import psycopg
 
 from tests import postgres
+from tests.waiting import PATIENT
 
 
 def retinue(home: Path, project: Path, *words: str) -> subprocess.Popen[str]:
     home.mkdir(exist_ok=True)
-    environ = {"HOME": str(home), "XDG_RUNTIME_DIR": str(home), "PATH": os.environ["PATH"]}
+    environ = {
+        **PATIENT,
+        "HOME": str(home),
+        "XDG_RUNTIME_DIR": str(home),
+        "PATH": os.environ["PATH"],
+    }
     return subprocess.Popen(
         [sys.executable, "-m", "retinue", *words],
         env=environ,

@@ -100,7 +100,7 @@ def test_no_secret_is_written_anywhere(tmp_path: Path, caplog: pytest.LogCapture
                 repr(outcome) + repr(await retinue.messages(run)) + repr(await retinue.tree(run))
             )
             assert outcome.ok, outcome
-            await retinue.settle(timeout=30)
+            await retinue.settle(timeout=120)
             broken = Agent("broken", model=Scripted(refuse, name="b"))
             seen.append(repr(await retinue.run(broken, "Go.")))
             await retinue.backup(tmp_path / "copy.db")

@@ -122,7 +122,7 @@ def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path: Path) -> None:
         heard = tmp_path / "heard"
         async with servers(fake(f"heard={heard}", "era=modern")) as found:
             under_way = asyncio.create_task(call(found, "mcp__fake__hang"))
-            await asyncio.sleep(0.1)
+            assert await until_async(lambda: heard.exists() and "tools/call" in heard.read_text())
             under_way.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await under_way
