@@ -46,7 +46,7 @@ class Host(Overviews):
         self.leave = leave or asyncio.Event()
         self._left: asyncio.Future[Any] | None = None
         self.greet: Callable[[requests.HelloRequest], Coroutine[Any, Any, None]] | None = None
-        self.page: Callable[[], Coroutine[Any, Any, PageReply]] | None = None
+        self.page: Callable[..., Coroutine[Any, Any, PageReply]] | None = None
 
     def left(self) -> asyncio.Future[Any]:
         """Done when the host leaves: one for all who look out for it."""
@@ -311,7 +311,7 @@ class Host(Overviews):
     async def open_page(self, request: requests.PageRequest, who: Identity) -> PageReply:
         if self.page is None:
             raise Refused("page", "This host is part of another service, which knows its address.")
-        return await self.page()
+        return await self.page(is_for_own_user=request.is_for_own_user)
 
     async def stop(self, request: requests.StopRequest, who: Identity) -> replies.EmptyReply:
         self.leave.set()
