@@ -39,7 +39,7 @@ class Portal:
         return asyncio.run_coroutine_threadsafe(awaited(), self._loop).result()
 
 
-def _check_verb(function: object) -> None:
+def _check_verb(function: Any) -> None:
     """A verb is handed over before it is called, and gives something to await."""
     if inspect.iscoroutine(function):
         function.close()
