@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from retinue.core.type_parameters import P, R
 from retinue.errors import ConfigError, RetinueError, WrongThread
