@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo test tests check fix docs pictures coverage pythons compare simulate crash crash-cluster cluster faults attack api page conform clients guests agents bench explore
+.PHONY: help setup parts demo test tests check fix docs pictures coverage pythons compare simulate crash crash-cluster cluster faults attack api page conform clients guests agents bench bench-cluster explore
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,6 +122,9 @@ agents: $(READY) ## the A2A server against the official client, which is fetched
 
 bench: $(READY) ## the benchmarks
 	@$(PY) -m bench.main
+
+bench-cluster: $(READY) ## workers on one PostgreSQL beside a bare job of Procrastinate: times, rates, recovery, sleeping trees
+	@$(PY) -m bench.cluster.main
 
 explore: $(READY) ## the explorer against universal-ctags and the TypeScript compiler on real trees, which are fetched once
 	@$(PY) -m bench.explore.main

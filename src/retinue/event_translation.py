@@ -292,7 +292,8 @@ def _waits(family: _Family, entry: log.LogEntry, before: Run | None, run: Run) -
         spec = family.specs[run.id]
         detail = now[1]
         if isinstance(run.state, Queued) and run.state.lane >= 0:
-            detail = spec.request.lanes[run.state.lane].name
+            lane = spec.request.lanes[run.state.lane]
+            detail = f"a worker with {lane.name}" if lane.is_need else lane.name
         yield public.RunWaiting, run.id, {"waiting_for": now[0], "detail": detail}
 
 

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from retinue import Agent, Retinue
+from retinue import Agent, Outcome, Retinue, RunId
 from retinue.cli.terminal.screen import Focus, Screen
 from retinue.cli.tui.project_runs import ProjectRuns
 from retinue.cli.tui.top_app import TopApp
+from retinue.core.account import Account
 from retinue.core.values import ModelInfo, Usage
 from retinue.formats.money import money
 from retinue.host import project_paths
@@ -23,6 +25,7 @@ from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import Scripted, call
 from retinue.view import format as view_format
 from retinue.view import totals
+from retinue.view.budget_table import table
 from retinue.view.cells import plain
 from retinue.view.export_formats import FORMATS, ExportSource
 from retinue.view.rows import TreeView
@@ -130,6 +133,31 @@ def test_json_says_that_the_cost_is_not_known(home: PrivateHome) -> None:
         for line in home.ok("export", "latest", "--format", "stream-json").splitlines()
     ]
     assert (result["type"], result["cost_is_known"]) == ("result", False)
+
+
+def test_a_budget_says_what_of_it_is_only_a_bound(home: PrivateHome) -> None:
+    told = json.loads(home.ok("budget", "--json"))
+    assert 0 < told["usd_estimated"] < told["spent"]["usd"]
+    assert told["tokens_estimated"] > 0 and told["cost_is_known"] is False
+    limit, spent = (None, 10**9, None, None), (500, 18 * 10**7, 1, 0)
+    bound = Account(id="a", limit=limit, spent=spent, guess=(80, 10**6, 0))
+    assert "at most $0.18" in table("a", bound) and "at most 500" in table("a", bound)
+    unpriced = Account(id="a", limit=limit, spent=spent, guess=(0, 10**7, 80))
+    assert "more than $0.17" in table("a", unpriced)
+    assert "at most" not in table("a", Account(id="a", limit=limit, spent=spent))
+
+
+def test_what_has_no_price_is_in_no_bound() -> None:
+    """A lost call and one without a price: the bound of the first is none of both."""
+    outcome = Outcome[str](
+        id=RunId("r"), agent="a", state="completed", stop="done", text="", output="", error="",
+        artifacts=(), last_tool="", usage=Usage(), tree_tokens=9, tree_usd=0.5, tree_turns=1,
+        tree_calls=0, model_requested="m", model_resolved="m", model_used="m", children=(),
+        created_ms=0, started_ms=0, ended_ms=0, cost_is_known=False, tree_usd_estimated=0.2,
+    )  # fmt: skip
+    assert outcome.cost == "at most $0.50"
+    assert replace(outcome, tree_tokens_unpriced=4).cost == "more than $0.30"
+    assert replace(outcome, tree_tokens_unpriced=4, tree_usd_estimated=0.5).cost == "unknown"
 
 
 def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: PrivateHome) -> None:

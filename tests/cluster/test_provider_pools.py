@@ -212,6 +212,7 @@ def test_a_call_with_a_large_prompt_is_not_overtaken_for_ever() -> None:
             tasks = [asyncio.create_task(small.call(0.0, 400)) for _ in range(300)]
             await asyncio.sleep(0.3)
             await asyncio.wait_for(large.call(0.0, 3_000), 20)
+            assert provider.starts[-1][1] == large.id and len(provider.starts) < 300
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

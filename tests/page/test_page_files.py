@@ -91,6 +91,16 @@ def test_no_one_gets_the_page_without_a_key(api: Served) -> None:
         assert api.call("GET", place, token=None).status == 401
 
 
+def test_a_person_without_a_key_reads_what_to_do(api: Served) -> None:
+    browser = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"
+    for place in ("/", "/r/x", "/?code=used-before"):
+        reply = api.call("GET", place, token=None, Accept=browser)
+        assert reply.status == 401 and reply.headers["content-type"].startswith("text/html")
+        assert b"retinue dashboard" in reply.body and b"<script" not in reply.body
+    assert api.call("POST", "/api/v1/runs", {}, token=None, Accept=browser).json["status"] == 401
+    assert api.call("GET", "/", token=None).json["kind"] == "NotSignedIn"
+
+
 def test_the_files_of_others_are_what_their_packages_have() -> None:
     lines = (VENDOR / "VENDORED.txt").read_text().splitlines()
     rows = [line.split(" | ") for line in lines if not line.startswith("#")]

@@ -19,7 +19,7 @@ from retinue.cluster.leased_account import LeasedAccount
 from retinue.cluster.liveness import clock
 from retinue.cluster.node_notices import PAUSE, POOL, send_notice
 from retinue.cluster.ownership import Pool
-from retinue.core.fair_division import Claim, Level, divide
+from retinue.core.fair_division import Level, WorkerClaim, divide
 from retinue.models.governor import Governor
 from retinue.models.rate_bucket import Bucket
 
@@ -148,7 +148,7 @@ class ProviderPools:
                 return
             await connection.execute(JOIN, (name, self._me))
             rows = await _all(connection, CLAIMS, FRESH_SECONDS, name)
-            claims = {holder: Claim(*claim) for holder, *claim in rows}
+            claims = {holder: WorkerClaim(*claim) for holder, *claim in rows}
             buckets = account.buckets(*stored)
             level = Level(account.most_calls, *(_left(bucket) for bucket in buckets))
             part = divide(list(claims.values()), list(claims).index(self._me), need, level)
@@ -159,15 +159,15 @@ class ProviderPools:
                         bucket.take(part.starts * cost, 0.0)
                 levels = [None if bucket is None else bucket.level for bucket in buckets]
                 await connection.execute(FILL, (*levels, name))
-            n_calls = max(part.calls, need.under_way if account.most_calls else 0)
-            n_wanted = need.under_way + need.waiting
-            if not n_calls and not n_wanted:
+            holding = max(part.calls, need.under_way if account.most_calls else 0)
+            demand = need.under_way + need.waiting
+            if not holding and not demand:
                 await connection.execute(LEAVE, (name, self._me))
             else:
-                is_more = n_calls > before.calls or part.starts > 0
-                claim = (n_calls, n_wanted, part.lacks, is_more)
+                is_more = holding > before.calls or part.starts > 0
+                claim = (holding, demand, part.lacks, is_more)
                 await connection.execute(HOLD, (*claim, name, self._me))
-            if n_calls < before.calls:
+            if holding < before.calls:
                 await send_notice(connection, POOL, name)
         account.lease(part, need, began, lease[0][0])
 

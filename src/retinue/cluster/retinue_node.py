@@ -90,6 +90,7 @@ class RetinueNode(Retinue[Deps_co]):
             self._registry.share_accounts(self._pools.join)
             loop = asyncio.get_running_loop()
             heartbeat = Heartbeat(self._url, self.id, self.name, self._settings.lease_seconds)
+            heartbeat.offers = self._settings.offers
             self.worker = TreeWorker(
                 heartbeat,
                 self._dispatcher,
@@ -125,8 +126,10 @@ class RetinueNode(Retinue[Deps_co]):
     # trees that are driven here
 
     async def _knows(self, root: str) -> bool:
-        """Whether the agent of a tree can be had here."""
-        agent = await self._ownership.agent_of(root)
+        """Whether the agent of a tree can be had here, and what its runs need."""
+        agent, needs, has_mail = await self._ownership.wanted(root)
+        if not has_mail and not all(map(self._offers, needs)):
+            return False
         if agent in self._registry.agents:
             return True
         agent_here = await self._recall(agent) if self._recall is not None else None
@@ -143,6 +146,7 @@ class RetinueNode(Retinue[Deps_co]):
             *node.ports,
             shared=node.shared,
             touch=self._slots.touch,
+            offers=self._offers,
             handed_over=tree.handed_over,
         )
         engine.performer.deps, engine.performer.hooks = performer.deps, performer.hooks
@@ -150,6 +154,9 @@ class RetinueNode(Retinue[Deps_co]):
         reader.know_model = performer.tool_reader.know_model
         reader.outcome = performer.tool_reader.outcome
         return engine, store
+
+    def _offers(self, need: str) -> bool:
+        return self._settings is not None and self._settings.has(need)
 
     def _is_valid(self) -> bool:
         return self.worker is not None and self.worker.heartbeat.is_valid

@@ -72,6 +72,7 @@ Statement = tuple[str, tuple[Any, ...]]
 def statements(root: str, effects: Iterable[AskSlot | FreeSlot]) -> list[Statement]:
     """What these write, in their order."""
     out: list[Statement] = []
+    effects = [effect for effect in effects if not effect.lane.is_need]
     for is_ask, some in groupby(effects, lambda effect: isinstance(effect, AskSlot)):
         last = {(effect.lane.name, effect.run): effect for effect in some}
         lanes, runs = [lane for lane, _ in last], [run for _, run in last]

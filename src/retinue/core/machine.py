@@ -34,6 +34,7 @@ from retinue.core.events import (
     Sent,
     TreeEvent,
 )
+from retinue.core.lanes import in_lane_order
 from retinue.core.model_price import UNPRICED
 from retinue.core.run import step
 from retinue.core.shared import Shared
@@ -169,7 +170,7 @@ def _request(tree: Tree, at: int, event: Requested) -> None:
     capabilities = narrow(narrow(event.permissions, limit), event.request.permissions)
     spec = RunSpec(
         id=event.id,
-        request=spawn.in_lane_order(event.request),
+        request=in_lane_order(event.request),
         root=event.id,
         created_at=at,
         conversation=event.conversation or event.id,

@@ -14,6 +14,7 @@ from retinue.core.capabilities import allows, covers, for_child, narrow
 from retinue.core.events import ActionEvent, RunCreated, StepTaken
 from retinue.core.fan_in import FanIn, fan_of
 from retinue.core.ids import child_id, step_child_id
+from retinue.core.lanes import in_lane_order
 from retinue.core.messages import UserMessage
 from retinue.core.model_price import UNPRICED
 from retinue.core.price_tags import tagged
@@ -293,22 +294,7 @@ def _settled(request: RunRequest, parent: RunRequest, place: str) -> RunRequest:
             questions=questions,
             cwd=cwd,
         )
-    return in_lane_order(request)
-
-
-def in_lane_order(request: RunRequest) -> RunRequest:
-    """Every run takes its lanes in the same sequence and each once, so that no two runs wait for
-    each other: those of the tree first, so that no run holds up other trees while it waits for its
-    own, and narrow ones before wide ones."""
-    if len(request.lanes) < 2:
-        return request
-    by_name = {lane.name: lane for lane in reversed(request.lanes)}
-    return replace(
-        request,
-        lanes=tuple(
-            sorted(by_name.values(), key=lambda lane: (lane.is_shared, lane.size, lane.name))
-        ),
-    )
+    return in_lane_order(request, parent)
 
 
 def check_rules(permissions: Permissions) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from retinue.host import requests
-from retinue.mcp.agent_costs import cost_of_end, cost_so_far
+from retinue.mcp.agent_costs import cost_of_end, cost_so_far, spent_of
 from retinue.mcp.agent_reports import AgentReport, answer_text, doing_words
 from retinue.mcp.guests import RunCharge
 from retinue.mcp.host_link import HostLink
+from retinue.outcomes import missing_note
 from retinue.view import format as view_format
 
 TAIL = 4
@@ -35,6 +36,7 @@ class RunReader:
         outcome = end["outcome"]
         if outcome is None:
             return await self._open(run, detail)
+        missing, note = missing_note(outcome, f"the result of {run}")
         return AgentReport(
             id=run,
             state=outcome["state"],
@@ -46,6 +48,8 @@ class RunReader:
             n_agents=len(outcome["children"]),
             created_at=detail["created_at"],
             ended_at=outcome["ended_at"],
+            missing=missing,
+            missing_note=note,
         )
 
     async def _open(self, run: str, detail: dict[str, Any]) -> AgentReport:
@@ -56,7 +60,7 @@ class RunReader:
             self._link.ask(requests.TreeRequest(run=run)),
         )
         questions = await self.questions([run])
-        spent = spending["spending"].get("spent", {})
+        spent = spent_of(spending["spending"])
         return AgentReport(
             id=run,
             state="asking" if questions else detail["state"],

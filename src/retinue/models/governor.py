@@ -340,8 +340,7 @@ class Governor:
             self.last_failure = bare(error)
         if isinstance(error, ModelUnavailable) and error.kind in OUTAGE:
             self._failed_again(turn, error)
-        elif error.kind not in NO_ANSWER:
-            # A refusal is an answer: the provider is there.
+        elif error.kind not in NO_ANSWER:  # a refusal is an answer: the provider is there
             if not self.is_broken or self._probe is turn:
                 self._mend()
                 self.failures = 0

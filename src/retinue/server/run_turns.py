@@ -131,8 +131,9 @@ class RunTurns:
         """What of it belongs to this turn."""
         now, before = await self.used(turn.run), turn.before
         return Usage(
-            input=now.input + now.estimated - before.input - before.estimated,
+            input=now.input - before.input,
             output=now.output - before.output,
+            estimated=now.estimated - before.estimated,
             cache_read=now.cache_read - before.cache_read,
             cache_write=now.cache_write - before.cache_write,
         )

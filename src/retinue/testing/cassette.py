@@ -233,9 +233,7 @@ class Cassette:
         with self.path.open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
 
-    def _write(
-        self, key: str, extract: Shown, kind: str, value: object, ids: Sequence[str]
-    ) -> None:
+    def _write(self, key: str, extract: Shown, kind: str, value: Any, ids: Sequence[str]) -> None:
         value, extract = clean_value(self._redactor, value), clean_value(self._redactor, extract)
         raw = msgspec.Raw(with_holes(msgspec.json.encode(value).decode(), ids).encode())
         line = CassetteLine(n=self._written, key=key, shown=extract, kind=kind, value=raw)

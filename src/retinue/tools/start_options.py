@@ -51,6 +51,7 @@ class StartOptions(TypedDict, total=False):
     on_restart: Literal["resume", "fail"]
     retention: Literal["keep", "delete"]
     settings: ModelSettings
+    needs: Sequence[str]
 
 
 class ChildOptions(StartOptions, total=False):
@@ -90,6 +91,8 @@ def request_fields(options: Mapping[str, Any]) -> dict[str, Any]:
         out["timeout_ms"] = _milliseconds(timeout)
     if isinstance(out.get("lanes"), list):
         out["lanes"] = tuple(out["lanes"])
+    if "needs" in out:
+        out["needs"] = tuple(sorted({str(need) for need in out["needs"]}))
     if isinstance(out.get("cwd"), Path):
         out["cwd"] = str(out["cwd"])
     if isinstance(out.get("meta"), Mapping):

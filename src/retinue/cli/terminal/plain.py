@@ -128,7 +128,8 @@ class PlainView:
         counts = Counter(row.word for row in rows)
         open_ones = ", ".join(f"{n} {word}" for word, n in counts.most_common())
         total = sum(top.tree_nanos for top in self._view.tops) / 1e9
-        spent = f" · {view_format.money(total)}" if total else ""
+        is_bound = any(top.tree_guess[1] for top in self._view.tops)
+        spent = f" · {view_format.money(total, is_bound=is_bound)}" if total else ""
         self._say(f"still open: {open_ones}{spent}", f"Still open: {open_ones}.")
 
     def _print_run(self, id: str) -> None:

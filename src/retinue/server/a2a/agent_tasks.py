@@ -216,7 +216,7 @@ def update_of(event: TurnEvent, task: str, context: str) -> list[dict[str, Any]]
     if not isinstance(event, TurnEnded):
         return []
     outcome = event.outcome
-    results = [objects.artifact_update(task, context, outcome.text)] if outcome.text else []
+    results = [objects.artifact_update(task, context, one) for one in objects.artifacts(outcome)]
     text = outcome.error if outcome.state != "completed" else ""
     message = objects.agent_message(task, context, f"{task}-end", text) if text else None
     state = objects.status(objects.ENDS[outcome.state], outcome.ended_ms, message)

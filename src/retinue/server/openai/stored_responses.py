@@ -11,6 +11,7 @@ from retinue.host.client_tools import tools_of
 from retinue.host.requests import MOST_RUNS, OutcomeRequest, ShowRequest, TranscriptRequest
 from retinue.outcomes import Outcome
 from retinue.server.openai import response_objects as objects
+from retinue.server.openai.agent_requests import runtime_facts
 from retinue.server.openai.api_errors import ApiProblem
 from retinue.server.openai.response_objects import AskedResponse, ResponsePart
 from retinue.server.run_turns import RunTurn, RunTurns
@@ -94,7 +95,7 @@ class StoredResponses:
         if outcome is not None:
             items += objects.result_item(part, outcome, items)
         out = await self._frame(turn)
-        out |= {"output": items, **_status(outcome, is_parked=is_parked)}
+        out |= {"output": items, **_status(outcome, is_parked=is_parked), **runtime_facts(outcome)}
         if out["status"] != "in_progress":
             usage = usage or (await self._turns.used_in(turn) if outcome is not None else None)
             out["usage"] = None if usage is None else objects.response_usage(usage)
