@@ -10,7 +10,7 @@ import pytest
 from retinue.core.changes import Changes
 from retinue.errors import NotFound, StoreError
 from retinue.store import artifact_files as artifacts
-from retinue.store.sqlite import deletion as sqlite_forget
+from retinue.store.sqlite import deletion
 from retinue.store.sqlite.sqlite_store import SqliteStore
 from tests.contracts.store import World, all_of, run_async
 from tests.store.old_databases import Old
@@ -75,8 +75,8 @@ async def test_writers_are_not_held_up_by_a_compaction(tmp_path: Path) -> None:
 async def test_a_big_tree_is_forgotten_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_forget, "RUNS_AT_ONCE", 5)
-    monkeypatch.setattr(sqlite_forget, "EVENTS_AT_ONCE", 20)
+    monkeypatch.setattr(deletion, "RUNS_AT_ONCE", 5)
+    monkeypatch.setattr(deletion, "EVENTS_AT_ONCE", 20)
     store, world = SqliteStore(tmp_path / "log.db"), World()
     await store.open()
     root, children = world.family(*"abcdefghijklmnopqr")
