@@ -26,9 +26,7 @@ _TITLES = (
     re.compile(r"title in the detected language \(5 words or less", re.IGNORECASE),
     re.compile(r"concise title \(max \d+ characters\) for a conversation", re.IGNORECASE),
 )
-_EMOJI = re.compile(
-    r"Your task is to reflect the speaker's likely facial expression", re.IGNORECASE
-)
+_EMOJI = re.compile(r"your task is to reflect the speaker's likely facial expression")
 EMOJI = "\N{SLIGHTLY SMILING FACE}"
 _WANTED = re.compile(r'"?(title|tags|follow_ups|queries|text|prompt)"?\s*:')
 _BY_WORDS = (
@@ -63,7 +61,7 @@ def utility_answer(texts: Sequence[str]) -> UtilityAnswer | None:
         key = _wanted(prompt)
         return None if not key else UtilityAnswer(_fields(key, prompt, texts), "{" in prompt)
     head = prompt[:600]
-    if _EMOJI.match(head):
+    if _EMOJI.match(head.lower()):
         return UtilityAnswer({"emoji": EMOJI}, False)
     if any(pattern.search(head) for pattern in _TITLES):
         fields = _fields("title", prompt, texts)
