@@ -108,7 +108,7 @@ class Starts(Acts, Generic[Deps_co]):
         request = self._asked.get(id)
         if request is None:
             request = self._asked[id] = asyncio.ensure_future(self._request_once(event))
-            request.add_done_callback(lambda done: self._end_of_request(id, done))
+            request.add_done_callback(lambda result: self._end_of_request(id, result))
         return RunId(await asyncio.shield(request))
 
     @overload

@@ -150,6 +150,7 @@ HOME_MADE = re.compile(
 ALLOWED = {
     "formats/safe_text.py": "is that place",
     "formats/fair_cut.py": "finds where a character ends, and shows nothing",
+    "formats/dispatch_address.py": "refuses an address that cannot be printed, and shows nothing",
     "formats/host_names.py": "folds the name of a host, and shows nothing",
     "core/secret_forms.py": "sees through what may stand between the letters of a secret",
     "core/secret_spellings.py": "writes a secret as others may write it",
