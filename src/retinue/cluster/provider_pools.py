@@ -19,7 +19,7 @@ from retinue.cluster.leased_account import LeasedAccount
 from retinue.cluster.liveness import clock
 from retinue.cluster.node_notices import PAUSE, POOL, send_notice
 from retinue.cluster.ownership import Pool
-from retinue.core.fair_division import WorkerClaim, Level, divide
+from retinue.core.fair_division import Level, WorkerClaim, divide
 from retinue.models.governor import Governor
 from retinue.models.rate_bucket import Bucket
 

@@ -105,7 +105,7 @@ def cluster_status(url: str) -> ClusterStatus:
         lanes = tuple(LaneLine(*row) for row in db.execute(LANES))
         needs = tuple(NeedLine(*row) for row in db.execute(NEEDS))
         accounts = tuple(AccountLine(*row) for row in db.execute(ACCOUNTS))
-    return ClusterStatus(workers, lanes, *trees, *inbox, needs, accounts)
+    return ClusterStatus(workers, lanes, *trees, *inbox, needs=needs, accounts=accounts)
 
 
 def drain_worker(url: str, worker: str) -> None:
