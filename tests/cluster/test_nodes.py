@@ -156,11 +156,11 @@ def test_a_tree_that_waits_for_a_person_sleeps_and_continues_on_another_node() -
 def test_a_message_reaches_a_run_on_another_node_and_an_ended_one_refuses_it() -> None:
     async def test() -> None:
         url = postgres.fresh()
-        seen: list[str] = []
+        records: list[str] = []
 
         def reply(request: Any) -> Any:
-            seen[:] = [m.text for m in request.messages]
-            return "done" if "hurry" in seen else call("pause")
+            records[:] = [m.text for m in request.messages]
+            return "done" if "hurry" in records else call("pause")
 
         @tool(restart="pure")
         async def pause() -> str:
@@ -176,7 +176,7 @@ def test_a_message_reaches_a_run_on_another_node_and_an_ended_one_refuses_it() -
             id = await asking.spawn(own, "wait for me")
             await asking.send(id, "hurry")
             out = await asking.wait(id)
-            assert out.state == "completed" and seen.count("hurry") == 1
+            assert out.state == "completed" and records.count("hurry") == 1
             with pytest.raises(Refused):
                 await asking.send(id, "too late")
             with pytest.raises(NotFound):

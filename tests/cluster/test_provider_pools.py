@@ -158,7 +158,7 @@ def test_what_a_dead_worker_had_is_free_when_its_lease_is_over_and_not_before() 
     async def test() -> None:
         url, provider = postgres.fresh(), Provider()
         async with workers(url, 2, provider, max_concurrent=3) as (dying, other):
-            lost = [asyncio.create_task(dying.call(60)) for _ in range(3)]
+            tasks = [asyncio.create_task(dying.call(60)) for _ in range(3)]
             await provider.reaches(3)
             assert dying.task is not None
             dying.task.cancel()
@@ -167,9 +167,9 @@ def test_what_a_dead_worker_had_is_free_when_its_lease_is_over_and_not_before() 
             await asyncio.sleep(0.5)
             assert not waits.done() and len(provider.starts) == 3
             await waits
-            for task in lost:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*lost, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     run(test())
 
@@ -197,14 +197,14 @@ def test_no_minute_has_more_calls_than_the_limit_whichever_worker_makes_them() -
             began = time.monotonic()
             tasks = [asyncio.create_task(one.call(0.0)) for one in all for _ in range(40)]
             await asyncio.sleep(3.0)
-            took, n = time.monotonic() - began, len(provider.starts)
+            elapsed, n = time.monotonic() - began, len(provider.starts)
             later = [id for _, id in provider.starts[24:]]
             by_worker = [later.count(one.id) for one in all]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         rate = (240 - 24) / 62
-        assert 24 <= n <= 24 + rate * took + 1, n
+        assert 24 <= n <= 24 + rate * elapsed + 1, n
         assert min(by_worker) >= 2, "the first to come may have had all that could go together"
 
     run(test())
@@ -231,19 +231,19 @@ def test_a_pause_that_one_worker_is_told_to_make_is_made_by_all() -> None:
         slow_down = ModelUnavailable("Slow down", "rate_limit", 2.0)
         async with workers(url, 3, provider) as (one, *others):
             await asyncio.gather(*(other.call() for other in others))
-            told = time.monotonic()
+            notice_time = time.monotonic()
             await asyncio.gather(one.call(0.0, error=slow_down), return_exceptions=True)
             await asyncio.sleep(0.3)
             await asyncio.gather(*(other.call() for other in others))
-            assert all(at - told >= 1.9 for at, _ in provider.starts[-2:])
-            told = time.monotonic()
+            assert all(at - notice_time >= 1.9 for at, _ in provider.starts[-2:])
+            notice_time = time.monotonic()
             await asyncio.gather(one.call(0.0, error=slow_down), return_exceptions=True)
             await asyncio.sleep(0.3)
             late = OneWorker(url, provider, ProviderTerms())
             await late.start()
             await late.call()
             await late.close()
-            assert provider.starts[-1][0] - told >= 1.9
+            assert provider.starts[-1][0] - notice_time >= 1.9
 
     run(test())
 

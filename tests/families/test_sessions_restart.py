@@ -85,52 +85,54 @@ async def die_once(world: World, last: int, *, kept: bool) -> tuple[str, bool]:
     return run, died
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("is_kept", [True, False])
 @on_virtual_time
 async def test_a_death_at_any_commit_leaves_each_session_announced_once_and_then_deleted(
-    kept: bool,
+    is_kept: bool,
 ) -> None:
     last, died = 0, True
     while died:
         last += 1
         world = World([spawn("after 5 say a"), spawn("after 5 say b", cleanup="keep")])
-        run, died = await die_once(world, last, kept=kept)
+        run, died = await die_once(world, last, kept=is_kept)
         assert sorted(world.chat.texts) == ["I after 5 say a", "I after 5 say b"], last
         assert [s.request.task[-1] for s, _ in await world.rows(run)] == ["b"], last
     assert last > 10
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("is_kept", [True, False])
 @on_virtual_time
-async def test_a_death_at_any_commit_leaves_a_skipped_session_unannounced(kept: bool) -> None:
+async def test_a_death_at_any_commit_leaves_a_skipped_session_unannounced(is_kept: bool) -> None:
     last, died = 0, True
     while died:
         last += 1
         world = World(
             spawn("after 5 say a"), pause(50, "done"), announces={"after 5 say a": "ANNOUNCE_SKIP"}
         )
-        _, died = await die_once(world, last, kept=kept)
+        _, died = await die_once(world, last, kept=is_kept)
         assert world.chat.texts == [], last
     assert last > 6
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("is_kept", [True, False])
 @on_virtual_time
-async def test_a_death_at_any_commit_does_not_lose_the_reply_that_is_waited_for(kept: bool) -> None:
+async def test_a_death_at_any_commit_does_not_lose_the_reply_that_is_waited_for(
+    is_kept: bool,
+) -> None:
     last, died = 0, True
     while died:
         last += 1
         world = World(spawn("after 5 say found it", timeoutSeconds=60))
-        _, died = await die_once(world, last, kept=kept)
+        _, died = await die_once(world, last, kept=is_kept)
         assert (world.results[0]["status"], world.results[0]["reply"]) == ("ok", "found it"), last
         assert world.chat.texts == ["I after 5 say found it"], last
     assert last > 6
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("is_kept", [True, False])
 @on_virtual_time
 async def test_a_death_at_any_commit_does_not_lose_the_news_that_wakes_a_yielding_run(
-    kept: bool,
+    is_kept: bool,
 ) -> None:
     """Root and child, in a lane of one: each is told once."""
     last, died = 0, True
@@ -145,10 +147,10 @@ async def test_a_death_at_any_commit_does_not_lose_the_news_that_wakes_a_yieldin
             max_spawn_depth=2,
             max_concurrent=1,
         )
-        _, died = await die_once(world, last, kept=kept)
+        _, died = await die_once(world, last, kept=is_kept)
         assert [e["result"] for e in world.events] == ["led"], last
-        heard = [m.text for m in world.of("lead them")[-1].messages if "result:\nleaf" in m.text]
-        assert len(heard) == 1, last
+        texts = [m.text for m in world.of("lead them")[-1].messages if "result:\nleaf" in m.text]
+        assert len(texts) == 1, last
     assert last > 10
 
 
@@ -249,11 +251,11 @@ async def main(store: str, url: str) -> None:
         run = await retinue.spawn(lead, "Go.", key="one", origin=Origin(channel="hook", user="ada"))
         await retinue.wait(run)
         for _ in range(2_000):
-            found = [r.id async for r in retinue.runs(children=True)]
-            if found == [run]:
+            run_ids = [r.id async for r in retinue.runs(children=True)]
+            if run_ids == [run]:
                 break
             await asyncio.sleep(0.01)
-    sys.stdout.write("announced and deleted" if found == [run] else "not deleted")
+    sys.stdout.write("announced and deleted" if run_ids == [run] else "not deleted")
 
 
 async def process(store: Path, url: str) -> Process:
@@ -293,8 +295,8 @@ async def test_a_killed_process_announces_its_session_once_and_deletes_it_then(
         assert first.returncode == -9
         setattr(receiver, moment, None)
         second = await process(tmp_path / "log.db", receiver.url)
-        said, _ = await asyncio.wait_for(second.communicate(), 25)
-        assert (second.returncode, said) == (0, b"announced and deleted")
+        output, _ = await asyncio.wait_for(second.communicate(), 25)
+        assert (second.returncode, output) == (0, b"announced and deleted")
         assert receiver.texts == ["I have built it"]
         assert len({headers["webhook-id"] for headers, _ in receiver.requests}) == 1
 

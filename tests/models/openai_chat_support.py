@@ -16,12 +16,12 @@ RETRIED = {"rate_limit", "quota", "auth", "overloaded", "network", "server_error
 
 def decoded(data: bytes, codec: OpenAIChatCodec | None = None, *cuts: int) -> ModelReply:
     decoder = (codec or OpenAIChatCodec()).decoder(Options())
-    shown: list[str] = []
+    rows: list[str] = []
     for a, b in zip((0, *cuts), (*cuts, len(data)), strict=True):
-        shown += decoder.feed(data[a:b])
+        rows += decoder.feed(data[a:b])
     reply = decoder.finish()
-    if shown:  # what was shown is what is kept, but for the word about a filter
-        assert reply.message.text.replace(FILTERED, "").rstrip("\n") == "".join(shown).rstrip("\n")
+    if rows:  # what was shown is what is kept, but for the word about a filter
+        assert reply.message.text.replace(FILTERED, "").rstrip("\n") == "".join(rows).rstrip("\n")
     assert decoder.done
     return reply
 

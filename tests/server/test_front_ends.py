@@ -89,11 +89,11 @@ def test_a_chat_of_librechat() -> None:
         talk = [system, says(FIRST)]
         answer = post(api, {**chat, "messages": talk})
         assert answer == "Answer to message 1."
-        asked = (
+        text = (
             "Provide a concise, 5-word-or-less title for the conversation, using title case "
             f"conventions. Only return the title itself.\n\nConversation:\nUser: {FIRST}\nAI: ..."
         )
-        plain = {"model": "gardener", "messages": [says(asked)], "temperature": 0.2}
+        plain = {"model": "gardener", "messages": [says(text)], "temperature": 0.2}
         assert post(api, plain) == "How do I prune an old"
         structured = (
             "Analyze this conversation and provide:\n1. The detected language of the conversation\n"

@@ -166,9 +166,9 @@ def test_places_are_used_again_and_given_back(tmp_path: Path) -> None:
     calls.trim()
     assert file_of(tmp_path).stat().st_size <= PLACE * 12
     calls.marker("last", 7)(True)
-    kept = {f"run {n}": 1 for n in range(0, 1_000, 100)}
-    again = opened(tmp_path, 2, {**kept, "last": 1})
-    assert not any(again.is_unsent(run, 1, 1) for run in kept)
+    rest = {f"run {n}": 1 for n in range(0, 1_000, 100)}
+    again = opened(tmp_path, 2, {**rest, "last": 1})
+    assert not any(again.is_unsent(run, 1, 1) for run in rest)
     assert not again.is_unsent("last", 1, 7)
 
 

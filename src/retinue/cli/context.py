@@ -173,6 +173,29 @@ def common(command: F) -> F:
     return command
 
 
+def dispatch_option(command: F) -> F:
+    return option(
+        "--dispatch",
+        callback=_keep_dispatch,
+        expose_value=False,
+        metavar="DISPATCHER",
+        help="What gives runs to workers: database, procrastinate or temporal://HOST:PORT.",
+    )(command)
+
+
+def _keep_dispatch(click_context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    from retinue.formats.dispatch_address import dispatch
+
+    context = click_context.find_object(CommandContext)
+    if value and context is not None:
+        try:
+            dispatch(value)
+        except ValueError as error:
+            raise click.BadParameter(f"{error}.") from None
+        context.environ = {**context.environ, "RETINUE_DISPATCH": value}
+    return value
+
+
 def _keep_theme(click_context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     context = click_context.find_object(CommandContext)
     if value and context is not None:

@@ -20,12 +20,14 @@ import psycopg
 from psycopg import AsyncConnection
 
 from retinue import __version__
+from retinue.store.postgres.database_schema import migrations
 
 log = logging.getLogger("retinue.cluster")
 
 RENEW = """
 update workers set until = clock_timestamp() + make_interval(secs => %s)
-where id = %s and until > clock_timestamp() returning draining
+where id = %s and until > clock_timestamp()
+returning draining, (select max(number) from retinue_schema) > %s
 """
 ENLIST = """
 insert into workers (id, name, version, node, pid, born, offers, until)
@@ -92,7 +94,10 @@ class Verdicts:
 class Heartbeat:
     """Renews the row of a worker in a thread, which a busy event loop does not hold up. When the
     row has lapsed, `lapsed` is called in the thread and must have stopped all trees when it
-    returns; then the row is renewed."""
+    returns; then the row is renewed.
+
+    `is_outdated`: a newer version has changed the tables. What has changed only adds to them, so
+    trees may be let go of in good order; then newer workers continue."""
 
     def __init__(self, url: str, worker: str, name: str, lease_seconds: float) -> None:
         self._url, self.worker, self.lease = url, worker, lease_seconds
@@ -102,7 +107,7 @@ class Heartbeat:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="retinue heartbeat", daemon=True)
         self._valid_until = 0.0
-        self.is_draining = False
+        self.is_draining = self.is_outdated = False
 
     @property
     def is_valid(self) -> bool:
@@ -155,9 +160,12 @@ class Heartbeat:
 
     def _renew(self) -> None:
         began = clock()
-        row = self._connection.execute(RENEW, (self.lease, self.worker)).fetchone()
+        known = len(migrations())
+        row = self._connection.execute(RENEW, (self.lease, self.worker, known)).fetchone()
         if row is not None and self._valid_until:
-            self._valid_until, self.is_draining = began + self.lease, row[0]
+            self._valid_until = began + self.lease
+            is_asked, self.is_outdated = row
+            self.is_draining = is_asked or self.is_outdated
             return
         log.warning("this worker was silent for too long: its trees are stopped")
         self._valid_until = 0.0

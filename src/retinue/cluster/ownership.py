@@ -17,6 +17,7 @@ from psycopg_pool import AsyncConnectionPool
 from retinue.cluster.base import Dispatcher
 from retinue.cluster.liveness import Verdicts
 from retinue.cluster.node_notices import INBOX, send_notice
+from retinue.cluster.tree_format import FORMAT
 from retinue.core.events import LogEntry, Requested
 from retinue.store.chains import genesis
 
@@ -25,20 +26,21 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(LogEntry).decode
 
 LOCK = (
-    "select epoch, owner::text, handed_over, is_open, tenant from trees where root = %s"
+    "select epoch, owner::text, handed_over, is_open, tenant, format from trees where root = %s"
     " for no key update"
 )
 DUE = """
-(select root from trees where owner is null and is_open and wake_at <= now()
-  and root <> all(%(without)s)
-  and (needs = '{}' or not exists (
-    select 1 from unnest(needs) n where n not like '/%%' and n <> all(%(offers)s)))
-  order by wake_at limit %(most)s)
+(select root from trees where owner is null and is_open and format <= %(format)s
+    and wake_at <= now() and root <> all(%(without)s)
+    and (needs = '{}' or not exists (
+        select 1 from unnest(needs) n where n not like '/%%' and n <> all(%(offers)s)))
+    order by wake_at limit %(most)s)
 union (select t.root from inbox i join trees t on t.root = i.root
-  where t.owner is null and t.root <> all(%(without)s) limit %(most)s)
+    where t.owner is null and t.format <= %(format)s and t.root <> all(%(without)s)
+    limit %(most)s)
 union (select t.root from trees t left join workers w on w.id = t.owner
-  where t.owner is not null and (w.until is null or w.until <= clock_timestamp())
-  and t.root <> all(%(without)s) limit %(most)s)"""
+    where t.owner is not null and t.format <= %(format)s and t.root <> all(%(without)s)
+    and (w.until is null or w.until <= clock_timestamp()) limit %(most)s)"""
 WANTED = """
 select agent, needs, exists (select 1 from inbox where inbox.root = t.root) from trees t
 where root = %(root)s"""
@@ -76,6 +78,7 @@ class OwnedRow:
     handed_over: bool
     is_open: bool
     tenant: str
+    format: int
     is_driven: bool = False
 
 
@@ -104,7 +107,7 @@ class Ownership:
         to take."""
         async with self._pool.connection() as connection, connection.transaction():
             row = await _locked(connection, root)
-            if row is None or not row.is_open or row.is_driven:
+            if row is None or not row.is_open or row.is_driven or row.format > FORMAT:
                 return None
             crashed = False
             if row.owner is not None:
@@ -112,10 +115,10 @@ class Ownership:
             # To lose a lease is not a crash; a tree that was let go of keeps its reason.
             handed_over = row.handed_over if row.owner is None else not crashed
             mine = await connection.execute(
-                "update trees t set owner = w.id, epoch = epoch + 1, handed_over = %s"
+                "update trees t set owner = w.id, epoch = epoch + 1, handed_over = %s, format = %s"
                 " from workers w where t.root = %s and w.id = %s and not w.draining"
                 " and w.until > clock_timestamp()",
-                (handed_over, root, self.me),
+                (handed_over, FORMAT, root, self.me),
             )
             if not mine.rowcount:
                 return None
@@ -202,6 +205,10 @@ class Ownership:
             )
             numbered = await inserted.fetchone()
             assert numbered is not None
+            if row.format < FORMAT:
+                await connection.execute(
+                    "update trees set format = %s where root = %s", (FORMAT, root)
+                )
             if row.is_driven:
                 await send_notice(connection, INBOX, root)
             else:
@@ -259,7 +266,12 @@ class Ownership:
         """Trees that want to be driven and that no living worker owns: their time has come, or
         something has come for them, or their worker is gone. Those that wait for a label that is
         not among the `offers` are left out, unless something has come."""
-        values = {"most": limit, "without": list(without), "offers": list(offers)}
+        values = {
+            "format": FORMAT,
+            "most": limit,
+            "without": list(without),
+            "offers": list(offers),
+        }
         async with self._pool.connection() as connection:
             rows = await connection.execute(DUE, values)
             return [root for (root,) in await rows.fetchall()][:limit]

@@ -73,11 +73,20 @@ class RetinueNode(Retinue[Deps_co]):
         self._settings = worker
 
     async def __aenter__(self) -> Self:
-        await self._node_store.open()
-        await self._pool.open()
-        await self._dispatcher.open()
-        self._listener.start()
-        await super().__aenter__()
+        try:
+            await self._node_store.open()
+            await self._pool.open()
+            await self._dispatcher.open()
+            self._listener.start()
+            await super().__aenter__()
+            await self._start_worker()
+        except BaseException:
+            await self._listener.stop()
+            await self._close_connections()
+            raise
+        return self
+
+    async def _start_worker(self) -> None:
         if self._settings is not None:
             self._registry.share_accounts(self._pools.join)
             loop = asyncio.get_running_loop()
@@ -95,7 +104,6 @@ class RetinueNode(Retinue[Deps_co]):
             )
             heartbeat.lapsed = functools.partial(self.worker.lapsed, loop)
             await self.worker.start()
-        return self
 
     async def __aexit__(self, *exc: object) -> None:
         if self.worker is not None:
@@ -103,8 +111,12 @@ class RetinueNode(Retinue[Deps_co]):
             await self.worker.stop()
         await self._listener.stop()
         await super().__aexit__(*exc)
+        await self._close_connections()
+
+    async def _close_connections(self) -> None:
         await self._dispatcher.close()
         await self._pool.close()
+        await self._node_store.close()
 
     def _notice(self, kind: str, names: list[str]) -> None:
         self._engine.notice(kind, names)

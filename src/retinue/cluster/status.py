@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
+from retinue.cluster.status_types import (
+    AccountLine,
+    ClusterStatus,
+    LaneLine,
+    NeedLine,
+    WorkerLine,
+)
+from retinue.cluster.tree_format import FORMAT
 from retinue.errors import NotFound
 from retinue.store.postgres.connections import connect
 
@@ -20,7 +26,10 @@ select count(*) filter (where is_open),
     count(*) filter (where owner is not null and (w.until is null or w.until <= clock_timestamp())),
     count(*) filter (where is_open and owner is null and wake_at <= clock_timestamp()),
     coalesce(extract(epoch from clock_timestamp() - min(wake_at) filter (
-        where is_open and owner is null and wake_at <= clock_timestamp()))::float8, 0)
+        where is_open and owner is null and wake_at <= clock_timestamp()))::float8, 0),
+    count(*) filter (where is_open and owner is null
+        and wake_at <= clock_timestamp() - interval '30 s'),
+    count(*) filter (where is_open and format > %s)
 from trees t left join workers w on w.id = t.owner"""
 INBOX = """
 select count(*), coalesce(extract(epoch from clock_timestamp() - min(at))::float8, 0) from inbox"""
@@ -44,63 +53,10 @@ group by p.name order by p.name"""
 DRAIN = "update workers set draining = true where id::text = %s or name = %s"
 
 
-class NeedLine(msgspec.Struct, frozen=True):
-    """So many `trees` wait for a worker with this label or directory; so many `workers` offer the
-    label (of directories that is not known)."""
-
-    name: str
-    trees: int
-    workers: int
-
-
-class AccountLine(msgspec.Struct, frozen=True):
-    """An account at a provider: calls under way, and how long it is left alone."""
-
-    name: str
-    calls: int
-    paused_seconds: float
-    why: str
-
-
-class WorkerLine(msgspec.Struct, frozen=True):
-    """`lease_seconds`: what is left of its lease; below 0 its trees are free to be taken."""
-
-    id: str
-    name: str
-    version: str
-    is_draining: bool
-    lease_seconds: float
-    trees: int
-
-
-class LaneLine(msgspec.Struct, frozen=True):
-    name: str
-    size: int
-    held: int
-    waiting: int
-
-
-class ClusterStatus(msgspec.Struct, frozen=True):
-    """`without_owner`: trees whose worker is gone. `due`: trees whose time has come and that no
-    worker has; `late_seconds` is how long the first of them waits."""
-
-    workers: tuple[WorkerLine, ...]
-    lanes: tuple[LaneLine, ...]
-    open_trees: int
-    driven: int
-    without_owner: int
-    due: int
-    late_seconds: float
-    inbox: int
-    oldest_seconds: float
-    needs: tuple[NeedLine, ...] = ()
-    accounts: tuple[AccountLine, ...] = ()
-
-
 def cluster_status(url: str) -> ClusterStatus:
     with connect(url) as db:
         workers = tuple(WorkerLine(*row) for row in db.execute(WORKERS))
-        trees: Any = db.execute(TREES).fetchone()
+        trees: Any = db.execute(TREES, (FORMAT,)).fetchone()
         inbox: Any = db.execute(INBOX).fetchone()
         lanes = tuple(LaneLine(*row) for row in db.execute(LANES))
         needs = tuple(NeedLine(*row) for row in db.execute(NEEDS))

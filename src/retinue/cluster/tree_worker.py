@@ -31,6 +31,10 @@ NOT_HERE_SECONDS = 2.0
 """So long a tree is left out that could not be driven here."""
 LOOK_SECONDS = 1.0
 """How often a worker looks for what no notice has announced."""
+OUTDATED = (
+    "A newer version of Retinue has changed the tables of this database. This worker takes no more"
+    " trees; those that it has continue on newer workers. Replace it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +147,8 @@ class TreeWorker:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self.heartbeat.is_draining and not self.is_leaving:
+                if self.heartbeat.is_outdated:
+                    log.warning(OUTDATED)
                 self._tasks.append(asyncio.create_task(self.drain()))
             try:
                 roots = list(self.driven)
@@ -156,9 +162,9 @@ class TreeWorker:
     async def _let_go_of_lost(self) -> None:
         """Trees that are ours by their rows and that no one drives: the database was out of reach
         when one was taken or let go of."""
-        lost = [tree for tree in await self._ownership.mine() if tree.root not in self._taken]
-        if lost:
-            await self._ownership.give_up(lost)
+        lost_trees = [tree for tree in await self._ownership.mine() if tree.root not in self._taken]
+        if lost_trees:
+            await self._ownership.give_up(lost_trees)
 
     # leaving
 

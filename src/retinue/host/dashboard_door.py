@@ -24,15 +24,15 @@ class DashboardDoor:
         self, keyring: Keyring, server: HostServer, listeners: Sequence[socket.socket]
     ) -> None:
         self._keyring, self._server = keyring, server
-        self._address = page_address(listeners[0]) if listeners else ""
+        self.address = page_address(listeners[0]) if listeners else ""
 
     async def open(self) -> PageReply:
         """The address with a code for one browser. Only the owner can ask for it."""
-        if not self._address:
+        if not self.address:
             listener = loopback_listener()
             await self._server.listen(listener)
-            self._address = page_address(listener)
-        return PageReply(address=self._address, code=self._keyring.new_code(OWNER))
+            self.address = page_address(listener)
+        return PageReply(address=self.address, code=self._keyring.new_code(OWNER))
 
 
 def loopback_listener() -> socket.socket:

@@ -111,7 +111,7 @@ class RecordReader:
         readers = {
             id: MessageCursor(inherited(row), self.conversation(row)) for id, row in rows.items()
         }
-        begun: set[str] = set()
+        ids: set[str] = set()
         first = self.entries(0, final.rows[0].spec.id, 1)
         after = first[0][0] - 1 if first else 0
         last = max(
@@ -126,8 +126,8 @@ class RecordReader:
                 row = rows.get(id)
                 if row is None:
                     continue
-                if id not in begun:
-                    begun.add(id)
+                if id not in ids:
+                    ids.add(id)
                     yield RunAdded(spec=row.spec)
                 yield Stepped(seq=after, entry=entry)
                 yield from readers[id].take(id, entry)

@@ -80,10 +80,10 @@ class AgentResources:
         if match is None:
             return None
         try:
-            shown = await self._work.link.ask(requests.ShowRequest(run=match[1]))
+            detail = await self._work.link.ask(requests.ShowRequest(run=match[1]))
         except NotFound:
             return None
-        return shown["messages"], shown["state"]
+        return detail["messages"], detail["state"]
 
     async def _transcript(self, run: str) -> str:
         parts: list[str] = []

@@ -188,8 +188,8 @@ class Governor:
             return None
         if self.is_broken:
             if self._probe is not None:
-                begun = self._probe.answered_at
-                return None if begun is None else max(0.0, begun + self.probe_seconds - now, wait)
+                start = self._probe.answered_at
+                return None if start is None else max(0.0, start + self.probe_seconds - now, wait)
             wait = max(wait, self.next_probe - now)
         elif self.in_flight and self.in_flight + 1 > self.width:
             grows = self._ramp(now)

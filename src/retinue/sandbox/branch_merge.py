@@ -113,8 +113,8 @@ async def _merge_one(
     answer = await git.run("merge-tree", *options, is_long=True, good=(0, 1))
     merged, *conflicts = [part for part in os.fsdecode(answer).split("\0") if part]
     if conflicts:
-        shown = [c for c in conflicts if not copy.is_hidden(f"{git.repository.top}/{c}")]
-        marked = await _marked(git, merged, shown)
+        visible = [c for c in conflicts if not copy.is_hidden(f"{git.repository.top}/{c}")]
+        marked = await _marked(git, merged, visible)
         conflict = replace(
             merge,
             state="conflict",
@@ -142,15 +142,15 @@ async def _marked(git: Git, tree: str, paths: Sequence[str]) -> dict[str, str]:
 
 def _hunks(marked: Mapping[str, str], label: str) -> str:
     """The lines in conflict, as far as there is room to show them."""
-    shown = ""
+    text = ""
     for path, content in marked.items():
         for hunk in HUNK.findall(content):
             named = re.sub(r"\A<{7} .*$", "<<<<<<< your directory", hunk, flags=re.MULTILINE)
             named = re.sub(r"(?m)^>{7} .*$", lambda _: f">>>>>>> {one_line(label)}", named)
-            if len(shown) + len(named) > MOST_HUNKS:
-                return f"{shown}(and more)\n"
-            shown += f"{one_line(path)}:\n{named}"
-    return shown
+            if len(text) + len(named) > MOST_HUNKS:
+                return f"{text}(and more)\n"
+            text += f"{one_line(path)}:\n{named}"
+    return text
 
 
 def _places(path: str, content: str | None) -> list[str]:

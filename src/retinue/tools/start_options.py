@@ -63,14 +63,14 @@ class ChildOptions(StartOptions, total=False):
     tell_parent: bool
 
 
-def check_known(who: str, options: Iterable[str], known: Iterable[str]) -> None:
+def check_known(who: str, options: Iterable[str], known_names: Iterable[str]) -> None:
     """Refuses an option that does not exist, and names the one that was meant."""
-    names = list(known)
+    names = list(known_names)
     for name in options:
         if name not in names:
             near = nearest(name, names)
-            meant = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(names))}."
-            raise ConfigError(f"{who} has no option {name!r}. {meant}", field=name, suggestion=near)
+            hint = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(names))}."
+            raise ConfigError(f"{who} has no option {name!r}. {hint}", field=name, suggestion=near)
 
 
 def child_fields(verb: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -213,18 +213,17 @@ class TreeView:
                 node.calls = {i: self._describe(call) for i, call in enumerate(calls)}
                 node.wanted = {i: wants(call) for i, call in enumerate(calls)}
                 node.said = states.heading(event.reply.message.text)
-                node.replied = event.attempt
-                node.writing, node.wait, node.held = "", None, None
-                node.tries, node.is_taken_up = 0, False
+                node.replied, node.is_taken_up = event.attempt, False
+                node.end_call(event, 0)
             case ModelFailed():
-                node.writing, node.tries = "", node.tries + 1
+                node.end_call(event, node.tries + 1)
             case TextReturned() | ActionsReturned() | Submitted():
                 node.last_call = node.calls.pop(event.index, "") or node.last_call
-                node.questions = {k: q for k, q in node.questions.items() if q.index != event.index}
+                node.drop_question(event)
             case ResultsFormatted():
                 for index, *_ in event.calls:
                     node.calls.pop(index, None)
-            case Asked() | StepTaken() if event.question:
+            case Asked() | StepTaken() if event.question and not node.is_past(event):
                 question = Question(
                     index=event.index,
                     id="",
@@ -234,7 +233,7 @@ class TreeView:
                 )
                 node.questions.setdefault(event.call_id, question)
             case Answered() | Decided():
-                node.questions = {k: q for k, q in node.questions.items() if q.index != event.index}
+                node.drop_question(event)
             case Merged():
                 for merge in event.merges:
                     if merge.state == "conflict" and (writer := self.nodes.get(merge.run)):

@@ -22,27 +22,14 @@ def command() -> None:
 def status(context: CommandContext, /, as_json: bool) -> int:
     """List the workers, the trees that each drives, and what waits."""
     from retinue.cluster.status import cluster_status
+    from retinue.view.cluster_lines import status_lines
 
     now = cluster_status(_database(context))
     if as_json:
         out(msgspec.json.encode(now).decode())
         return exit_codes.OK
-    for one in now.workers:
-        state = "up" if one.lease_seconds > 0 else "silent"
-        state = "draining" if one.is_draining else state
-        out(f"{one.name}  {state}  {one.trees} trees  lease {one.lease_seconds:.0f} s  {one.id}")
-    out(f"{len(now.workers)} workers drive {now.driven} of {now.open_trees} open trees.")
-    out(f"{now.due} trees are due, the first for {now.late_seconds:.1f} s.")
-    out(f"{now.without_owner} trees have a worker that is gone.")
-    out(f"{now.inbox} events wait, the first for {now.oldest_seconds:.1f} s.")
-    for lane in now.lanes:
-        out(f"lane {lane.name}: {lane.held} of {lane.size} slots, {lane.waiting} waiting")
-    for need in now.needs:
-        offered = f"{need.workers} offer it" if need.workers else "no worker is known to have it"
-        out(f"{need.trees} trees wait for a worker with {need.name}; {offered}.")
-    for account in now.accounts:
-        pause = f", paused for {account.paused_seconds:.0f} s" if account.paused_seconds else ""
-        out(f"account {account.name}: {account.calls} calls under way{pause}")
+    for line in status_lines(now):
+        out(line)
     return exit_codes.OK
 
 

@@ -281,8 +281,8 @@ def _setting(path: tuple[str, ...]) -> Any:
 
     setting = setting_of(path)
     if setting is None:
-        known = [dotted(s.key) for s in every_setting()]
-        hint = did_you_mean(dotted(path), known)
+        keys = [dotted(s.key) for s in every_setting()]
+        hint = did_you_mean(dotted(path), keys)
         raise ConfigError(
             f"Unknown setting {dotted(path)!r}.{hint} Run `retinue config --defaults` to list them."
         )

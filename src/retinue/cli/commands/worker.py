@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from retinue.cli import exit_codes
-from retinue.cli.context import CommandContext, common, note, option, pass_context
+from retinue.cli.context import CommandContext, common, dispatch_option, note, option, pass_context
 
 
 @click.command("worker")
@@ -15,6 +15,7 @@ from retinue.cli.context import CommandContext, common, note, option, pass_conte
     metavar="LABEL",
     help="Something this machine has, such as gpu, for runs that need it. Repeatable.",
 )
+@dispatch_option
 @common
 @pass_context
 def command(context: CommandContext, /, offers: tuple[str, ...]) -> int:

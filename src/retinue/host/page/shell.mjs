@@ -42,6 +42,12 @@ export function change(more) {
   store("settings", settings.value);
 }
 
+// What needs a person is said by the browser, too, if that is asked for and no one looks.
+export function notify() {
+  const text = announced.value;
+  if (text && settings.peek().notifies && document.hidden && globalThis.Notification?.permission === "granted") new Notification("Retinue", { body: text });
+}
+
 export function applyTheme() {
   const { theme } = settings.value;
   if (theme) document.documentElement.dataset.theme = theme;
