@@ -75,7 +75,9 @@ def tags(root: Path, files: Iterable[str], language: str) -> list[Tag]:
             continue
         if language == "python" and LAMBDA.search(row.get("pattern", "")):
             continue
-        side = "callable" if row["kind"] in CALLABLE else "type" if row["kind"] in TYPE else ""
+        side = "type" if row["kind"] in TYPE else ""
+        if row["kind"] in CALLABLE:
+            side = "callable"
         if side:
             out.append(Tag(row["path"].removeprefix("./"), row["name"], row["line"], side))
     return out

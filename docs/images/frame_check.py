@@ -30,7 +30,7 @@ def frame_problems(text: str, columns: int, quoted: str = "") -> list[str]:
         problems += [f"{c} has no meaning: {line}" for c in sorted(strange)]
         problems += [f"{glyph} without its word: {line}" for glyph in _wordless(line)]
         if columns >= 80 and (row := ROW.match(line)) and NUMBER.search(line):
-            at = (26 if columns >= 120 else 22 if columns >= 100 else 20) + 1
+            at = next((at for width, at in ((120, 26), (100, 22)) if columns >= width), 20) + 1
             if not line[at:].startswith(WORDS[row[1]]) and not line[3:].startswith(WORDS[row[1]]):
                 problems.append(f"no state in its column: {line}")
     return problems

@@ -46,7 +46,8 @@ def _row(kind: int, line: bytes, above: bytes, step: int) -> bytes:
 def with_few_colours(picture: bytes) -> bytes:
     """The same picture with a palette. It has 8 bits a channel, as browsers write it."""
     chunks = list(_chunks(picture))
-    width, height, depth, colour = struct.unpack_from(">IIBB", chunks[0][1])
+    width, height = struct.unpack_from(">II", chunks[0][1])
+    depth, colour = struct.unpack_from("BB", chunks[0][1], 8)
     step = {2: 3, 6: 4}[colour]
     if depth != 8:
         raise ValueError(f"The picture has {depth} bits a channel, not 8.")

@@ -73,8 +73,8 @@ class Registry:
         self.learn_keys()
 
     def __contains__(self, agent: Agent[Any, Any]) -> bool:
-        known = self.agents.get(agent.name)
-        return known is agent or known == agent
+        registered = self.agents.get(agent.name)
+        return registered is agent or registered == agent
 
     def register(self, agent: Agent[Any, Any]) -> None:
         """Register an agent with all agents below it. One that is known by the same name and is not
@@ -88,8 +88,8 @@ class Registry:
             if isinstance(member.model, str):
                 continue
             name, before = member.model_name, self.agents.get(member.name)
-            known = models.get(name, member.model)
-            if known is not member.model and (before is None or before.model is not known):
+            model = models.get(name, member.model)
+            if model is not member.model and (before is None or before.model is not model):
                 raise ConfigError(f"Two different models are named {name!r}. Rename one.")
             models[name] = member.model
         boxes = Toolbox()
@@ -193,9 +193,9 @@ class Registry:
         self, agent: Agent[Any, Any], model: str, options: Mapping[str, Any]
     ) -> None:
         """What the model of an agent does not take is said before it is asked."""
-        settings, known = options.get("settings"), self.models.get(model)
-        if isinstance(settings, ModelSettings) and known is not None:
-            check_settings(settings, known, model, f"Agent {agent.name!r}")
+        settings, model_entry = options.get("settings"), self.models.get(model)
+        if isinstance(settings, ModelSettings) and model_entry is not None:
+            check_settings(settings, model_entry, model, f"Agent {agent.name!r}")
 
     def _check_deps(self, agent: Agent[Any, Any]) -> None:
         """Its tools get what this runtime has; it must be what the agent says that they need."""

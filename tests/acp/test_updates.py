@@ -95,7 +95,8 @@ def test_calls_have_a_kind_a_title_places_and_their_diff() -> None:
         ToolCall(id="c", name="shell", args='{"command": "make"}'),
         ToolCall(id="d", name="mcp__db__query", args="not json"),
     )
-    edit, read, shell, other = updates().updates(reply(1, "", *calls))
+    edit, read, *others = updates().updates(reply(1, "", *calls))
+    shell, other = others
     assert (edit.kind, edit.title) == ("edit", "change x.py +1 -1")
     (diff,) = edit.content
     assert (diff.path, diff.old_text, diff.new_text) == ("/project/x.py", "1", "2")
@@ -200,11 +201,11 @@ async def test_an_editor_is_told_what_a_result_lacks_and_what_of_its_cost_is_a_b
     async with Retinue() as retinue:
         outcome = await retinue.run(Agent("lead", model=model, families=["fanout"]), "go")
         final = await retinue.tree_record(outcome.id)
-    told: list[Any] = []
+    updates_sent: list[Any] = []
 
     class Editor:
         async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
-            told.append(update)
+            updates_sent.append(update)
 
     session: Any = object.__new__(EditorSession)
     session.id, session._editor = "s", Editor()
@@ -215,4 +216,4 @@ async def test_an_editor_is_told_what_a_result_lacks_and_what_of_its_cost_is_a_b
     assert facts["missing"] == outcome.missing and outcome.missing.startswith("1 of 1 sub-agent")
     assert (facts["cost_is_known"], facts["tokens_estimated"]) == (False, 60)
     assert end.usage.total_tokens == 240
-    assert [u.content.text for u in told] == [f"{outcome.note}\n"]
+    assert [u.content.text for u in updates_sent] == [f"{outcome.note}\n"]

@@ -215,6 +215,24 @@ def test_ctrl_c_twice_leaves_however_fast_it_is_pressed(gap_ms: int, tmp_path: P
 
 
 @needs("tmux")
+def test_an_answer_at_a_prompt_is_rendered_and_no_end_line_comes_between(tmp_path: Path) -> None:
+    text = "# Cause\n\n- It is **late**.\n\n| a | b |\n|---|---|\n| 1 | 2 |"
+    page = [[call("search", pattern="x")], text]
+    with private_home(tmp_path, page) as home, terminal(tmp_path, 80, 24) as screen:
+        screen.retinue("chat", env=home.env, cwd=home.project)
+        screen.until(f"\n{MARK.rstrip()}")
+        screen.type("why?")
+        screen.keys("Enter")
+        screen_text = screen.until("Cause\n • It is late.\n", "  1   2\n", is_asking)
+        assert '· search "x" ' in screen_text, "a call is one line"
+        assert (
+            screen_text.count("It is late") == 1
+            and "done in" not in screen_text
+            and "**" not in screen_text
+        )
+
+
+@needs("tmux")
 def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_path: Path) -> None:
     gate = Gate(at=0)
 

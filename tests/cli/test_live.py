@@ -313,7 +313,7 @@ def test_ctrl_c_cancels_the_children_first_and_keeps_what_there_is(tmp_path: Pat
         screen.keys("C-c")
         assert screen.code() == 130
         screen_text = screen.text()
-        assert "Stopping; partial results are kept" in screen_text
+        assert "Stopping 2 agents; partial results are kept" in screen_text
         assert glyphs(screen_text) == "✓⊘" and "\n Lead them: map it   " in screen_text, (
             "the task stays"
         )

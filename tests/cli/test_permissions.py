@@ -153,7 +153,8 @@ def test_ps_lists_what_is_open_first_and_says_who_needs_you(tmp_path: Path) -> N
         home.until(lambda: any(run["state"] == "needs_input" for run in home.runs()))
         home.ok("run", "-p", "write it")
         short = next(run["short"] for run in home.runs() if run["state"] == "needs_input")
-        _, first, *rest, last = home.ok("ps").splitlines()
+        first, *rest = home.ok("ps").splitlines()[1:]
+        last = rest.pop()
         assert first.startswith(short) and "◆ needs you" in first
         assert len(rest) == 2 and all("✓ done" in line for line in rest)
         assert last == f"1 run needs you: retinue approve {short}"

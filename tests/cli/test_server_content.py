@@ -47,7 +47,8 @@ def test_resources_are_listed_and_read_without_secrets_and_with_permission(tmp_p
     with private_home(tmp_path, reader) as home:
         config = notes(env={"TOKEN": "tok-1234567890abcdef"})
         answer = home.ok("run", "--mcp-config", config, "--yolo", "read")
-        listed, day, other, lost_part = answer.split("\n---\n")
+        listed, day, *others = answer.split("\n---\n")
+        other, lost_part = others
         assert listed.splitlines() == [
             "notes:",
             "- notes://one (one, text/plain)",

@@ -3,6 +3,8 @@ tests/cli/record.py)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -18,7 +20,7 @@ from retinue.core.events import (
 from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import NOTHING, Run, Thinking
-from retinue.core.state_names import ENDS as OVER
+from retinue.core.state_names import ENDS
 from retinue.core.values import ModelInfo, ProviderTrouble, Usage
 from retinue.formats.safe_text import one_line
 from retinue.host import tree_items
@@ -88,10 +90,10 @@ def test_who_comes_late_sees_how_each_run_stands(name: str) -> None:
         at = item.entry.at if isinstance(item, tree_items.Stepped) else at
         if n not in whole or n + 1 in whole:
             continue
-        told = items[: n + 1]
-        records = {i.row.run.id: i for i in told if isinstance(i, tree_items.RunChanged)}
+        beginning = items[: n + 1]
+        records = {i.row.run.id: i for i in beginning if isinstance(i, tree_items.RunChanged)}
         late = TreeView()
-        for earlier in told:
+        for earlier in beginning:
             if isinstance(earlier, tree_items.RunAdded | tree_items.Stepped):
                 feed(late, earlier, 0)
             if isinstance(earlier, tree_items.RunAdded) and earlier.spec.id in records:
@@ -121,7 +123,7 @@ def test_what_is_counted_is_what_is_there_and_everything_ends(name: str) -> None
         assert {k: n for k, n in records.counts.items() if n} == {
             s: states.count(s) for s in set(states)
         }
-    assert all(row.is_over and row.state in OVER for row in records.rows(START))
+    assert all(row.is_over and row.state in ENDS for row in records.rows(START))
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -131,15 +133,15 @@ def test_rows_survive_the_way_through_json(name: str) -> None:
 
 
 def test_the_fold_in_one_go_is_the_same() -> None:
-    specs = [
-        item.spec
-        if isinstance(item, tree_items.RunAdded)
-        else item.entry
-        if isinstance(item, tree_items.Stepped)
-        else item.row.run
-        for item in load("tree")
-        if isinstance(item, (tree_items.RunAdded, tree_items.Stepped, tree_items.RunChanged))
-    ]
+    specs: list[Any] = []
+    for item in load("tree"):
+        match item:
+            case tree_items.RunAdded():
+                specs.append(item.spec)
+            case tree_items.Stepped():
+                specs.append(item.entry)
+            case tree_items.RunChanged():
+                specs.append(item.row.run)
     assert (
         [r.state for r in view(specs, START)]
         == [r.state for r in last("tree")]
@@ -290,8 +292,8 @@ def test_a_call_that_is_held_for_others_waits_until_it_is_let_go() -> None:
 
 
 def test_what_is_told_of_the_past_does_not_end_a_wait_of_today() -> None:
-    seen = TreeView()
-    seen.take(
+    tree_view = TreeView()
+    tree_view.take(
         RunSpec(id="a", request=RunRequest(agent="a", task="t"), root="a", model="anthropic:m")
     )
     waiting = Thinking(
@@ -303,13 +305,13 @@ def test_what_is_told_of_the_past_does_not_end_a_wait_of_today() -> None:
         retry_at=START + 24_000,
         waits_kind="rate_limit",
     )
-    seen.take(Run(id="a", state=waiting, started_at=START, attempt=2, turn=1))
-    said = ModelReply(message=AssistantMessage(text="Earlier."))
-    asked = Asked(turn=0, index=0, call_id="c", name="ask", question="Which?")
+    tree_view.take(Run(id="a", state=waiting, started_at=START, attempt=2, turn=1))
+    reply = ModelReply(message=AssistantMessage(text="Earlier."))
+    question = Asked(turn=0, index=0, call_id="c", name="ask", question="Which?")
     failed = ModelFailed(attempt=1, kind="rate_limit", message="429")
-    for event in (asked, failed, Replied(attempt=1, reply=said)):
-        seen.take(LogEntry(run="a", at=START, event=event))
-        row = seen.row("a", START)
+    for event in (question, failed, Replied(attempt=1, reply=reply)):
+        tree_view.take(LogEntry(run="a", at=START, event=event))
+        row = tree_view.row("a", START)
         assert (row.state, row.word) == ("waiting", "rate limited"), event
         assert row.now.endswith("24 s, 2 of 6"), row.now
 

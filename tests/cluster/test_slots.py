@@ -182,13 +182,13 @@ def test_a_tenant_with_many_runs_does_not_keep_another_from_its_turn() -> None:
             await give("narrow")
             for run in ("b0", "b1"):
                 await written(url, "b", AskSlot(run=run, lane=NARROW, ticket=1))
-            given = []
+            values = []
             for run in ("a0", "a1", "b0", "a2"):
                 await written(url, "a", FreeSlot(run=run, lane=NARROW))
                 await give("narrow")
-                given += await rows(url, "select run from lane_slots where held order by run")
+                values += await rows(url, "select run from lane_slots where held order by run")
             # One slot for each while both have runs; all for the other afterwards.
-            assert given == [
+            assert values == [
                 *(("a1",), ("b0",)),
                 *(("a2",), ("b0",)),
                 *(("a2",), ("b1",)),

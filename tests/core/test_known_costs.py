@@ -128,8 +128,8 @@ def test_what_a_model_does_not_price_itself_costs_what_was_counted_and_no_more()
 def test_what_a_reply_says_to_cost_nothing_costs_nothing() -> None:
     story = Story()
     story.start()
-    said = AssistantMessage(text="done")
-    reply = ModelReply(message=said, usage=Usage(input=90, output=20), is_priced=True)
+    message = AssistantMessage(text="done")
+    reply = ModelReply(message=message, usage=Usage(input=90, output=20), is_priced=True)
     story.post("root", Replied(attempt=1, reply=reply))
     assert story.run("root").usage.nanos == 0
 

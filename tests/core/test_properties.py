@@ -190,7 +190,7 @@ def check(story: Story) -> None:
         assert run == story.rows[run.id]
         lanes = spec.request.lanes
         at_work = isinstance(run.state, Thinking | Working)
-        n = len(lanes) if at_work else run.state.lane if isinstance(run.state, Queued) else 0
+        n = run.state.lane if isinstance(run.state, Queued) else len(lanes) * at_work
         for lane in lanes[:n]:
             slots[lane.name] = slots.get(lane.name, 0) + 1
         assert run.wake_at is not None or type(run.state).__name__ == "Stopping"

@@ -116,7 +116,8 @@ def test_a_stream_cut_anywhere_shows_no_secret(
     redactor = Redactor(secrets)
     form = list(forms_of(secrets[0]).values())[pick]
     text = form.join([*parts, ""])
-    stream, output, at, n = redactor.stream(), "", 0, 0
+    stream, output = redactor.stream(), ""
+    at, n = 0, 0
     while at < len(text):
         step = cuts[n % len(cuts)]
         output += stream.feed(text[at : at + step])

@@ -107,7 +107,7 @@ def test_the_results_of_a_turn_may_stand_together_in_the_answer_to_its_last_call
             "aggregate": "turn" if index < 2 else "call",
         }
         story.order("root", *(hand(name, **together) for name in names), index=index)
-    a, b, c, e = story.children("root")
+    (a, b), (c, e) = story.children("root")[:2], story.children("root")[2:]
     for child in (c, a, e, b):
         assert story.results("root") == []
         story.reply(child, f"by {child[-4:]}")

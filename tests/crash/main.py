@@ -120,7 +120,9 @@ def serve(args: argparse.Namespace, folders: list[str], hear: int, tell: int) ->
 def places(args: argparse.Namespace, total: Total) -> Iterator[list[str]]:
     """In memory for half of the workloads, on the disk for the others: one is fast, the other has a
     real fsync. What failed is kept."""
-    above = [args.folder] if args.folder else [MEMORY, ""] if os.access(MEMORY, os.W_OK) else [""]
+    above = [MEMORY, ""] if os.access(MEMORY, os.W_OK) else [""]
+    if args.folder:
+        above = [args.folder]
     folders = [tempfile.mkdtemp(prefix="retinue-crash-", dir=name or None) for name in above]
     try:
         yield folders

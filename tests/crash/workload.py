@@ -65,7 +65,8 @@ POINTS = (
     "answer-before",
     "answer-after",
 )
-LOG, JOURNAL, RECEIPTS, OUTCOMES, GO = "log.db", "journal", "receipts", "outcomes.json", "go"
+LOG, JOURNAL, RECEIPTS = "log.db", "journal", "receipts"
+OUTCOMES, GO = "outcomes.json", "go"
 RECORD = 512
 """A record never crosses a page, and within a page the kernel finishes a write before it looks at a
 kill."""
@@ -453,13 +454,9 @@ def main() -> int:
 
 
 def plan_named(name: str) -> Plan:
-    return (
-        plans.poison()
-        if name == "poison"
-        else plans.hold()
-        if name == "hold"
-        else plans.make(int(name))
-    )
+    if name == "poison":
+        return plans.poison()
+    return plans.hold() if name == "hold" else plans.make(int(name))
 
 
 if __name__ == "__main__":

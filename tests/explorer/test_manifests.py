@@ -121,20 +121,20 @@ def test_the_other_manifests_give_names_and_versions() -> None:
 
 
 def test_a_macro_is_no_version() -> None:
-    found = read_manifest("configure.ac", "AC_INIT([jq],[jq_version],[],[jq],[])\n")
-    assert found is not None and (found.name, found.version) == ("jq", "")
+    manifest = read_manifest("configure.ac", "AC_INIT([jq],[jq_version],[],[jq],[])\n")
+    assert manifest is not None and (manifest.name, manifest.version) == ("jq", "")
 
 
 @pytest.mark.parametrize("names", ['["puma", "pumactl"]', "%w[puma pumactl]", "%w(puma pumactl)"])
 def test_the_executables_of_a_gem_are_its_commands(names: str) -> None:
-    found = read_manifest("p.gemspec", f's.name = "puma"\n  s.executables = {names}\n')
-    assert found is not None
-    assert [(c.text, c.place.line) for c in found.commands] == [("puma", 2), ("pumactl", 2)]
+    manifest = read_manifest("p.gemspec", f's.name = "puma"\n  s.executables = {names}\n')
+    assert manifest is not None
+    assert [(c.text, c.place.line) for c in manifest.commands] == [("puma", 2), ("pumactl", 2)]
 
 
 def test_a_package_json_without_a_name_has_nothing_to_ask_for() -> None:
-    found = read_manifest("mini/package.json", '{"main": "./index.cjs", "bin": {"a": "a.js"}}')
-    assert found is not None and found.commands == []
+    manifest = read_manifest("mini/package.json", '{"main": "./index.cjs", "bin": {"a": "a.js"}}')
+    assert manifest is not None and manifest.commands == []
 
 
 def test_targets_of_a_makefile_are_those_that_a_newcomer_looks_for() -> None:

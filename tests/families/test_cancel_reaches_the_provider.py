@@ -51,13 +51,9 @@ def by_cancel_tasks(request: Any) -> Any:
             mode="background",
             tasks=[{"task_id": "t", "prompt": "@@slow@@", "tools": []}],
         )
-    return (
-        call("lookup", q="meanwhile")
-        if n_replies == 1
-        else call("cancel_tasks", task_ids=["t"])
-        if n_replies == 2
-        else "done"
-    )
+    if n_replies == 1:
+        return call("lookup", q="meanwhile")
+    return call("cancel_tasks", task_ids=["t"]) if n_replies == 2 else "done"
 
 
 def by_end_of_parent(request: Any) -> Any:

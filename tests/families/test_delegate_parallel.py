@@ -390,7 +390,8 @@ async def test_tasks_work_where_their_lead_works() -> None:
 @pytest.mark.parametrize("state", DELEGATE)
 def test_every_end_is_shown_as_the_table_of_states_says(state: EndState) -> None:
     class Fake:
-        label, item, remark, ending = "a", 0, "", Ending(state=state, stop="x_y", text="T")
+        label, item, remark = "a", 0, ""
+        ending = Ending(state=state, stop="x_y", text="T")
 
     heading, rest = results([Fake()]).whole().removeprefix("## Results\n\n").split("\n", 1)  # type: ignore[list-item]
     assert heading == f"### a ({DELEGATE[state]})"

@@ -340,7 +340,7 @@ async def test_the_profile_is_the_family_with_its_own_defaults() -> None:
     lead = Agent("lead", model=Scripted([one("a"), "end"]), families=["xzatoma"])
     async with Retinue(MemoryStore()) as retinue:
         outcome = await retinue.run(lead, "Go.")
-        (_, _, messages, _) = await retinue.messages(outcome.id)
+        messages = (await retinue.messages(outcome.id))[2]
     assert results([messages])[0]["success"] is True  # type: ignore[list-item]
     assert family("xzatoma").settings == family("subagent").settings
 

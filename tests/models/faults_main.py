@@ -407,7 +407,8 @@ def _executed(case: Case, story: Story) -> Iterator[str]:
             yield f"executed what was never said: {one}"
         # What was left out of a conversation that was too long is not known any more, and may be
         # read again.
-        if n > (64 if case.fault == "F46" else 2 if case.outcome == "S" else 1):
+        usual = 2 if case.outcome == "S" else 1
+        if n > (64 if case.fault == "F46" else usual):
             yield f"executed {n} times: {one}"
 
 
@@ -492,8 +493,8 @@ async def play_all(cases: list[Case], at_once: int = 6) -> AsyncIterator[tuple[C
 
 
 async def _main(cases: list[Case]) -> int:
-    began, bad, stuck, violations = time.monotonic(), 0, 0, 0
-    n = 0
+    began, n = time.monotonic(), 0
+    bad, stuck, violations = 0, 0, 0
     async for case, record in play_all(cases):
         n += 1
         bad += bool(record)

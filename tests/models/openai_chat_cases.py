@@ -281,13 +281,9 @@ def stream(seed: int, *, long: bool = False) -> Stream:
     thoughts = text(r, n) if r.random() < 0.15 * n else ""
     n_calls = r.choice([2, 3, 5] if long else [0, 0, 0, 0, 1, 2])
     calls = [(f"c{k}{seed}", r.choice(NAMES), arguments(r, n)) for k in range(n_calls)]
-    reason = (
-        r.choice(["stop", "length", "content_filter"])
-        if r.random() < 0.4
-        else "tool_calls"
-        if calls
-        else "stop"
-    )
+    reason = "tool_calls" if calls else "stop"
+    if r.random() < 0.4:
+        reason = r.choice(["stop", "length", "content_filter"])
     if reason == "length" and calls:
         last = calls[-1]
         calls[-1] = (last[0], last[1], last[2][: r.randrange(1, len(last[2]) + 1)])

@@ -472,9 +472,8 @@ def stream(rng: random.Random, n: int, *, terse: bool = False) -> Stream:
         middle.append(queue.pop(0))
     usage = None
     if rng.random() < 0.9:
-        cached, cache_write, value, put = (
-            rng.randint(0, 10 ** rng.randint(1, 6)) for _ in range(4)
-        )
+        counts = [rng.randint(0, 10 ** rng.randint(1, 6)) for _ in range(4)]
+        (cached, cache_write), (value, put) = counts[:2], counts[2:]
         usage = {"input_tokens": value + cached + cache_write, "output_tokens": put}
         usage["input_tokens_details"] = {"cached_tokens": cached, "cache_write_tokens": cache_write}
     status = "completed" if end == "completed" else "incomplete"

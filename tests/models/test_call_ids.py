@@ -233,11 +233,6 @@ def test_a_reply_that_is_kept_whole_goes_back_under_its_new_ids(dialect: str) ->
         b"[%b]" % b",".join(ShownMessages(conversation, 0, 5).encode("k", codec.unit))
     )
     text = json.dumps(value)
-    assert (
-        text.count(
-            '"s"' if dialect == "anthropic" else '"e"' if dialect == "openai_responses" else "QQ=="
-        )
-        == 2
-    )
+    assert text.count({"anthropic": '"s"', "openai_responses": '"e"'}.get(dialect, "QQ==")) == 2
     ids = re.findall(r'"(?:tool_use_id|call_id|id)": "(call_\w+)"', text)
     assert len(ids) == (2 if dialect == "gemini" else 4) and len(set(ids)) == len(ids) // 2

@@ -182,13 +182,9 @@ def test_one_rate_limit_cools_all_siblings_and_kills_none() -> None:
             assert llm.n_requests == 30 + 2 + 1
 
     def script(request: ParsedRequest) -> Any:
-        return (
-            "Helped."
-            if "help" in request.system
-            else call("hire")
-            if request.turn == 0
-            else "Done."
-        )
+        if "help" in request.system:
+            return "Helped."
+        return call("hire") if request.turn == 0 else "Done."
 
     asyncio.run(story())
 

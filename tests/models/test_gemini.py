@@ -104,13 +104,8 @@ def test_a_request_is_what_the_official_sdk_sends() -> None:
 
 def found_by_the_sdk(chunks: list[types.GenerateContentResponse]) -> ModelReply:
     """A reply from the SDK's objects, by the rules that the codec has to keep."""
-    text, calls, usage, model, reason = (
-        "",
-        [],
-        dict.fromkeys(("p", "t", "c", "o", "th"), 0),
-        "",
-        None,
-    )
+    text, model, reason = "", "", None
+    calls, usage = [], dict.fromkeys(("p", "t", "c", "o", "th"), 0)
     for chunk in chunks:
         model = chunk.model_version or model
         if (used := chunk.usage_metadata) is not None:

@@ -27,7 +27,7 @@ MARKUP = (
     "[link](javascript:alert(3)) ![image](https://evil.example/x.png) <b onmouseover=alert(4)>b</b>"
     "\n\n<svg onload=alert(5)><script>alert(6)</script></svg>\n\n# `a**b` ~~~\n\n```\n</pre>\n```"
 )
-MS = 60_000
+MS = 120_000
 
 
 class Gate:
@@ -46,8 +46,8 @@ def scripted(name: str, script: Any, **fields: Any) -> Agent:
 
 
 def staff(gate: Gate) -> list[Agent]:
-    """A lead with two workers that wait at the gate, a writer that asks, one that answers, and one
-    with hostile words."""
+    """A lead with two workers that wait at the gate, one with a worker that fails, a writer that
+    asks, one that answers, and one with hostile words."""
 
     @tool(restart="pure")
     async def hold(path: str) -> str:
@@ -56,6 +56,8 @@ def staff(gate: Gate) -> list[Agent]:
         return f"{path} has 12 lines"
 
     def work(q: Any) -> Any:
+        if q.messages[0].text.startswith("fail"):
+            raise ValueError("The table import_log does not exist")
         if q.turn == 0:
             return call("hold", path="src/http.py")
         texts = [m.text for m in q.messages if getattr(m, "kind", "") == "mail"]
@@ -69,6 +71,12 @@ def staff(gate: Gate) -> list[Agent]:
             if q.turn == 0
             else "Both are back."
         ),
+        tools=[hiring(worker)],
+        staff=[worker],
+    )
+    unlucky = scripted(
+        "unlucky",
+        lambda q: call("hire", tasks=["fail at once", "scan"]) if q.turn == 0 else "One is back.",
         tools=[hiring(worker)],
         staff=[worker],
     )
@@ -102,7 +110,7 @@ def staff(gate: Gate) -> list[Agent]:
         lambda q: call("edit", path="notes.md", old="old", new=HOSTILE) if not q.turn else "Done.",
         tools=["edit", "read"],
     )
-    return [lead, quick, writer, hostile, worker, asker]
+    return [lead, quick, writer, hostile, worker, asker, unlucky]
 
 
 @contextlib.contextmanager

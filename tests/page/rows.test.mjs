@@ -5,21 +5,9 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 
 import { TreeView } from "../../src/retinue/host/page/tree.mjs";
+import { feed, items } from "./recordings.mjs";
 
-const FIXTURES = new URL("../cli/fixtures/", import.meta.url);
 const EXPECTED = JSON.parse(readFileSync(process.env.RETINUE_ROWS, "utf8"));
-
-export function items(name) {
-  return readFileSync(new URL(`${name}.jsonl`, FIXTURES), "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
-}
-
-export function feed(view, item) {
-  if (item.is === "run") view.begin(item.spec);
-  else if (item.is === "step") view.step(item.entry);
-  else if (item.is === "state") view.stand(item.row.run);
-  else if (item.is === "delta") view.delta(item, 0);
-  else if (item.is === "held") view.hold(item.calls ?? []);
-}
 
 for (const [name, moments] of Object.entries(EXPECTED)) {
   test(`${name}: the rows are those of the terminal`, () => {

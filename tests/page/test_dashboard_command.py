@@ -37,10 +37,10 @@ def test_the_address_lets_one_browser_in_and_the_page_of_a_run_opens(tmp_path: P
         page = asked(first.partition("?")[0], cookie=cookie.partition(";")[0])
         assert page[0] == 200 and b"page/app.mjs" in page[2]
         place = first.partition("/?")[0]
-        told = home.run("run", "--model", "offline/explorer", "where is add?").stderr
-        shown = re.search(rf" · dashboard ({re.escape(place)}/r/[0-9a-f-]{{36}})$", told, re.M)
-        assert shown is not None, told
-        assert asked(shown[1], cookie=cookie.partition(";")[0])[0] == 200
+        output = home.run("run", "--model", "offline/explorer", "where is add?").stderr
+        link = re.search(rf" · dashboard ({re.escape(place)}/r/[0-9a-f-]{{36}})$", output, re.M)
+        assert link is not None, output
+        assert asked(link[1], cookie=cookie.partition(";")[0])[0] == 200
         second = home.run("dashboard", "--no-open", "latest").stdout.strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/r/[0-9a-f-]{36}\?code=[\w-]{43}", second)
         assert urlsplit(second).port == urlsplit(first).port

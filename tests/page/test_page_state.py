@@ -22,7 +22,7 @@ START = 1_800_000_000_000
 SHARED = (
     *("id", "parent", "depth", "label", "agent", "model", "state", "mark", "now", "task"),
     *("elapsed_ms", "turn", "context", "tokens", "tree_tokens", "usd", "tree_usd", "silent_ms"),
-    *("tree_usd_estimated", "needs_you", "is_over", "n_children", "n_over", "is_last"),
+    *("needs_you", "is_over", "n_children", "n_over", "is_last"),
 )
 
 

@@ -43,6 +43,7 @@ from retinue.tools.builtin.read_tool import ReadTool
 from retinue.tools.builtin.run_processes import Processes
 from retinue.tools.builtin.search import SearchTool
 from retinue.tools.builtin.shell import ShellTool
+from retinue.tools.builtin.symbols import SymbolsTool
 from retinue.tools.builtin.text_file import sha256
 from retinue.tools.builtin.write_leases import WriteLeases
 from retinue.tools.builtin.write_tool import WriteTool
@@ -51,7 +52,10 @@ from retinue.tools.families.fanout.task_files import contents
 from retinue.tools.mcp_client.protocol import McpError, ServerLimits
 from retinue.tools.mcp_client.transports.stdio import StdioTransport
 
-OURS = tuple(f"{Path(retinue.__file__).parent}/{part}/" for part in ("sandbox", "tools", "library"))
+OURS = tuple(
+    f"{Path(retinue.__file__).parent}/{part}/"
+    for part in ("sandbox", "tools", "agent_files", "syntax")
+)
 CANARY = "canary-that-nobody-may-see"
 NAMES = ("a.txt", "deep/b.txt", "deep/more/c.txt", FILE)
 ONLY = "only-outside.txt"
@@ -233,7 +237,10 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Context], A
     )
     tools = {
         t.name: t
-        for t in (ReadTool(), ListFilesTool(), FindTool(), SearchTool(), EditTool(), WriteTool())
+        for t in (
+            *(ReadTool(), ListFilesTool(), FindTool(), SearchTool(), SymbolsTool()),
+            *(EditTool(), WriteTool()),
+        )
     }
 
     def call(name: str, **args: Any) -> Callable[[Context], Any]:
@@ -295,6 +302,8 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Context], A
         "search files": call("search", pattern="canary", mode="files", path="deep"),
         "search file": call("search", pattern="canary|inside", path="deep/b.txt"),
         "search scanner": call("search", pattern="(?=canary|inside)"),
+        "symbols": call("symbols", text="canary"),
+        "symbols deep": call("symbols", text="inside", path="deep"),
         "edit": call("edit", path="a.txt", old="inside", new="changed"),
         "edit deep": call("edit", path="deep/b.txt", old="inside", new="changed"),
         "edit wrong": call("edit", path="deep/b.txt", old="canary-that-anybody", new="x"),
@@ -369,6 +378,7 @@ class ByName(OpenDirectory):
 async def play(
     base: Path, n: int, seed: int, opens: type[OpenDirectory] = OpenDirectory
 ) -> dict[str, Any]:
+    assert all(map(os.path.isdir, OURS)), "a folder whose lines are to be interrupted has moved"
     world = World(base, may_mount=_may_mount())
     world.build()
     processes = Processes(base / "state")
@@ -435,6 +445,7 @@ def _inline(monkey: Any = asyncio) -> None:
 if __name__ == "__main__":
     _inline()
     ripgrep.SECONDS = 5.0
-    where, many, start, *how = sys.argv[1:]
+    where, many, start = sys.argv[1:4]
+    how = sys.argv[4:]
     result = asyncio.run(play(Path(where), int(many), int(start), ByName if how else OpenDirectory))
     sys.stdout.write(json.dumps(result) + "\n")

@@ -201,7 +201,8 @@ def test_what_the_filter_says(
 def _answer(code: bytes, data: bytes) -> int:
     at = n_held = 0
     while True:
-        operation, yes, no, k = struct.unpack_from("=HBBI", code, at * 8)
+        operation, *steps, k = struct.unpack_from("=HBBI", code, at * 8)
+        yes, no = steps
         at += 1
         match operation:
             case 0x20:

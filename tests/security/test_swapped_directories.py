@@ -42,13 +42,9 @@ class Hostile:
         turns = self.lead if is_lead else self.child
         if not is_lead and n == 0 and self._before is not None:
             await asyncio.to_thread(self._before)
-        return (
-            turns[n]
-            if n < len(turns)
-            else "Done."
-            if is_lead
-            else call("submit_result", result="done")
-        )
+        if n < len(turns):
+            return turns[n]
+        return "Done." if is_lead else call("submit_result", result="done")
 
     @property
     def told(self) -> str:

@@ -84,7 +84,8 @@ class Mortal:
     comes meanwhile is stepped, and must not be seen before it is on record."""
 
     def __init__(self, inner: Store, r: random.Random, rate: float, died: asyncio.Event) -> None:
-        self._inner, self._random, self._rate, self._died = inner, r, rate, died
+        self._inner, self._died = inner, died
+        self._random, self._rate = r, rate
         self._slow = r.choice((0.0, 0.5))
         self._is_writing = False
 

@@ -300,7 +300,8 @@ def reply(
         return final
     usual = ("read", "write", "post", "read", "ask", "nothing", "watch")
     names = [r.choice(usual) for _ in range(r.choice((0, 1, 2)))]
-    names += ["hand_out"] * r.choice((1, 2) if eager else (0, 0, 0, 1) if depth < 2 else (0,))
+    rates = (0, 0, 0, 1) if depth < 2 else (0,)
+    names += ["hand_out"] * r.choice((1, 2) if eager else rates)
     r.shuffle(names)
     if has_steps(seed) and depth < 2:
         names = _stepping(names, _draws(f"{seed} {path} {turn} stepping"))

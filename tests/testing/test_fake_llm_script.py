@@ -82,7 +82,8 @@ def test_a_function_is_asked_with_the_conversation_in_our_own_values(dialect: st
         1,
         1,
     )
-    user, reply, first, second = one.messages
+    user, reply, *results = one.messages
+    first, second = results
     assert user == UserMessage(text="hi")
     assert isinstance(reply, AssistantMessage)
     assert [(c.name, json.loads(c.args)) for c in reply.calls] == [

@@ -138,13 +138,9 @@ def test_no_value_of_any_type_anywhere_makes_the_server_fail() -> None:
     values: list[Any] = [None, True, 0, -1, 1.5, "", "x", [], [0], {}, {"x": 0}]
 
     def places(value: Any) -> list[tuple[Any, Any]]:
-        steps = (
-            list(value)
-            if isinstance(value, dict)
-            else list(range(len(value)))
-            if isinstance(value, list)
-            else []
-        )
+        steps: list[Any] = list(range(len(value))) if isinstance(value, list) else []
+        if isinstance(value, dict):
+            steps = list(value)
         rows = [(value, step) for step in steps]
         for step in steps:
             rows += places(value[step])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import logging
 import os
 import socket
@@ -29,8 +30,8 @@ where id = %s and until > clock_timestamp()
 returning draining, (select max(number) from retinue_schema) > %s
 """
 ENLIST = """
-insert into workers (id, name, version, node, pid, born, until)
-values (%s, %s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))
+insert into workers (id, name, version, node, pid, born, offers, until)
+values (%s, %s, %s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))
 on conflict (id) do update set until = excluded.until
 """
 
@@ -101,6 +102,7 @@ class Heartbeat:
     def __init__(self, url: str, worker: str, name: str, lease_seconds: float) -> None:
         self._url, self.worker, self.lease = url, worker, lease_seconds
         self.name = name
+        self.offers: tuple[str, ...] = ()
         self.lapsed: Callable[[], None] = lambda: None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="retinue heartbeat", daemon=True)
@@ -138,8 +140,9 @@ class Heartbeat:
     def _enlist(self) -> None:
         began = clock()
         pid = os.getpid()
-        me = (self.worker, self.name, __version__, this_node(), pid, born(pid), self.lease)
-        self._connection.execute(ENLIST, me)
+        me = (self.worker, self.name, __version__, this_node(), pid, born(pid))
+        offers = json.dumps({"labels": self.offers})
+        self._connection.execute(ENLIST, (*me, offers, self.lease))
         self._valid_until = began + self.lease
 
     def _run(self) -> None:

@@ -19,7 +19,7 @@ from retinue.cluster.leased_account import LeasedAccount
 from retinue.cluster.liveness import clock
 from retinue.cluster.node_notices import PAUSE, POOL, send_notice
 from retinue.cluster.ownership import Pool
-from retinue.core.fair_division import Claim, Level, divide
+from retinue.core.fair_division import Level, WorkerClaim, divide
 from retinue.models.governor import Governor
 from retinue.models.rate_bucket import Bucket
 
@@ -148,7 +148,7 @@ class ProviderPools:
                 return
             await connection.execute(JOIN, (name, self._me))
             rows = await _all(connection, CLAIMS, FRESH_SECONDS, name)
-            claims = {holder: Claim(*claim) for holder, *claim in rows}
+            claims = {holder: WorkerClaim(*claim) for holder, *claim in rows}
             buckets = account.buckets(*stored)
             level = Level(account.most_calls, *(_left(bucket) for bucket in buckets))
             part = divide(list(claims.values()), list(claims).index(self._me), need, level)
@@ -157,17 +157,17 @@ class ProviderPools:
                 for bucket, cost in zip(buckets, (1.0, need.tokens), strict=True):
                     if bucket is not None:
                         bucket.take(part.starts * cost, 0.0)
-                left = [None if bucket is None else bucket.level for bucket in buckets]
-                await connection.execute(FILL, (*left, name))
-            held = max(part.calls, need.under_way if account.most_calls else 0)
-            wanted = need.under_way + need.waiting
-            if not held and not wanted:
+                levels = [None if bucket is None else bucket.level for bucket in buckets]
+                await connection.execute(FILL, (*levels, name))
+            holding = max(part.calls, need.under_way if account.most_calls else 0)
+            demand = need.under_way + need.waiting
+            if not holding and not demand:
                 await connection.execute(LEAVE, (name, self._me))
             else:
-                is_more = held > before.calls or part.starts > 0
-                claim = (held, wanted, part.lacks, is_more)
+                is_more = holding > before.calls or part.starts > 0
+                claim = (holding, demand, part.lacks, is_more)
                 await connection.execute(HOLD, (*claim, name, self._me))
-            if held < before.calls:
+            if holding < before.calls:
                 await send_notice(connection, POOL, name)
         account.lease(part, need, began, lease[0][0])
 

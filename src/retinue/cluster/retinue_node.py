@@ -24,6 +24,7 @@ from retinue.cluster.node_store import NodeStore
 from retinue.cluster.ownership import Held, Ownership
 from retinue.cluster.provider_pools import ProviderPools
 from retinue.cluster.slots import Slots
+from retinue.cluster.tenant_budgets import PaidModels, TenantAllowance
 from retinue.cluster.tree_engine import TreeEngine
 from retinue.cluster.tree_store import TreeStore
 from retinue.cluster.tree_worker import TreeWorker, WorkerSettings
@@ -90,6 +91,7 @@ class RetinueNode(Retinue[Deps_co]):
             self._registry.share_accounts(self._pools.join)
             loop = asyncio.get_running_loop()
             heartbeat = Heartbeat(self._url, self.id, self.name, self._settings.lease_seconds)
+            heartbeat.offers = self._settings.offers
             self.worker = TreeWorker(
                 heartbeat,
                 self._dispatcher,
@@ -125,8 +127,10 @@ class RetinueNode(Retinue[Deps_co]):
     # trees that are driven here
 
     async def _knows(self, root: str) -> bool:
-        """Whether the agent of a tree can be had here."""
-        agent = await self._ownership.agent_of(root)
+        """Whether the agent of a tree can be had here, and what its runs need."""
+        agent, needs, has_mail = await self._ownership.wanted(root)
+        if not has_mail and not all(map(self._offers, needs)):
+            return False
         if agent in self._registry.agents:
             return True
         agent_here = await self._recall(agent) if self._recall is not None else None
@@ -138,18 +142,28 @@ class RetinueNode(Retinue[Deps_co]):
         node = self._engine
         store = TreeStore(self._node_store.database, tree, self._is_valid)
         performer = node.performer
+        clock, tools, models, *ports = node.ports
+        allowance = TenantAllowance(self._pool, tree.root, tree.tenant)
         engine = TreeEngine(
             store,
-            *node.ports,
+            clock,
+            tools,
+            PaidModels(models, allowance) if tree.tenant else models,
+            *ports,
             shared=node.shared,
             touch=self._slots.touch,
+            offers=self._offers,
             handed_over=tree.handed_over,
         )
+        allowance.exposure = engine.exposure
         engine.performer.deps, engine.performer.hooks = performer.deps, performer.hooks
         reader = engine.performer.tool_reader
         reader.know_model = performer.tool_reader.know_model
         reader.outcome = performer.tool_reader.outcome
         return engine, store
+
+    def _offers(self, need: str) -> bool:
+        return self._settings is not None and self._settings.has(need)
 
     def _is_valid(self) -> bool:
         return self.worker is not None and self.worker.heartbeat.is_valid

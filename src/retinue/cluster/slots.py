@@ -72,6 +72,7 @@ Statement = tuple[str, tuple[Any, ...]]
 def statements(root: str, effects: Iterable[AskSlot | FreeSlot]) -> list[Statement]:
     """What these write, in their order."""
     out: list[Statement] = []
+    effects = [effect for effect in effects if not effect.lane.is_need]
     for is_ask, some in groupby(effects, lambda effect: isinstance(effect, AskSlot)):
         last = {(effect.lane.name, effect.run): effect for effect in some}
         lanes, runs = [lane for lane, _ in last], [run for _, run in last]
@@ -151,7 +152,7 @@ class Slots:
     async def keep(self, tree: Held, in_use: Sequence[tuple[str, str, int, bool]]) -> None:
         """Make the rows of a tree what its runs hold and queue for: run, lane, its size, and
         whether it is held. They differ after a defect of ours."""
-        known = {(run, lane) for run, lane, _, _ in in_use}
+        slots = {(run, lane) for run, lane, _, _ in in_use}
         async with self._pool.connection() as connection, connection.transaction():
             owned = await _all(
                 connection,
@@ -162,13 +163,13 @@ class Slots:
             rows = await _all(
                 connection, "select run, lane from lane_slots where root = %s", tree.root
             )
-            lost = [row for row in rows if row not in known] if owned else []
-            for run, lane in lost:
+            lost_rows = [row for row in rows if row not in slots] if owned else []
+            for run, lane in lost_rows:
                 await connection.execute(FREE, ([lane], [run]))
             for run, lane, size, is_held in in_use if owned else ():
                 if is_held and (run, lane) not in rows:
                     await connection.execute(HOLD, (lane, size, run, tree.root))
-        for _, lane in lost:
+        for _, lane in lost_rows:
             self.touch(lane)
 
     async def sweep(self) -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from retinue.cluster.status_types import ClusterStatus, LaneLine, WorkerLine
+from msgspec.structs import replace
+
+from retinue.cluster.status_types import (
+    AccountLine,
+    ClusterStatus,
+    LaneLine,
+    NeedLine,
+    WorkerLine,
+)
 from retinue.cluster.tree_format import FORMAT
 from retinue.errors import NotFound
 from retinue.store.postgres.connections import connect
@@ -30,6 +38,20 @@ select count(*), coalesce(extract(epoch from clock_timestamp() - min(at))::float
 LANES = """
 select lane, min(size), count(*) filter (where held), count(*) filter (where not held)
 from lane_slots group by lane order by lane"""
+NEEDS = """
+select need, count(*), (
+  select count(*) from workers w
+  where w.until > clock_timestamp() and not w.draining and w.offers->'labels' ? need)
+from trees t, unnest(t.needs) need
+where t.is_open and t.owner is null and t.wake_at <= clock_timestamp()
+group by need order by need"""
+ACCOUNTS = """
+select p.name, coalesce(sum(c.calls), 0),
+  greatest(0, extract(epoch from p.paused_until - clock_timestamp()))::float8, p.why
+from pools p left join chunks c on c.pool = p.name and exists (
+  select 1 from workers w where w.id = c.holder and w.until > clock_timestamp())
+where c.pool is not null or p.paused_until > clock_timestamp()
+group by p.name order by p.name"""
 DRAIN = "update workers set draining = true where id::text = %s or name = %s"
 
 
@@ -39,7 +61,10 @@ def cluster_status(url: str) -> ClusterStatus:
         trees: Any = db.execute(TREES, (FORMAT,)).fetchone()
         inbox: Any = db.execute(INBOX).fetchone()
         lanes = tuple(LaneLine(*row) for row in db.execute(LANES))
-    return ClusterStatus(workers, lanes, *trees, *inbox)
+        needs = tuple(NeedLine(*row) for row in db.execute(NEEDS))
+        accounts = tuple(AccountLine(*row) for row in db.execute(ACCOUNTS))
+    now = ClusterStatus(workers, lanes, *trees, *inbox)
+    return replace(now, needs=needs, accounts=accounts)
 
 
 def drain_worker(url: str, worker: str) -> None:

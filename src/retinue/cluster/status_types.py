@@ -29,6 +29,24 @@ class LaneLine(msgspec.Struct, frozen=True):
     waiting: int
 
 
+class NeedLine(msgspec.Struct, frozen=True):
+    """So many `trees` wait for a worker with this label or directory; so many `workers` offer the
+    label (of directories that is not known)."""
+
+    name: str
+    trees: int
+    workers: int
+
+
+class AccountLine(msgspec.Struct, frozen=True):
+    """An account at a provider: calls under way, and how long it is left alone."""
+
+    name: str
+    calls: int
+    paused_seconds: float
+    why: str
+
+
 class ClusterStatus(msgspec.Struct, frozen=True):
     """`without_owner`: trees whose worker is gone. `due`: trees whose time has come and that no
     worker has; `late_seconds` is how long the first of them waits, and `stuck` counts those that
@@ -47,3 +65,5 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     too_new: int
     inbox: int
     oldest_seconds: float
+    needs: tuple[NeedLine, ...] = ()
+    accounts: tuple[AccountLine, ...] = ()

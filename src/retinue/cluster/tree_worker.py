@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from retinue.cluster.provider_pools import ProviderPools
 from retinue.cluster.slots import Slots
 from retinue.cluster.tree_engine import TreeEngine
 from retinue.cluster.tree_store import TreeStore
+from retinue.core.lanes import is_directory
 
 log = logging.getLogger("retinue.cluster")
 
@@ -39,12 +41,18 @@ OUTDATED = (
 class WorkerSettings:
     """`at_once`: how many trees are driven at a time. `lease_seconds`: after so much silence of a
     worker others take its trees. `idle_seconds`: how long a tree in which nothing happens is kept.
-    `drain_seconds`: how long calls that are under way may take when the worker leaves."""
+    `drain_seconds`: how long calls that are under way may take when the worker leaves. `offers`:
+    labels of what this machine has, for runs that need it."""
 
     at_once: int = 64
     lease_seconds: float = 10.0
     idle_seconds: float = 5.0
     drain_seconds: float = 30.0
+    offers: tuple[str, ...] = ()
+
+    def has(self, need: str) -> bool:
+        """Whether a run that needs this can be driven here."""
+        return os.path.isdir(need) if is_directory(need) else need in self.offers
 
 
 class TreeWorker:
@@ -88,7 +96,7 @@ class TreeWorker:
         """Trees that this worker cannot drive leave room for those behind them."""
         now = asyncio.get_running_loop().time()
         self._not_here = {root: until for root, until in self._not_here.items() if until > now}
-        return await self._ownership.due(most, list(self._not_here))
+        return await self._ownership.due(most, list(self._not_here), self._settings.offers)
 
     async def drive(self, root: str) -> None:
         """Own a tree until nothing is left to do in it for now."""
@@ -154,9 +162,9 @@ class TreeWorker:
     async def _let_go_of_lost(self) -> None:
         """Trees that are ours by their rows and that no one drives: the database was out of reach
         when one was taken or let go of."""
-        lost = [tree for tree in await self._ownership.mine() if tree.root not in self._taken]
-        if lost:
-            await self._ownership.give_up(lost)
+        lost_trees = [tree for tree in await self._ownership.mine() if tree.root not in self._taken]
+        if lost_trees:
+            await self._ownership.give_up(lost_trees)
 
     # leaving
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Claim(NamedTuple):
+class WorkerClaim(NamedTuple):
     """What a worker has and wants: calls at a time, and whether a call `lacks` a place in the
     current minute."""
 
@@ -47,31 +47,31 @@ class Part(NamedTuple):
 
 def fair_shares(size: int, wants: Sequence[int]) -> list[int]:
     """What each may have of `size`. What does not divide goes to those who come first."""
-    out, left = [0] * len(wants), size
+    out, rest = [0] * len(wants), size
     active = [i for i, want in enumerate(wants) if want > 0]
-    while left > 0 and active:
-        each = max(1, left // len(active))
+    while rest > 0 and active:
+        each = max(1, rest // len(active))
         for i in active:
-            more = min(each, wants[i] - out[i], left)
+            more = min(each, wants[i] - out[i], rest)
             out[i] += more
-            left -= more
+            rest -= more
         active = [i for i in active if out[i] < wants[i]]
     return out
 
 
-def divide(claims: Sequence[Claim], me: int, need: Need, level: Level) -> Part:
+def divide(claims: Sequence[WorkerClaim], me: int, need: Need, level: Level) -> Part:
     """What worker number `me` gets. The claims are in the order in which the workers were given
     something last, the longest ago first: that is also the order of those who are next."""
     calls = _calls(claims, me, need, level)
-    wanted = need.waiting if level.calls is None else min(need.waiting, calls - need.under_way)
-    if wanted <= 0 or (level.requests is None and level.tokens is None):
+    demand = need.waiting if level.calls is None else min(need.waiting, calls - need.under_way)
+    if demand <= 0 or (level.requests is None and level.tokens is None):
         return Part(calls, 0, False)
     before = any(claim.lacks for claim in claims[:me])
-    starts = 0 if before else _starts(claims, me, need, level, wanted)
-    return Part(calls, starts, starts < wanted)
+    starts = 0 if before else _starts(claims, me, need, level, demand)
+    return Part(calls, starts, starts < demand)
 
 
-def _calls(claims: Sequence[Claim], me: int, need: Need, level: Level) -> int:
+def _calls(claims: Sequence[WorkerClaim], me: int, need: Need, level: Level) -> int:
     """The fair share, but never what another still has."""
     if level.calls is None:
         return 0
@@ -81,7 +81,7 @@ def _calls(claims: Sequence[Claim], me: int, need: Need, level: Level) -> int:
     return max(0, min(fair_shares(level.calls, wants)[me], free))
 
 
-def _starts(claims: Sequence[Claim], me: int, need: Need, level: Level, wanted: int) -> int:
+def _starts(claims: Sequence[WorkerClaim], me: int, need: Need, level: Level, demand: int) -> int:
     """A part of what may start now, the others' part being left to them, but one call at least."""
     n_others = sum(claim.lacks for i, claim in enumerate(claims) if i != me)
     most = math.inf if level.requests is None else level.requests
@@ -89,4 +89,4 @@ def _starts(claims: Sequence[Claim], me: int, need: Need, level: Level, wanted: 
         most = min(most, level.tokens / need.tokens if need.tokens else math.inf)
     if most < 1:
         return 0
-    return min(wanted, max(1, math.floor(min(most, wanted * (1 + n_others)) / (1 + n_others))))
+    return min(demand, max(1, math.floor(min(most, demand * (1 + n_others)) / (1 + n_others))))

@@ -34,6 +34,7 @@ from retinue.core.events import (
     Sent,
     TreeEvent,
 )
+from retinue.core.lanes import in_lane_order
 from retinue.core.model_price import UNPRICED
 from retinue.core.run import step
 from retinue.core.shared import Shared
@@ -148,8 +149,8 @@ def refuse_request(shared: Shared, event: Requested) -> None:
     request = event.request
     definition = shared.definitions.get(request.agent)
     if definition is None:
-        known = ", ".join(sorted(shared.definitions)) or "none"
-        raise Refused("agent", f"Unknown agent {request.agent!r}. Known: {known}")
+        names = ", ".join(sorted(shared.definitions)) or "none"
+        raise Refused("agent", f"Unknown agent {request.agent!r}. Known: {names}")
     model = request.model or definition.model
     if model not in shared.models:
         raise Refused(
@@ -169,7 +170,7 @@ def _request(tree: Tree, at: int, event: Requested) -> None:
     capabilities = narrow(narrow(event.permissions, limit), event.request.permissions)
     spec = RunSpec(
         id=event.id,
-        request=spawn.in_lane_order(event.request),
+        request=in_lane_order(event.request),
         root=event.id,
         created_at=at,
         conversation=event.conversation or event.id,

@@ -123,11 +123,11 @@ def step(run: Run, event: RunEvent, ctx: StepContext) -> Run:
 def _pay_after_restart(run: Run, event: Recovered, ctx: StepContext) -> Run:
     """The cost of calls that were stopped before the process crashed stays unknown. A later attempt
     than the one found was made and stopped by this process, which will say it."""
-    for lost in run.broken_off:
-        if lost.attempt in event.unsent:
-            ctx.tree.ledger.release(run.id, lost.hold)
-        elif lost.attempt <= event.attempt:
-            run = book_estimate(run, ctx, lost.hold)
+    for lost_call in run.broken_off:
+        if lost_call.attempt in event.unsent:
+            ctx.tree.ledger.release(run.id, lost_call.hold)
+        elif lost_call.attempt <= event.attempt:
+            run = book_estimate(run, ctx, lost_call.hold)
     if not run.broken_off:
         return run
     return replace(run, broken_off=tuple(b for b in run.broken_off if b.attempt > event.attempt))

@@ -18,8 +18,8 @@ MOST_STEPS = 1_000
 
 def take_step(run: Run, calls: OpenCalls, event: StepTaken, ctx: StepContext) -> Run:
     """The caller has checked that the call is open for it."""
-    known = next((s for s in calls.steps if s.index == event.index and s.key == event.step), None)
-    if known is not None and event.result is None and not event.run:
+    earlier = next((s for s in calls.steps if s.index == event.index and s.key == event.step), None)
+    if earlier is not None and event.result is None and not event.run:
         raise InvalidTransition(f"Step {event.step} of call {event.index} is on record already.")
     try:
         planned = spawn.plan(run, ctx, event)

@@ -60,7 +60,8 @@ class HostedStore:
     in the file `store`; then only what belongs to them is beside that. `keyring` lets clients in;
     `hosts` are names beside those of loopback; `listeners` are sockets beside the Unix socket at
     `address`; `doors` are routes beside those of the host. `is_shared`:
-    other nodes use the database at the same time."""
+    other nodes use the database at the same time; `offers` is what this one has for runs that need
+    it."""
 
     root: str
     store: str
@@ -74,6 +75,7 @@ class HostedStore:
     doors: Callable[[Host], Sequence[Route]] = lambda host: ()
     database: str = ""
     is_shared: bool = False
+    offers: tuple[str, ...] = ()
 
     async def serve(self, idle_seconds: float | None, ready: Callable[[], None]) -> None:
         """Open the store, listen, and keep going until someone asks to stop, or until nothing has
@@ -138,11 +140,18 @@ class HostedStore:
         from retinue.cluster.dispatchers import dispatcher_of
         from retinue.cluster.retinue_node import RetinueNode
         from retinue.cluster.shared_plans import SharedPlans
+        from retinue.cluster.tree_worker import WorkerSettings
 
         plans = SharedPlans(self.database)
         builder.share, builder.fetch = plans.put, plans.get
         dispatcher = dispatcher_of(dispatch_of(self.environ), self.database)
-        return RetinueNode(self.database, dispatcher=dispatcher, recall=builder.recall, **ports)
+        return RetinueNode(
+            self.database,
+            worker=WorkerSettings(offers=self.offers),
+            dispatcher=dispatcher,
+            recall=builder.recall,
+            **ports,
+        )
 
     def _cluster_status(self) -> Callable[[], ClusterStatus] | None:
         if not self.is_shared:

@@ -121,11 +121,11 @@ def shares(tree: TreeRecord) -> tuple[AgentShare, ...]:
     for row in tree.rows:
         name = agent_label(row.spec.request.agent), row.run.model_used or row.spec.model
         groups.setdefault(name, []).append(row.run.usage)
-    found = []
+    rows = []
     for (agent, model), usages in groups.items():
         nanos, tokens = sum(u.nanos for u in usages), sum(u.tokens for u in usages)
         is_priced = bool(nanos) or not tokens or tree.priced or model.startswith(FREE)
-        found.append(
+        rows.append(
             AgentShare(
                 agent=agent,
                 model=model,
@@ -134,6 +134,7 @@ def shares(tree: TreeRecord) -> tuple[AgentShare, ...]:
                 cached=sum(u.cache_read for u in usages),
                 output=sum(u.output for u in usages),
                 usd=nanos / NANOS_PER_USD if is_priced else None,
+                usd_estimated=sum(u.nanos_estimated for u in usages) / NANOS_PER_USD,
             )
         )
-    return tuple(found)
+    return tuple(rows)

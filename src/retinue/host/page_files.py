@@ -105,16 +105,16 @@ async def _file(request: Request) -> Response:
     return Response(file.packed, 200, {**headers, "content-encoding": "gzip"}, file.media)
 
 
-def is_known(sent: str, tag: str) -> bool:
+def is_known(header: str, tag: str) -> bool:
     """Whether a browser has the file: one of the tags that it sent. They are weak, since the packed
     file and the other one are the same to it."""
-    tags = [one.strip().removeprefix("W/") for one in sent.split(",")]
+    tags = [one.strip().removeprefix("W/") for one in header.split(",")]
     return "*" in tags or f'"{tag}"' in tags
 
 
-def takes_gzip(sent: str) -> bool:
+def takes_gzip(header: str) -> bool:
     """Whether a client reads what is packed: a quality of 0 means that it does not."""
-    for part in sent.lower().split(","):
+    for part in header.lower().split(","):
         name, _, terms = part.partition(";")
         if name.strip() in ("gzip", "x-gzip", "*"):
             quality = re.fullmatch(r"\s*q\s*=\s*([01](?:\.\d*)?)\s*", terms)

@@ -7,7 +7,8 @@ from retinue.host.replies import HostReply
 
 class AgentShare(HostReply):
     """What the runs of one agent with one model took within a tree, without their sub-agents. `usd`
-    is null when the price is not known. `input` counts tokens from a cache too."""
+    is null when the price is not known; of `usd_estimated`, which is in it, it is only known that
+    it is not more. `input` counts tokens from a cache too."""
 
     agent: str
     model: str
@@ -16,6 +17,7 @@ class AgentShare(HostReply):
     cached: int
     output: int
     usd: float | None
+    usd_estimated: float
 
 
 class RunSummary(HostReply):

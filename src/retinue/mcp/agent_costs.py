@@ -71,12 +71,12 @@ def spent_of(spending: dict[str, Any]) -> dict[str, Any]:
 
 def total_cost(costs: Iterable[AgentCost]) -> AgentCost:
     """Of all of them together. One unknown price makes the sum unknown."""
-    known = list(costs)
-    paid = [cost for cost in known if not cost.is_offline]
+    prices = list(costs)
+    paid = [cost for cost in prices if not cost.is_offline]
     amounts = [cost.usd for cost in paid]
     return AgentCost(
         sum(cost.tokens for cost in paid),
         None if None in amounts else sum(amount or 0.0 for amount in amounts),
         any(cost.is_bound for cost in paid),
-        bool(known) and not paid,
+        bool(prices) and not paid,
     )

@@ -65,7 +65,7 @@ class AgentReport:
             {"question": q["id"], "kind": q["kind"], "text": q.get("shown") or q["text"]}
             for q in self.questions
         ]
-        known = {
+        fields = {
             "text": text,
             "missing": self.missing,
             "error": self.error,
@@ -79,7 +79,7 @@ class AgentReport:
             "state": view_format.shown_state(self.state),
             "turns": self.turns,
             **self.cost.facts,
-            **{name: value for name, value in known.items() if value},
+            **{name: value for name, value in fields.items() if value},
         }
 
     def line(self) -> str:
@@ -103,8 +103,8 @@ class AgentReport:
             lines.append(clip(self.text, most, transcript_uri(self.id)))
         for q in self.questions:
             how = "text" if q["kind"] == "question" else "allow"
-            shown = q.get("shown") or q["text"]
-            lines.append(f"It asks ({q['kind']} {q['id']}; answer with {how}): {shown}")
+            question_text = q.get("shown") or q["text"]
+            lines.append(f"It asks ({q['kind']} {q['id']}; answer with {how}): {question_text}")
         return "\n".join(lines)
 
 

@@ -118,10 +118,10 @@ class RpcSession:
 
     def cancel(self, id: Any) -> None:
         """The client no longer wants this request. One that is not known has ended."""
-        known = self.calls.get(id) if isinstance(id, str | int) else None
-        if known is not None and known[0].request.method != "initialize":
-            known[0].is_cancelled = True
-            known[1].cancel()
+        call = self.calls.get(id) if isinstance(id, str | int) else None
+        if call is not None and call[0].request.method != "initialize":
+            call[0].is_cancelled = True
+            call[1].cancel()
 
     async def finish(self, work: Coroutine[Any, Any, Any]) -> None:
         """Work that is done to its end although no one may wait for it any more."""

@@ -183,18 +183,18 @@ class Catalog:
     def _resolve(self, name: str, way: tuple[str, ...]) -> str:
         if name in way:
             raise ConfigError(f"Alias {name!r} refers to itself: {' -> '.join([*way, name])}")
-        way, meant = (*way, name), self._aliases.get(name, name)
-        if "|" in meant:
+        way, target = (*way, name), self._aliases.get(name, name)
+        if "|" in target:
             return CHAIN.join(
-                self._resolve(part.strip(), way) for part in meant.split("|") if part.strip()
+                self._resolve(part.strip(), way) for part in target.split("|") if part.strip()
             )
-        if meant in self._aliases:
-            return self._resolve(meant, way)
-        if meant in self._own:
-            return meant
-        if meant.strip() == OFFLINE:
+        if target in self._aliases:
+            return self._resolve(target, way)
+        if target in self._own:
+            return target
+        if target.strip() == OFFLINE:
             return OFFLINE
-        provider, colon, model = (part.strip() for part in meant.partition(":"))
+        provider, colon, model = (part.strip() for part in target.partition(":"))
         if not colon or not model:
             raise ConfigError(
                 f"{name!r} has no provider. Use PROVIDER:MODEL, for example {example()}."
@@ -265,7 +265,7 @@ class Catalog:
                 )
 
     def _over_http(self, name: str, provider: KnownProvider, model: str) -> HttpModel:
-        codec, known = (
+        codec, facts = (
             provider.codec(self._environ),
             model_facts(
                 name,
@@ -274,22 +274,22 @@ class Catalog:
                 max_output=output_limit(model, provider.max_output),
             ),
         )
-        if not provider.keys and not known.priced and is_near(provider.base_url(self._environ)):
-            known = FREE.of(known)
-        known = self._priced(
-            replace(known, preamble=PREAMBLE[codec.dialect]), f"{provider.name}:{model}"
+        if not provider.keys and not facts.priced and is_near(provider.base_url(self._environ)):
+            facts = FREE.of(facts)
+        facts = self._priced(
+            replace(facts, preamble=PREAMBLE[codec.dialect]), f"{provider.name}:{model}"
         )
         own = self._facts.get(f"{provider.name}:{model}")
         if isinstance(own, ModelFacts):
-            known = own.over(known)
+            facts = own.over(facts)
         elif own is not None:
-            known = replace(own, name=known.name, preamble=known.preamble)
-        account = self._account(provider, model, known)
+            facts = replace(own, name=facts.name, preamble=facts.preamble)
+        account = self._account(provider, model, facts)
         end = end_of(f"{provider.name}:{model}")
         if end is not None:
             log.warning("%s", end.sentence)
         return HttpModel(
-            known,
+            facts,
             codec,
             model=model,
             base_url=account.url,

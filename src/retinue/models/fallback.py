@@ -92,5 +92,5 @@ def _longest(prefixes: Sequence[int]) -> int:
 
 def _most(prices: Sequence[int | None]) -> int | None:
     """The highest of them; unknown if one is."""
-    known = [p for p in prices if p is not None]
-    return max(known) if len(known) == len(prices) else None
+    known_prices = [p for p in prices if p is not None]
+    return max(known_prices) if len(known_prices) == len(prices) else None

@@ -188,8 +188,8 @@ class Governor:
             return None
         if self.is_broken:
             if self._probe is not None:
-                begun = self._probe.answered_at
-                return None if begun is None else max(0.0, begun + self.probe_seconds - now, wait)
+                start = self._probe.answered_at
+                return None if start is None else max(0.0, start + self.probe_seconds - now, wait)
             wait = max(wait, self.next_probe - now)
         elif self.in_flight and self.in_flight + 1 > self.width:
             grows = self._ramp(now)
@@ -340,8 +340,7 @@ class Governor:
             self.last_failure = bare(error)
         if isinstance(error, ModelUnavailable) and error.kind in OUTAGE:
             self._failed_again(turn, error)
-        elif error.kind not in NO_ANSWER:
-            # A refusal is an answer: the provider is there.
+        elif error.kind not in NO_ANSWER:  # a refusal is an answer: the provider is there
             if not self.is_broken or self._probe is turn:
                 self._mend()
                 self.failures = 0

@@ -56,8 +56,8 @@ class RunTurns:
     async def go_on(self, run: str, task: str, terms: RunTerms) -> RunTurn:
         """A run that has ended continues as a new one; an open one gets a message. A conversation
         that was continued before is forked."""
-        shown = await carry_out(self.host, ShowRequest(run=run), self.who)
-        if shown.ended_at is None:
+        detail = await carry_out(self.host, ShowRequest(run=run), self.who)
+        if detail.ended_at is None:
             return await self._say(run, task)
         try:
             resume = ResumeRequest(run=run, task=task, terms=terms)

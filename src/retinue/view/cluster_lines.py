@@ -10,6 +10,7 @@ from retinue.formats.safe_text import one_line
 from retinue.view.format import span
 
 HEADS = ("worker", "state", "trees", "lease", "version", "id")
+UNKNOWN = "no worker is known to have it"
 SILENT = "Worker {name} is silent: other workers take its trees."
 STUCK = "{trees} due for more than half a minute. Check that a worker knows their agents."
 TOO_NEW = "{trees} driven by a newer version of Retinue. Workers of this version leave them alone."
@@ -46,12 +47,18 @@ def _counts(now: ClusterStatus) -> Iterator[str]:
     for lane in now.lanes:
         waiting = f"{lane.waiting} waiting"
         yield f"Lane {one_line(lane.name)}: {lane.held} of {_n(lane.size, 'slot')}, {waiting}."
+    for account in now.accounts:
+        pause = f", paused for {span(account.paused_seconds * 1000)}" * bool(account.paused_seconds)
+        yield f"Account {one_line(account.name)}: {_n(account.calls, 'call')} under way{pause}."
 
 
 def _troubles(now: ClusterStatus) -> Iterator[str]:
     for worker in now.workers:
         if worker.state == "silent":
             yield SILENT.format(name=one_line(worker.name))
+    for need in now.needs:
+        offers = f"offered by {_n(need.workers, 'worker')}" if need.workers else UNKNOWN
+        yield f"{_n(need.trees, 'tree')} waiting for a worker with {one_line(need.name)}: {offers}."
     if now.stuck:
         yield STUCK.format(trees=_n(now.stuck, "tree"))
     if now.too_new:

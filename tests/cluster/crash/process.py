@@ -39,7 +39,8 @@ async def main(url: str, journal: Journal, lease: float, dispatch: str) -> None:
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    _, URL, PATH, LEASE, DISPATCH = sys.argv
+    URL, PATH = sys.argv[1:3]
+    LEASE, DISPATCH = sys.argv[3:]
     JOURNAL = Journal(PATH)
     journal_commits(JOURNAL)
     asyncio.run(main(URL, JOURNAL, float(LEASE), DISPATCH))

@@ -93,9 +93,9 @@ def extras(context: CommandContext) -> Iterator[Finding]:
     if not missing:
         yield Finding(name="extras", state="ok", text=have)
         return
-    lost = "; ".join(f"{name}: {EXTRAS[name][1]}" for name in missing)
+    losses = "; ".join(f"{name}: {EXTRAS[name][1]}" for name in missing)
     fix = f"to install them: pip install 'retinue[{','.join(missing)}]'"
-    yield Finding(name="extras", state="ok", text=f"{have}; not installed: {lost}", fix=fix)
+    yield Finding(name="extras", state="ok", text=f"{have}; not installed: {losses}", fix=fix)
 
 
 def sandbox(context: CommandContext) -> Iterator[Finding]:

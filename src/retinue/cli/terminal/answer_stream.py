@@ -9,17 +9,18 @@ from typing import TextIO
 
 from rich.text import Text
 
-from retinue.cli.context import now_ms
+from retinue.cli.context import CommandContext, now_ms
 from retinue.cli.terminal.keyboard import Keys
-from retinue.cli.terminal.live import LiveView
+from retinue.cli.terminal.live import LiveView, with_background
 from retinue.cli.terminal.markdown import is_heading, rendered
 from retinue.cli.terminal.painter import Painter
-from retinue.cli.terminal.terminal_style import TerminalStyle, size
+from retinue.cli.terminal.terminal_style import TerminalStyle, is_one_terminal, size
 from retinue.cli.terminal.watched_run import WatchedRun
 from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.formats.markdown_blocks import MarkdownBlocks
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host.tree_items import MessageAdded, RunAdded, TextArrived, TreeItem
+from retinue.tree_record import TreeRecord
 from retinue.view import format as view_format
 from retinue.view.call_summary import describe
 
@@ -119,6 +120,23 @@ def _call_line(what: str, message: ToolMessage, ms: int) -> str:
     if message.error:
         return f"! {what}\t{one_line(message.text, 40)}"
     return f"· {what}\t{result if len(result) <= 24 else '1 line'}  {view_format.span(ms):>6}"
+
+
+def watch_answer(
+    watching: WatchedRun,
+    context: CommandContext,
+    how: TerminalStyle,
+    *,
+    can_answer: bool,
+    is_raw: bool = False,
+) -> tuple[TreeRecord, str | None]:
+    """Show a run until it has ended, and what of its answer needs not be shown again."""
+    answer, watching.deltas = AnswerStream(is_raw=is_raw), True
+    with Keys() as keys:
+        home = context.environ.get("HOME", "")
+        how = with_background(how, keys)
+        final = AnswerView(watching, how, keys, answer, can_answer=can_answer, home=home).run()
+    return final, answer.answer if answer.is_single and is_one_terminal() else None
 
 
 class AnswerPainter(Painter):

@@ -43,6 +43,7 @@ export class TreeView {
     this.marks = {};
     this.lanes = {};
     this.models = new Map();
+    this.ended = []; // in this order, until someone empties it
     this.decided = new Map(); // who answered which question, by its id
     this.changed = new Set();
     this.shape = 0;
@@ -56,7 +57,8 @@ export class TreeView {
     else if (name === "tree" || name === "end") this.record(value);
   }
 
-  news({ seq, entry, started, row }) {
+  news({ seq, entry, started, row, model }) {
+    if (model) this.models.set(model.name, model);
     if (started) this.begin(started);
     this.seq = Math.max(this.seq, seq);
     this.step(entry);
@@ -191,7 +193,10 @@ export class TreeView {
       this.marks[mark] = (this.marks[mark] ?? 0) + 1;
       node.mark = mark;
     }
-    if (node.parent && isOver(before) !== node.isOver) node.parent.nOver += node.isOver ? 1 : -1;
+    if (isOver(before) !== node.isOver) {
+      if (node.parent) node.parent.nOver += node.isOver ? 1 : -1;
+      if (node.isOver) this.ended.push(node);
+    }
     const seats = holdsSlots(node.run) ? (node.order.lanes ?? []).map((lane) => lane.name) : [];
     if (seats.length || node.seats.length) {
       for (const name of node.seats) this.lanes[name]--;

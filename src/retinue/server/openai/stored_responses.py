@@ -103,7 +103,7 @@ class StoredResponses:
 
     async def _frame(self, turn: RunTurn) -> dict[str, Any]:
         host = self._turns.host
-        shown = await host.show(ShowRequest(run=turn.run), self._turns.who)
+        detail = await host.show(ShowRequest(run=turn.run), self._turns.who)
         row, id = await host.row(turn.run), await self.id_of(turn)
         terms = AskedResponse.of(row.spec.meta) or AskedResponse()
         is_first = id == objects.response_id(turn.run, 0)
@@ -111,14 +111,14 @@ class StoredResponses:
         return {
             "id": id,
             "object": "response",
-            "created_at": shown.created_at // 1000,
-            "completed_at": None if shown.ended_at is None else shown.ended_at // 1000,
+            "created_at": detail.created_at // 1000,
+            "completed_at": None if detail.ended_at is None else detail.ended_at // 1000,
             "background": terms.background,
             "error": None,
             "incomplete_details": None,
             "instructions": terms.instructions,
             "metadata": terms.metadata,
-            "model": shown.label,
+            "model": detail.label,
             "previous_response_id": previous or None,
             "tools": [objects.response_tool(tool) for tool in tools_of(row.spec.meta)],
             "usage": None,
