@@ -23,6 +23,7 @@ from retinue.runtime.bus import Watcher
 from retinue.runtime.engine import Engine
 from retinue.store.base import Compacted, Progress
 from retinue.tools.builtin.builtin_tools import BuiltinTools
+from retinue.tools.checked_verbs import checks_arguments
 from retinue.tools.start_options import Seconds, seconds
 
 log = logging.getLogger("retinue.store")
@@ -30,6 +31,7 @@ AT_ONCE = 20
 """So many trees are looked for at a time."""
 
 
+@checks_arguments
 class Housekeeping:
     """The part of `Retinue` that looks after what is on record."""
 
@@ -163,8 +165,10 @@ class Housekeeping:
         self._check_loop()
         states = (state,) if isinstance(state, str) else state or ()
         for wrong in set(states) - set(get_args(DeliveryState)):
-            known = ", ".join(get_args(DeliveryState))
-            raise ConfigError(f"deliveries(state={wrong!r}) is not a state. There are {known}.")
+            state_names = ", ".join(get_args(DeliveryState))
+            raise ConfigError(
+                f"deliveries(state={wrong!r}) is not a state. There are {state_names}."
+            )
         for delivery in await self._store.deliveries(states):
             yield delivery
 

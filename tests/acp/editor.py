@@ -99,5 +99,5 @@ async def opened(
 
 
 async def new_session(home: PrivateHome, editor: Editor, **more: Any) -> str:
-    made = await editor.agent.new_session(cwd=str(home.project), mcp_servers=[], **more)
-    return str(made.session_id)
+    session = await editor.agent.new_session(cwd=str(home.project), mcp_servers=[], **more)
+    return str(session.session_id)

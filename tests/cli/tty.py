@@ -85,8 +85,8 @@ class Tty:
 def tty(
     env: dict[str, str], cwd: Path, *arguments: str, size: tuple[int, int] = (100, 30)
 ) -> Iterator[Tty]:
-    made = Tty(arguments, env, cwd, size)
+    tty = Tty(arguments, env, cwd, size)
     try:
-        yield made
+        yield tty
     finally:
-        made.close()
+        tty.close()

@@ -154,11 +154,11 @@ def test_a_tree_that_waits_for_a_person_sleeps_and_continues_on_another_node() -
 def test_a_message_reaches_a_run_on_another_node_and_an_ended_one_refuses_it() -> None:
     async def test() -> None:
         url = postgres.fresh()
-        seen: list[str] = []
+        records: list[str] = []
 
         def reply(request: Any) -> Any:
-            seen[:] = [m.text for m in request.messages]
-            return "done" if "hurry" in seen else call("pause")
+            records[:] = [m.text for m in request.messages]
+            return "done" if "hurry" in records else call("pause")
 
         @tool(restart="pure")
         async def pause() -> str:
@@ -174,7 +174,7 @@ def test_a_message_reaches_a_run_on_another_node_and_an_ended_one_refuses_it() -
             id = await asking.spawn(own, "wait for me")
             await asking.send(id, "hurry")
             out = await asking.wait(id)
-            assert out.state == "completed" and seen.count("hurry") == 1
+            assert out.state == "completed" and records.count("hurry") == 1
             with pytest.raises(Refused):
                 await asking.send(id, "too late")
             with pytest.raises(NotFound):
@@ -261,5 +261,22 @@ def test_a_run_whose_agent_a_worker_does_not_know_waits_for_one_that_does() -> N
             ) == [(True,)]
             async with node(url, agents=[quick], settings=QUICK):
                 assert (await starting).text == "now"
+
+    run(test())
+
+
+def test_trees_that_no_worker_can_drive_do_not_stand_in_the_way_of_others() -> None:
+    async def test() -> None:
+        url, own, strange = postgres.fresh(), agents(), waiting_agent()
+        few = WorkerSettings(at_once=2, lease_seconds=5.0, idle_seconds=0.2)
+        async with node(url, settings=None, agents=[strange, *own]) as asking:
+            unknown = [asyncio.create_task(asking.spawn(strange, f"{n}")) for n in range(30)]
+            await asyncio.sleep(0.5)
+            async with node(url, settings=few):
+                out = await asking.run(own[0], "do it")
+                assert out.state == "completed"
+            for task in unknown:
+                task.cancel()
+            await asyncio.gather(*unknown, return_exceptions=True)
 
     run(test())

@@ -58,11 +58,11 @@ def test_the_rest_of_an_address_stays(url: str) -> None:
 @pytest.mark.parametrize("url", [url for url in WITH if is_postgres(url)])
 def test_what_the_driver_takes_for_the_password_is_one_of_those(url: str) -> None:
     try:
-        found = conninfo.conninfo_to_dict(url)
+        result = conninfo.conninfo_to_dict(url)
     except psycopg.ProgrammingError:
         return
     for name in ("password", "sslpassword"):
-        assert not found.get(name) or any(str(found[name]) in one for one in passwords(url))
+        assert not result.get(name) or any(str(result[name]) in one for one in passwords(url))
 
 
 @pytest.mark.parametrize("url", ["postgresql://ada:much#longer@h/db", "redis://:much?longer@h/0"])

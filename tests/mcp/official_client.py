@@ -62,14 +62,14 @@ class Tasks(ClientExtension):
     async def resolve(self, created: TaskCreated, context: Any) -> CallToolResult:
         self.created.append(created)
         while True:
-            got = await self._ask(context, "tasks/get", task_id=created.task_id)
-            self.seen.append(got.status)
-            if got.status == "completed":
-                return CallToolResult.model_validate(got.result)
-            if got.status in ("failed", "cancelled"):
-                raise RuntimeError(got.status)
-            if got.status == "input_required" and self.answers:
-                responses = {next(iter(got.input_requests or {})): self.answers.pop(0)}
+            task = await self._ask(context, "tasks/get", task_id=created.task_id)
+            self.seen.append(task.status)
+            if task.status == "completed":
+                return CallToolResult.model_validate(task.result)
+            if task.status in ("failed", "cancelled"):
+                raise RuntimeError(task.status)
+            if task.status == "input_required" and self.answers:
+                responses = {next(iter(task.input_requests or {})): self.answers.pop(0)}
                 await self._ask(
                     context, "tasks/update", task_id=created.task_id, input_responses=responses
                 )

@@ -27,9 +27,9 @@ TRIES = (
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    made = tmp_path / "workspace"
-    subprocess.run(["git", "init", "-q", str(made)], check=True)
-    return made
+    path = tmp_path / "workspace"
+    subprocess.run(["git", "init", "-q", str(path)], check=True)
+    return path
 
 
 def during(workspace: Path, script: str, act: str, **options: object) -> tuple[CommandExit, str]:
@@ -65,8 +65,8 @@ def test_what_a_command_writes_when_the_mount_is_gone_does_not_stay(workspace: P
     assert "fsmonitor" not in (workspace / ".git/config").read_text()
     subprocess.run(["git", "-C", str(workspace), "status"], check=True, capture_output=True)
     if len(ended.notes) > 1:
-        (kept,) = (workspace.parent / "taken").glob("*/it")
-        assert "origin" in kept.read_text() and str(kept) in ended.notes[1]
+        (path,) = (workspace.parent / "taken").glob("*/it")
+        assert "origin" in path.read_text() and str(path) in ended.notes[1]
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,10 @@ PARTS = ("", "/tree", "/transcript", "/outcome", "/branches", "/budget", "/event
 LISTS = ("runs", "overview", "costs", "deliveries", "health", "metrics", "models", "tools")
 
 
-def thief(heard: Any) -> Any:
-    if not any(type(m).__name__ == "ToolMessage" for m in heard.messages):
+def thief(source: Any) -> Any:
+    if not any(type(m).__name__ == "ToolMessage" for m in source.messages):
         return [call("read", path=".env"), call("think", thought=every_form(SECRETS.values()))]
-    is_asked_by_editor = any("hello" in m.text for m in heard.messages)
+    is_asked_by_editor = any("hello" in m.text for m in source.messages)
     known = {**SECRETS, **(OF_EDITOR if is_asked_by_editor else {})}
     return f"Done: {every_form(known.values())}"
 
@@ -90,9 +90,9 @@ def over_http(served: ServedProject, search: Search) -> None:
     agent = ask("GET", "/v1/models")["data"][0]["id"]
     chat = {"model": agent, "messages": DIALOGUE, "user": SECRET, "metadata": {"a": SECRET}}
     ask("POST", "/v1/chat/completions", {**chat, "tools": [{"type": "function", "function": TOOL}]})
-    asked = {"model": agent, "input": f"u {SECRET}", "instructions": f"i {SECRET}"}
-    made = ask("POST", "/v1/responses", {**asked, "metadata": {"a": SECRET}})
-    ask("GET", f"/v1/responses/{made['id']}")
+    response_request = {"model": agent, "input": f"u {SECRET}", "instructions": f"i {SECRET}"}
+    reply = ask("POST", "/v1/responses", {**response_request, "metadata": {"a": SECRET}})
+    ask("GET", f"/v1/responses/{reply['id']}")
     mcp("delegate", tasks=[f"t {SECRET}"])
     mcp("agents")
     for part in PARTS:
@@ -119,13 +119,13 @@ def over_pipes(home: PrivateHome, search: Search) -> None:
             env=[schema.EnvVariable(name="TOKEN", value=token)],
         )
         async with opened(home, editor):
-            made = await editor.agent.new_session(cwd=str(home.project), mcp_servers=[server])
-            done = await editor.prompt(made.session_id, f"hello {SECRET}")
-            assert done.stop_reason == "end_turn"
+            session = await editor.agent.new_session(cwd=str(home.project), mcp_servers=[server])
+            prompt = await editor.prompt(session.session_id, f"hello {SECRET}")
+            assert prompt.stop_reason == "end_turn"
             listed = await editor.agent.list_sessions(cwd=str(home.project))
         # The title of a session is what its person has just written.
-        told = [u for u in editor.updates if u.session_update != "session_info_update"]
-        search.look("updates of an editor", "\n".join(map(repr, [*told, listed])))
+        updates = [u for u in editor.updates if u.session_update != "session_info_update"]
+        search.look("updates of an editor", "\n".join(map(repr, [*updates, listed])))
 
     asyncio.run(main())
 

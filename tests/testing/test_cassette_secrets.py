@@ -13,7 +13,7 @@ from retinue.testing import Cassette, Scripted, call, run_virtual
 SECRET = "cnry-abcdefghijkl-12345"
 
 
-@pytest.mark.parametrize("whose", ["model", "environment", "given", "tool"])
+@pytest.mark.parametrize("whose", ["model", "environment", "value", "tool"])
 def test_nothing_is_written_down_of_a_secret(
     whose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -30,14 +30,14 @@ def test_nothing_is_written_down_of_a_secret(
             raise ValueError(f"it is {SECRET}")
         return f"it is {SECRET}"
 
-    given = {"GIVEN": SECRET} if whose in ("given", "tool") else {}
+    value = {"GIVEN": SECRET} if whose in ("given", "tool") else {}
     model = Keyed([call("look"), f"I say {SECRET}."], name="m")
 
     async def play(agent: Agent) -> str:
-        async with Retinue(tmp_path / "r.db", secrets=given) as retinue:
+        async with Retinue(tmp_path / "r.db", secrets=value) as retinue:
             return (await retinue.run(agent, "Go.")).text
 
-    cassette = Cassette(tmp_path / "c.jsonl", secrets=given)
+    cassette = Cassette(tmp_path / "c.jsonl", secrets=value)
     agent = Agent("a", model=cassette.record(model), tools=[cassette.tool(look)])
     assert "[redacted:" in run_virtual(play(agent)), "the runtime knows them too"
     for file in tmp_path.iterdir():

@@ -52,9 +52,11 @@ def without_password(url: str) -> str:
 def passwords(url: str) -> list[str]:
     """Those in an address, as written there and decoded."""
     login = _LOGIN.search(url)
-    written = [login[0][:-1].partition(":")[2] if login is not None else ""]
-    written += [value for _, value in _FIELD.findall(url)]
-    return list(dict.fromkeys(form for one in written if one for form in (one, unquote(one))))
+    passwords_written = [login[0][:-1].partition(":")[2] if login is not None else ""]
+    passwords_written += [value for _, value in _FIELD.findall(url)]
+    return list(
+        dict.fromkeys(form for one in passwords_written if one for form in (one, unquote(one)))
+    )
 
 
 def hidden(url: str, text: str) -> str:

@@ -61,9 +61,9 @@ class Keyring:
 
     def of_token(self, token: str) -> Identity | None:
         """Every token is compared, so that the time tells nothing of how much was right."""
-        shown, owner = _digest(token), None
+        token_digest, owner = _digest(token), None
         for digest, identity in self._tokens.items():
-            if hmac.compare_digest(digest, shown):
+            if hmac.compare_digest(digest, token_digest):
                 owner = identity
         return owner
 

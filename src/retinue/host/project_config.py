@@ -78,6 +78,7 @@ TOLD = {
     "retention.age": "RETINUE_RETENTION_AGE",
     "retention.count": "RETINUE_RETENTION_COUNT",
     "retention.size_mb": "RETINUE_RETENTION_SIZE_MB",
+    "store.dispatch": "RETINUE_DISPATCH",
     "limits.calls_per_turn": "RETINUE_LIMITS_CALLS_PER_TURN",
     "models.probe": "RETINUE_PROBE",
 }
@@ -97,8 +98,14 @@ def environment(project: Project, settings: EffectiveSettings) -> dict[str, str]
     for key, variable in TOLD.items():
         if settings.origin(key).kind in ("user", "project"):
             value = settings.get(key)
-            out[variable] = f"{value:g}" if isinstance(value, float) else str(int(value))
+            out[variable] = _written(value)
     return out
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:g}" if isinstance(value, float) else str(int(value))
 
 
 def stored(environ: Mapping[str, str]) -> str:
