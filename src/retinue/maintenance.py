@@ -1,4 +1,4 @@
-"""Keeping house: what is forgotten, copied, checked and made smaller. With a `Retention`, old trees
+"""Maintenance of the store: retention, copies, checks and compaction. With a `Retention`, old trees
 are forgotten in the background, one at a time, and what they leave free is given back to the disk.
 """
 

@@ -1,4 +1,4 @@
-"""How runs begin: as runs of an agent, or from the conversation of another run."""
+"""Starts runs: of an agent, or from the conversation of another run."""
 
 from __future__ import annotations
 

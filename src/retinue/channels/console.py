@@ -1,9 +1,9 @@
-"""Announcements for the user at the terminal: one block each, in which nothing can steer the
-terminal.
+"""Announcements at the user's terminal: one block each, with control characters removed.
 
 A text comes from a model, and the model may have read it anywhere: an escape sequence in it could
 rename the window, hide lines or answer for the user. So only what can be seen is written, and each
-line of a text is indented, so that none can pass for the first line of another announcement."""
+line of a text is indented, so that none can pass for the first line of another announcement.
+"""
 
 from __future__ import annotations
 

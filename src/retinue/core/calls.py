@@ -1,4 +1,4 @@
-"""The calls of a turn: which are run, which are refused, and what closes each.
+"""The calls of a turn: which ones run, which are refused, and the result that closes each.
 
 A call is open until it has a result. Results of joined children may come early; each is counted
 once; the turn continues when the last open call is closed.
@@ -10,7 +10,8 @@ these waits for children, joined ones (a `Fan` in the tree, by the call's number
 of `waits` names, or is `parked`: its function awaits a step (`tool_steps`). So
 `open & ~(tools | asks | woken)` is who waits, and a turn is over when `open` is zero. `settle` is
 the one place that turns these bits into a state: tools running is `Working`, else a question is
-`Asking`, else something open is `Waiting`, else the next turn."""
+`Asking`, else something open is `Waiting`, else the next turn.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""What writers have changed in their copies goes back into their parent's files.
+"""Merges what writers changed in their worktrees into their parent's files.
 
 Theory of operation. When all joined children of a turn are back and no tool of it is running,
 their changes are merged, in the order of the calls and of the tasks of each, by one effect. The
 bits `OpenCalls.merged` say for which calls that is done, and only then do they get their
 results. After a restart it is asked for again where they do not, under the same key: what was
-done is not done twice."""
+done is not done twice.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Who holds what. An account covers a run and everything below it; a hold is taken from the run and
-all its ancestors before anything is spent, and settled after, so that no fan-out can spend one unit
-more than the tree was given.
+"""The ledger: limits, reserved amounts and spending of every account of a tree. An account covers a
+run and everything below it; a hold is taken from the run and all its ancestors before anything is
+spent, and settled after, so that no fan-out can spend one unit more than the tree was given.
 
 What others hold is not spent: much of it comes back. So a run that finds too little free queues at
 that account, and continues when enough came back; only when what is *spent* leaves too little,
@@ -17,7 +17,8 @@ to a child, and comes back when all runs below that child have ended. A run that
 or is below one, waits at the accounts above that grant only for calls, never for other grants:
 those who have these may wait for something else that its own grant holds. So a run that waits for a
 grant waits for runs that wait only for something deeper in the tree. A grant also does not come
-back while all runs below it wait for mail; then no run waits for it."""
+back while all runs below it wait for mail; then no run waits for it.
+"""
 
 from __future__ import annotations
 

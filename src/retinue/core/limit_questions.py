@@ -1,4 +1,5 @@
-"""Limits that a person decides about: the one question of an account, and what an answer changes.
+"""Limits that a person decides about: the one question of an account, and the effect of an
+answer.
 
 An account whose `on_limit` is `ask` is asked about when what is spent leaves too little for a run's
 next turn. A run that needs more, the owner or any run below it, queues there, holds neither slots
@@ -9,7 +10,8 @@ the old question counts for nothing.
 
 An answer is `LimitChanged`, an event of the tree and not of a run: an account may outlive its run,
 and the change applies to all runs below it. A limit can be raised, or what it does can be changed,
-also without a question. No tool can do either: only those outside post this event."""
+also without a question. No tool can do either: only those outside post this event.
+"""
 
 from __future__ import annotations
 

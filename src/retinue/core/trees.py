@@ -1,8 +1,9 @@
-"""All trees of one process: each event finds its tree, what concerns the whole store is taken here,
-and what all of them have to write is put together for one transaction.
+"""All trees of one process: routes each event to its tree, handles what concerns the whole store,
+and collects the writes of one transaction.
 
 Trees know nothing of each other. What goes between them goes through here: slots of lanes that they
-share, and letters."""
+share, and letters.
+"""
 
 from __future__ import annotations
 

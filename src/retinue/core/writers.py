@@ -1,4 +1,4 @@
-"""Children that change files while others do. One that is alone works in its parent's directory.
+"""Children that change files in parallel. One that is alone works in its parent's directory.
 Several work in parallel in copies of it, or one after the other: in copies if its parent waits for
 them, so that there is a moment at which their changes can be merged, and if copies can be made
 there at all.
@@ -8,7 +8,8 @@ Theory of operation. Before the step that takes actions, the performer of effect
 where there can be none). `placed` then decides for each child. One that edits in the directory
 itself takes turns (`RunRequest.writers` of a spec is `turns`): it queues in one of the
 `writer_lines`, before its first lane, until it has its turn, which it keeps to its end; then the
-next one is let in. What is done with copies is in `copy_merges`."""
+next one is let in. What is done with copies is in `copy_merges`.
+"""
 
 from __future__ import annotations
 

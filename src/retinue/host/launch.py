@@ -1,4 +1,4 @@
-"""The host of a store, found or started."""
+"""Connects to the host of a store, and starts it if it is not running."""
 
 from __future__ import annotations
 

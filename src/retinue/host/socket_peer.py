@@ -1,4 +1,4 @@
-"""Who is at the other end of a Unix socket, as far as the system tells."""
+"""Identifies the process at the other end of a Unix socket, as far as the system allows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The configuration files of MCP clients: where each keeps its servers, and how an entry of ours
-looks there. Pure but for the look at which program we are; `config_install` writes the files."""
+"""The configuration files of MCP clients: where each lists its servers, and the form of Retinue's
+entry. Pure but for the look at which program we are; `config_install` writes the files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The protocol, without a transport and without anything to offer: who speaks, what is under way,
-and which function answers a method. What is offered is a table of methods."""
+"""The protocol without transport or tools: the client, open requests, and which function answers a
+method. What is offered is a table of methods."""
 
 from __future__ import annotations
 

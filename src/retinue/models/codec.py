@@ -1,9 +1,10 @@
-"""The port to a wire dialect: pure translation between conversations and bytes, without sockets and
+"""The port to an API format: translates between conversations and bytes, without sockets and
 clocks.
 
 A request's body is `head + units joined by commas + tail`. The head (system prompt, tools, options)
 is the same for all turns of a run; a unit, once encoded, never changes; so a turn costs what is new
-in it, and a fork's prefix is byte-identical, which is what the providers' prompt caches need."""
+in it, and a fork's prefix is byte-identical, which is what the providers' prompt caches need.
+"""
 
 from __future__ import annotations
 

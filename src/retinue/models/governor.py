@@ -1,10 +1,12 @@
-"""Who may call a provider now: one governor for each account and model, shared by all runs.
+"""Decides which calls may go to a provider now: one governor for each account and model, shared by
+all runs.
 
 It learns from what comes back. A 429 pauses all calls, not only the one that got it; after failures
 in a row only one probe at a time is sent; a key that is refused to one call is tried by another,
 and when it is refused to both, other calls get the same error, and are notified when a call has
 worked; the width follows what the provider takes, within what its terms and this machine's
-descriptors allow; trees take turns, so that a large one starves no one."""
+descriptors allow; trees take turns, so that a large one starves no one.
+"""
 
 from __future__ import annotations
 

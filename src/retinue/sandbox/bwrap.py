@@ -1,5 +1,5 @@
-"""The sandbox of this machine: bubblewrap. `find_sandbox` tries it once and says what is missing;
-nothing is ever run without a sandbox instead."""
+"""The sandbox with bubblewrap. `find_sandbox` tries it once and says what is missing; nothing is
+ever run without a sandbox instead."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""One's own agents under crashes: a scenario is played many times on virtual time, its process dies
-at other places each time, and what the runtime promises is checked.
+"""Tests your agents under crashes: a scenario is played many times on virtual time, its process
+dies at different points, and the runtime's promises are checked.
 
 A process dies between two commits, or after a commit and before anything comes of it. Nothing of it
 is left but the store; the next one opens that and plays the scenario again from its first line. So
-a scenario starts its runs with a `key`, as a program does that may be started twice."""
+a scenario starts its runs with a `key`, as a program does that may be started twice.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent's result must be: a type, one of several, or whatever a JSON schema describes."""
+"""The output type of an agent: a type, a choice of types, or a JSON schema."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""From a conversation to a turn of a run: the one that has gone on until now is continued where it
-is known, and a call that waits gets its result."""
+"""Turns a conversation into a turn of a run: a known conversation continues its run, and a waiting
+call gets its result."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What chat front ends ask beside the chat: a title, tags, follow-up questions, a search query.
-They send it to the model of the chat, which here is an agent with tools and sub-agents. It is
-answered from the words of the conversation, without any model."""
+"""Answers what chat front ends ask besides the chat: a title, tags, follow-up questions, a search
+query. They send it to the model of the chat, which here is an agent with tools and sub-agents. It
+is answered from the words of the conversation, without any model."""
 
 from __future__ import annotations
 

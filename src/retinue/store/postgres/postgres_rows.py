@@ -1,5 +1,5 @@
-"""Rows of a commit into their tables, inside of its transaction: one statement for each table, of
-which the values are one list for each column."""
+"""Writes the rows of a commit, inside its transaction: one statement per table, with one list per
+column."""
 
 from __future__ import annotations
 
