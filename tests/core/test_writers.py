@@ -112,7 +112,7 @@ def test_the_changes_of_all_are_merged_in_the_order_of_the_tasks_before_the_resu
     assert driver.post("root", merged(effect, b="kept")) == ""
     assert isinstance(driver.state("root"), Thinking)
     words = [m.text for m in said(driver)]
-    assert "first" in words[-2] and "- a: merged (1 files" in words[-1]
+    assert "first" in words[-2] and "- a: merged (1 file" in words[-1]
 
 
 def test_a_tool_that_is_still_running_is_waited_for() -> None:

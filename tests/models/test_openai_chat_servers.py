@@ -212,8 +212,8 @@ def test_a_server_without_the_marker_ends_with_its_finish_reason() -> None:
         == "hi"
     )
     for data in (
-        sse(delta(content="hi"), done=False),
-        sse(done=False),
+        sse(delta(content="hi"), is_done=False),
+        sse(is_done=False),
         sse(delta(), is_done=False),
     ):
         with pytest.raises(ModelUnavailable) as failure:

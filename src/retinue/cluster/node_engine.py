@@ -1,4 +1,4 @@
-"""Stands in for the engine on a node: sends events to the inbox of a tree, whichever node drives
+"""Replaces the engine on a node: sends events to the inbox of a tree, whichever node drives
 it, and reads state from the database."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""All trees of one process: routes each event to its tree, handles what concerns the whole store,
-and collects the writes of one transaction.
+"""All trees of one process: routes events to their trees, and collects the writes of a transaction.
 
 Trees know nothing of each other. What goes between them goes through here: slots of lanes that they
 share, and letters.

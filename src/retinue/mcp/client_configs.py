@@ -14,7 +14,7 @@ from typing import Any, Literal
 from retinue.errors import ConfigError
 from retinue.formats.json_comments import without_comments
 from retinue.formats.json_edit import with_value, without_value
-from retinue.formats.toml_edit import with_table, without_table
+from retinue.formats.toml_tables import with_table, without_table
 
 NAME = "retinue"
 OURS = ("type", "command", "args", "enabled", "env_vars")

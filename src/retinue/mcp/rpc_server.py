@@ -124,7 +124,7 @@ class RpcSession:
             call[1].cancel()
 
     async def finish(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Work that is done to its end although no one may wait for it any more."""
+        """Work that is done to its end although perhaps no one waits for it now."""
         task = asyncio.ensure_future(work)
         self.last_work.add(task)
         task.add_done_callback(self._finished)

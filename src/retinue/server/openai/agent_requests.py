@@ -144,8 +144,8 @@ def estimated_tokens(usage: Usage) -> dict[str, int]:
 
 
 def runtime_facts(outcome: Outcome | None) -> dict[str, Any]:
-    """What the runtime says about a result, beside it: sub-agents that never returned. No model can
-    write this field or leave it out."""
+    """Facts of the runtime about a result: sub-agents that never returned. They have their own
+    field, which no model can write or omit."""
     missing = outcome.missing if outcome is not None else ""
     return {"retinue": {"missing": missing}} if missing else {}
 
