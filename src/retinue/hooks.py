@@ -3,8 +3,7 @@ change or refuse it.
 
 What a hook has changed is what is recorded: a call is changed before its reply is written down, so
 permissions, people, restarts and events all see the same call. After a restart, what is on record
-is not given to a hook again.
-"""
+is not given to a hook again."""
 
 from __future__ import annotations
 

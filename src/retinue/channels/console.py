@@ -2,8 +2,7 @@
 
 A text comes from a model, and the model may have read it anywhere: an escape sequence in it could
 rename the window, hide lines or answer for the user. So only what can be seen is written, and each
-line of a text is indented, so that none can pass for the first line of another announcement.
-"""
+line of a text is indented, so that none can pass for the first line of another announcement."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 each key once even with several writers.
 
 What is in the file is the record: a key is taken when a whole line with it is there. A line that a
-crash tore is not whole, stays where it is, and the next one starts on a new line.
-"""
+crash tore is not whole, stays where it is, and the next one starts on a new line."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The log stays the truth; a dispatcher promises one thing: after a `wake` is committed, `drive` is
 called with this tree at least once, on some worker. It may be called for a tree that has an owner
-or nothing to do: then it returns immediately and changes nothing.
-"""
+or nothing to do: then it returns immediately and changes nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Whether a worker is alive: one row per worker, renewed by its own thread, with how it ended.
 
-A worker is known by its incarnation: a process that starts again is another worker.
-"""
+A worker is known by its incarnation: a process that starts again is another worker."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Which worker owns which tree, as rows: acquire, release, and the inbox of events from outside.
 
 Whatever is inserted for a tree is inserted under the lock of its row, with its wake; the worker
-that lets go of the tree looks for such rows under the same lock. So nothing is left unseen.
-"""
+that lets go of the tree looks for such rows under the same lock. So nothing is left unseen."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ in the transaction that writes the reason.
 A queueing lock is never used: a wake during the last moments of a job would be lost. Jobs of
 workers that died are retried by a loop in every worker, not by a job, which could be stuck itself.
 Because a worker that comes back can finish a job that was given to another, each worker also looks
-for trees that are due and have no job.
-"""
+for trees that are due and have no job."""
 
 from __future__ import annotations
 

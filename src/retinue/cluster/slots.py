@@ -3,8 +3,7 @@ tenants in turn. A slot belongs to a run, not to a worker: a tree that another w
 keeps what its runs hold.
 
 What a run wants of a lane is written in the commit of the step that wants it. Who is given what is
-decided afterwards, by any worker: what one leaves undone, another finds.
-"""
+decided afterwards, by any worker: what one leaves undone, another finds."""
 
 from __future__ import annotations
 

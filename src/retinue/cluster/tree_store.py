@@ -1,8 +1,7 @@
 """The store for one tree's engine: reads the whole record, and writes a commit only while this
 worker owns the tree.
 
-What was put into the tree's inbox leaves it in the commit that records its event.
-"""
+What was put into the tree's inbox leaves it in the commit that records its event."""
 
 from __future__ import annotations
 

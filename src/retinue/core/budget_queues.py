@@ -4,8 +4,7 @@ account.
 A ticket says which run came first. A run keeps it until the call is made, so a run that has to wait
 a second time gets its old place. Two lines form at an account. Runs with a grant of their own do
 not wait for other grants (see `ledger`), so they do not queue after runs that do; the others queue
-after all runs.
-"""
+after all runs."""
 
 from __future__ import annotations
 

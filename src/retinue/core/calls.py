@@ -10,8 +10,7 @@ these waits for children, joined ones (a `Fan` in the tree, by the call's number
 of `waits` names, or is `parked`: its function awaits a step (`tool_steps`). So
 `open & ~(tools | asks | woken)` is who waits, and a turn is over when `open` is zero. `settle` is
 the one place that turns these bits into a state: tools running is `Working`, else a question is
-`Asking`, else something open is `Waiting`, else the next turn.
-"""
+`Asking`, else something open is `Waiting`, else the next turn."""
 
 from __future__ import annotations
 

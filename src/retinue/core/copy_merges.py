@@ -4,8 +4,7 @@ Theory of operation. When all joined children of a turn are back and no tool of 
 their changes are merged, in the order of the calls and of the tasks of each, by one effect. The
 bits `OpenCalls.merged` say for which calls that is done, and only then do they get their
 results. After a restart it is asked for again where they do not, under the same key: what was
-done is not done twice.
-"""
+done is not done twice."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ to a child, and comes back when all runs below that child have ended. A run that
 or is below one, waits at the accounts above that grant only for calls, never for other grants:
 those who have these may wait for something else that its own grant holds. So a run that waits for a
 grant waits for runs that wait only for something deeper in the tree. A grant also does not come
-back while all runs below it wait for mail; then no run waits for it.
-"""
+back while all runs below it wait for mail; then no run waits for it."""
 
 from __future__ import annotations
 

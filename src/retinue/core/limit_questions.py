@@ -10,8 +10,7 @@ the old question counts for nothing.
 
 An answer is `LimitChanged`, an event of the tree and not of a run: an account may outlive its run,
 and the change applies to all runs below it. A limit can be raised, or what it does can be changed,
-also without a question. No tool can do either: only those outside post this event.
-"""
+also without a question. No tool can do either: only those outside post this event."""
 
 from __future__ import annotations
 

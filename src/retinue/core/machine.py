@@ -3,8 +3,7 @@
 
 `take` takes one event; `settle` then takes the news that it caused, each as a step of its own in
 the same transaction, and as many together as the calling function allows. Folding a log is calling
-`fold` for each of its rows: the news is in the log, so it is not taken again.
-"""
+`fold` for each of its rows: the news is in the log, so it is not taken again."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 Siblings share a prefix: their instructions and tools, and what a fork has from another
 conversation. The first that sends it gives it to the provider's cache, the others read it there; so
 does a fork of a run whose last prompt is still in that cache. All of it is an estimate: of a
-conversation that a provider has counted by its count, of anything else by its bytes.
-"""
+conversation that a provider has counted by its count, of anything else by its bytes."""
 
 from __future__ import annotations
 

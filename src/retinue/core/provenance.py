@@ -6,8 +6,7 @@ its result, so the count reaches the top through all levels; of a child that did
 that is known. A child that its parent has called off is not missing. The note is next to a child's
 text and never in it: in a message of the runtime's own, after the fence of the mail, or in a field
 of the outcome or of the delivery. Of what models wrote, only labels are shown, and these are cut
-down to one word or put in quotes.
-"""
+down to one word or put in quotes."""
 
 from __future__ import annotations
 

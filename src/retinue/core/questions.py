@@ -2,8 +2,7 @@
 first answer closes it.
 
 A permission is given by a person, never by another run. What a tool asks may be answered by the
-parent when no person is there, unless the parent is waiting for this very run.
-"""
+parent when no person is there, unless the parent is waiting for this very run."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 UTF-8.
 
 What prints text may put invisible bytes between its characters: colours, NUL bytes (that is
-UTF-16), the line breaks of wrapped base64. These are fillers, and no part of a form.
-"""
+UTF-16), the line breaks of wrapped base64. These are fillers, and no part of a form."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Turns requests into children: checks every limit first, then creates all of them, or none.
 
 In one transaction: the child's row, its capabilities, its share of the budget, its task message,
-and the parent's call.
-"""
+and the parent's call."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 rows of their own.
 
 A run's row stays small whatever its fan-out: open calls are bits, children are counted in the tree,
-texts are messages.
-"""
+texts are messages."""
 
 from __future__ import annotations
 

@@ -14,8 +14,7 @@ The last suspect is held back first, while the others show that the process work
 time that cannot be guessed; only a crash right after it was resumed counts against it. It is
 quarantined after `max_deaths` of these in a row, and one more for each time that it was cleared. An
 outside cause that kills the process hits such a moment one time in eight at best, so that sixty
-kills in a row put an innocent run aside in about one of 100 cases, in the worst rhythm there is.
-"""
+kills in a row put an innocent run aside in about one of 100 cases, in the worst rhythm there is."""
 
 from __future__ import annotations
 

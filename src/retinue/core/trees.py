@@ -1,8 +1,7 @@
 """All trees of one process: routes events to their trees, and collects the writes of a transaction.
 
 Trees know nothing of each other. What goes between them goes through here: slots of lanes that they
-share, and letters.
-"""
+share, and letters."""
 
 from __future__ import annotations
 

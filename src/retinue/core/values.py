@@ -1,8 +1,7 @@
 """Frozen values that are stored, sent and compared.
 
 Times are integer milliseconds since the epoch, money is integer nano-dollars, tokens are integers:
-sums stay exact.
-"""
+sums stay exact."""
 
 from __future__ import annotations
 

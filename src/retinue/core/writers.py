@@ -8,8 +8,7 @@ Theory of operation. Before the step that takes actions, the performer of effect
 where there can be none). `placed` then decides for each child. One that edits in the directory
 itself takes turns (`RunRequest.writers` of a spec is `turns`): it queues in one of the
 `writer_lines`, before its first lane, until it has its turn, which it keeps to its end; then the
-next one is let in. What is done with copies is in `copy_merges`.
-"""
+next one is let in. What is done with copies is in `copy_merges`."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ nowhere else: after a virama (Sinhala, Hindi), between letters of the Arabic scr
 between two pictures (a family). It can be there once, and so carries no hidden text.
 
 `reveal` is for decisions: it takes nothing away, and what would not be seen is written as an
-escape.
-"""
+escape."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 part of them.
 
 What the API refuses and no schema says is settled here: empty texts, a thought at the end of a
-message, a failed result with pictures, names and ids in a foreign alphabet.
-"""
+message, a failed result with pictures, names and ids in a foreign alphabet."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@ clocks.
 
 A request's body is `head + units joined by commas + tail`. The head (system prompt, tools, options)
 is the same for all turns of a run; a unit, once encoded, never changes; so a turn costs what is new
-in it, and a fork's prefix is byte-identical, which is what the providers' prompt caches need.
-"""
+in it, and a fork's prefix is byte-identical, which is what the providers' prompt caches need."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A chain of models: if one is unavailable, the next is called. The reply says which one it was.
 
 A provider that is known to be down is passed over, but for the one call that finds out whether it
-is back.
-"""
+is back."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 that a thought led to.
 
 A reply that carries signatures keeps, in order, its signed parts as they came; plain text and plain
-calls around them are only counted, because the message has them already.
-"""
+calls around them are only counted, because the message has them already."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ It learns from what comes back. A 429 pauses all calls, not only the one that go
 in a row only one probe at a time is sent; a key that is refused to one call is tried by another,
 and when it is refused to both, other calls get the same error, and are notified when a call has
 worked; the width follows what the provider takes, within what its terms and this machine's
-descriptors allow; trees take turns, so that a large one starves no one.
-"""
+descriptors allow; trees take turns, so that a large one starves no one."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 not blocked.
 
 A cancelled call stops at the next token, or at the next batch of the prompt; one that has not begun
-never does.
-"""
+never does."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The prompt of a local model as plain values: messages, tools, and the grammar for its reply.
 
 A chat template that knows tools is given them. For any other they are listed in the system prompt,
-and a call is a JSON object between tags.
-"""
+and a call is a JSON object between tags."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The codec for Chat Completions, as OpenAI and the many compatible servers speak it.
 
 What a server wants differently is a field of `OpenAIChatCodec`; what it merely sends oddly, the one
-decoder reads.
-"""
+decoder reads."""
 
 from __future__ import annotations
 

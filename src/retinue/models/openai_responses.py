@@ -2,8 +2,7 @@
 sent with the messages.
 
 A reply whose items say more than text and calls do (encrypted reasoning, phases) is kept whole and
-goes back as it is.
-"""
+goes back as it is."""
 
 from __future__ import annotations
 

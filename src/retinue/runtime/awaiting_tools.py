@@ -1,8 +1,7 @@
 """Runs tool functions that await children, answers and messages: their steps are recorded, and a
 function continues when its results are there. What may happen is decided by `core.tool_steps`.
 
-Nothing is made for a call that takes no step but one small object.
-"""
+Nothing is made for a call that takes no step but one small object."""
 
 from __future__ import annotations
 

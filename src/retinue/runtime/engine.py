@@ -3,8 +3,7 @@ published, and only then performed.
 
 While one batch is written the next one is stepped, so that in memory the trees are ahead of the
 record; what is shown and performed follows the record. The engine remembers nothing about the
-domain: what it holds beside the trees are tasks, timers and cached messages.
-"""
+domain: what it holds beside the trees are tasks, timers and cached messages."""
 
 from __future__ import annotations
 

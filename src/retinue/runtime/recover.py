@@ -2,8 +2,7 @@
 says so.
 
 One scan, no effect of its own: what happens to a run is decided by the core when it takes
-`Recovered`.
-"""
+`Recovered`."""
 
 from __future__ import annotations
 

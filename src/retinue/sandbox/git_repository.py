@@ -5,8 +5,7 @@ settings switches them off. Instead git is given a git directory of ours: its `o
 those of the repository, its references are copies, its settings are written by us, with the few of
 the repository's that only say how files are to be read. There are no hooks in it, and what git
 would fetch, ask or show in a pager is off. A repository that is made of links to elsewhere, or
-takes its objects from elsewhere, is refused.
-"""
+takes its objects from elsewhere, is refused."""
 
 from __future__ import annotations
 

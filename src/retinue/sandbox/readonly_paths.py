@@ -4,8 +4,7 @@ or trust.
 Those that exist are bound read-only, with every directory above them pinned by a mount, since a
 directory that merely holds a mount can be renamed away. Those that do not exist cannot be mounted
 on, and nothing is made for it: what appears at such a name while a command runs is moved out of the
-tree as soon as it is seen, kept, and reported.
-"""
+tree as soon as it is seen, kept, and reported."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 everywhere.
 
 `RLIMIT_NPROC` does not bind the machine's root: for root the process limit depends on the pids
-group.
-"""
+group."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The writer needs it for some microseconds after each statement. Beside a busy event loop it would
 wait for it 5 ms each time, which is Python's default, and every step waits for the commit. The
-setting is one of the whole process, so it is put back when the last store is closed.
-"""
+setting is one of the whole process, so it is put back when the last store is closed."""
 
 from __future__ import annotations
 

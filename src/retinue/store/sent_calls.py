@@ -5,8 +5,7 @@ The notes are kept in a file beside the store, one place of 64 bytes for each ru
 so that the file does not grow with the calls. It is not synchronised: the page cache outlives the
 process. After a power cut it is not believed, nor when it is missing, damaged, of another store, or
 when a process that does not know it had the store in between: then every call that was under way
-may have left.
-"""
+may have left."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 A cassette is a file of JSON lines: a header, then one line for each answer of a model or a tool. A
 line has a logical key (where in the tree, which turn, what for), what was asked (as digests) and
 what was answered. Run ids depend on the time, so they are stored as numbers and put back when the
-answer is played.
-"""
+answer is played."""
 
 from __future__ import annotations
 

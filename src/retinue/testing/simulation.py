@@ -2,8 +2,7 @@
 
 A process dies between two commits, or after a commit and before anything comes of it. Nothing of it
 is left but the store; the next one opens that and plays the scenario again from its first line. So
-a scenario starts its runs with a `key`, as a program does that may be started twice.
-"""
+a scenario starts its runs with a `key`, as a program does that may be started twice."""
 
 from __future__ import annotations
 

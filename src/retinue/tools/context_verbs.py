@@ -3,8 +3,7 @@ awaited verb is a step on record.
 
 A step is found by what it asks, and by which time that is asked in this call; `key=` names one by
 hand. So a function that is run again after a crash gets back what it got before, also when its
-steps come in another order or there are more of them.
-"""
+steps come in another order or there are more of them."""
 
 from __future__ import annotations
 

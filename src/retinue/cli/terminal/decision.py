@@ -2,8 +2,7 @@
 the answer.
 
 What was typed before the person could have read the request never counts, and neither does what is
-pasted. The live view and `top` show the same panel.
-"""
+pasted. The live view and `top` show the same panel."""
 
 from __future__ import annotations
 

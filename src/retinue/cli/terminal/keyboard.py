@@ -1,8 +1,7 @@
 """Reads keys from a terminal, one at a time, and always restores the terminal's mode.
 
 Ctrl-C and Ctrl-Z stay signals. What is pasted comes as one piece, so that it is never taken for
-commands.
-"""
+commands."""
 
 from __future__ import annotations
 

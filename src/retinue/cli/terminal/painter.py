@@ -1,8 +1,7 @@
 """Redraws a few lines at the bottom of a terminal in place.
 
 rich renders them. It does not place them: its own live display counts lines as they were before a
-resize, and leaves the rest of a frame behind when a terminal has wrapped it.
-"""
+resize, and leaves the rest of a frame behind when a terminal has wrapped it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A run that the user watches: events from the host, the user's keys, and the end.
 
 A view asks for the `next` thing and shows it. Signals are dealt with here: the first Ctrl-C cancels
-the run and waits for it, the second leaves.
-"""
+the run and waits for it, the second leaves."""
 
 from __future__ import annotations
 

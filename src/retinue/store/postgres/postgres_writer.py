@@ -3,8 +3,7 @@ that another worker has taken over is refused alone.
 
 A connection that is cut while a transaction is being committed says nothing of its outcome. Each
 transaction leaves its number in a row of this writer, which is read before anything else is done.
-(The server's own numbers do not tell: after a crash it gives some of them to others.)
-"""
+(The server's own numbers do not tell: after a crash it gives some of them to others.)"""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 and a new epoch.
 
 Refusals come before the first change, and a refused file is closed without a checkpoint: its bytes
-stay as found.
-"""
+stay as found."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 The position of the last event and the heads of the trees are kept in memory and move only with a
 commit that succeeded; after an error of the disk they are read again from a new connection, because
 an fsync that has failed once says nothing when it is repeated. Before each commit the files are
-looked at: what was cut, moved or replaced is not written to.
-"""
+looked at: what was cut, moved or replaced is not written to."""
 
 from __future__ import annotations
 

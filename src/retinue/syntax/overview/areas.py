@@ -3,8 +3,7 @@
 The top folders are where it begins. While there are few areas, the largest is opened if it holds
 much of the source; files directly in an opened folder are an area of their own, which has the
 folder's name. A large folder without folders is divided by the first word of the files' names. A
-file that is alone at the top is an area by its name.
-"""
+file that is alone at the top is an area by its name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Faulty streams that break, stall, trickle, contain false data or repeat themselves.
 
 A request that did not ask for a stream gets what is nearest: a body that is cut, late, or not what
-its headers say.
-"""
+its headers say."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Shared by the fake provider's dialects: the parsed request, the reply, and the form of errors.
 
 A dialect reads a request strictly, and writes a reply as one body or as events; it keeps no state.
-What providers do keep, the cache of prompts, is here.
-"""
+What providers do keep, the cache of prompts, is here."""
 
 from __future__ import annotations
 

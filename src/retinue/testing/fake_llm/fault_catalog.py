@@ -3,8 +3,7 @@
 A number with several forms has letters: `F2` is the first form, `F2b` the second. `outcome` says
 what a good client does: R tries again, P waits for the provider without hammering it, T fails with
 a typed error, M tells the model, S shrinks the conversation and tries once more, OK takes it as if
-nothing had happened.
-"""
+nothing had happened."""
 
 from __future__ import annotations
 

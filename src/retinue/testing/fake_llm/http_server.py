@@ -3,8 +3,7 @@ faulty.
 
 A protocol of asyncio instead of a web framework: it takes what clients really send (two User-Agent
 headers, say), costs some microseconds a request, and can cut, drip and reset where a framework
-would be correct.
-"""
+would be correct."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@ for.
 
 A mark is for programs that are driven from outside: a user's text with `@@turns=3,tool=read@@` gets
 two calls of `read` and then an answer. `calls=5` makes five calls a turn; `args={...}` gives their
-arguments, else they are made up from the tool's schema, others in each turn.
-"""
+arguments, else they are made up from the tool's schema, others in each turn."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What every provider refuses: bodies that are not JSON objects, and invalid schemas.
 
 The dialects hold the rules that differ. A tool list is read once and remembered: it is the same in
-every turn of a run.
-"""
+every turn of a run."""
 
 from __future__ import annotations
 

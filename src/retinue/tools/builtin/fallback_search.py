@@ -2,8 +2,7 @@
 endless pattern can be killed (in a thread it would block everything else).
 
 It reads one line of JSON, then paths separated by NUL, relative to the directory that it inherits
-as a descriptor. It writes what `rg --json` writes, as far as `search` reads it.
-"""
+as a descriptor. It writes what `rg --json` writes, as far as `search` reads it."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 Nothing that a repository or a user sets up is obeyed here: git has a directory of ours
 (`sandbox/git_repository.py`), and every word of each command is ours but for the names of commits,
 which are resolved to hashes first. So this needs no sandbox to be safe, and uses one where there is
-one.
-"""
+one."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A run and its descendants may write in the same place, because one waits for the other or has sent
 it there; two unrelated runs would overwrite each other's work. A directory is known by what was
-opened, not by its name.
-"""
+opened, not by its name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Shared by the families: building a family, reading arguments, and reporting wrong ones.
 
-A family is settings and tools; it adds no rule to the machine. Its tools return actions.
-"""
+A family is settings and tools; it adds no rule to the machine. Its tools return actions."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 or explains what is wrong.
 
 Records, unions and containers are read here, so that a bound counts wherever it is and a problem is
-reported with its path. What is left is msgspec's; a type with a pydantic schema is pydantic's.
-"""
+reported with its path. What is left is msgspec's; a type with a pydantic schema is pydantic's."""
 
 from __future__ import annotations
 

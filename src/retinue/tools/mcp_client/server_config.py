@@ -1,8 +1,7 @@
 """The configuration of a server, read from the files of many programs.
 
 A file of a project says which programs to start. Until its user has said that it is trusted, its
-servers are listed and nothing more.
-"""
+servers are listed and nothing more."""
 
 from __future__ import annotations
 
