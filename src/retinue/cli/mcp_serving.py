@@ -1,5 +1,5 @@
 """`retinue mcp serve`: sub-agents for an MCP client, over stdin and stdout; and `retinue mcp
-install`, which tells a client of it."""
+install`, which adds it to a client's configuration."""
 
 from __future__ import annotations
 

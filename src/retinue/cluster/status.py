@@ -1,4 +1,4 @@
-"""What a cluster looks like now: its workers, what each owns, and what waits for too long."""
+"""The state of a cluster: its workers, what each owns, and what has waited for too long."""
 
 from __future__ import annotations
 

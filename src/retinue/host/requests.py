@@ -1,5 +1,4 @@
-"""What can be asked of a host, one value for each request. How a request travels over HTTP is in
-`operations.py`."""
+"""Every request to a host, as a value. How a request travels over HTTP is in `operations.py`."""
 
 from __future__ import annotations
 

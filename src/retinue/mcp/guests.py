@@ -1,5 +1,5 @@
-"""A guest: a client that works with a store under a name of its own, with its own budget, number of
-agents, directories and permissions. What it has started is found again by that name."""
+"""A guest: a client that uses a store under its own name, with its own budget, agent limit,
+directories and permissions. What it has started is found again by that name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retinue serve`: the HTTP API on an address."""
+"""`retinue serve`: serves the HTTP API on an address."""
 
 from __future__ import annotations
 
