@@ -24,10 +24,12 @@ from retinue.question_types import (
 )
 from retinue.reads import Reads
 from retinue.sandbox.open_directories import real_paths
+from retinue.tools.checked_verbs import checks_arguments
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
+@checks_arguments
 class Acts(Reads):
     """The part of `Retinue` that acts on runs."""
 

@@ -84,6 +84,8 @@ class Retinue(Starts[Deps_co]):
     ) -> None:
         check_known("Retinue()", options, OPTIONS)
         check_values("Retinue()", options, RetinueOptions)
+        if (threads := options.get("threads", 32)) < 1:
+            raise ConfigError(f"Retinue(): threads is 1 or more, not {threads}.", field="threads")
         clock = options.get("clock") or SystemClock()
         try:
             limits = checked(options.get("limits") or Limits())
@@ -97,7 +99,7 @@ class Retinue(Starts[Deps_co]):
         private = own_places(opened.beside)
         own: dict[str, Any] = {
             "unsafe_no_sandbox": bool(options.get("unsafe_no_sandbox")),
-            "threads": options.get("threads", 32),
+            "threads": threads,
         }
         own["page"], own["cache"] = limits.text_cap - 200, cache_folder()
         builtin = BuiltinTools(opened, folder, private=private, **own)

@@ -17,9 +17,11 @@ from retinue.run_info import RunBranch
 from retinue.sandbox.branch_diff import BranchDiff
 from retinue.sandbox.writer_merges import BY_PERSON, diffs, foreseen
 from retinue.steps import Steps
+from retinue.tools.checked_verbs import checks_arguments
 from retinue.tree_record import RunRecord
 
 
+@checks_arguments
 class Branches(Steps):
     """The part of `Retinue` that deals with branches of runs."""
 

@@ -15,6 +15,7 @@ from retinue.core.unread_results import unread_results
 from retinue.core.values import Mail, Value, Who
 from retinue.errors import NotFound
 from retinue.outcomes import ChildInfo, child_info, state_word
+from retinue.tools.checked_verbs import checks_arguments
 
 
 class Group(Value):
@@ -30,6 +31,7 @@ class Group(Value):
     is_open: bool
 
 
+@checks_arguments
 class Groups(Budgets):
     """The part of `Retinue` that ends runs and groups of them."""
 

@@ -23,6 +23,7 @@ from retinue.runtime.bus import Watcher
 from retinue.runtime.engine import Engine
 from retinue.store.base import Compacted, Progress
 from retinue.tools.builtin.builtin_tools import BuiltinTools
+from retinue.tools.checked_verbs import checks_arguments
 from retinue.tools.start_options import Seconds, seconds
 
 log = logging.getLogger("retinue.store")
@@ -30,6 +31,7 @@ AT_ONCE = 20
 """So many trees are looked for at a time."""
 
 
+@checks_arguments
 class Housekeeping:
     """The part of `Retinue` that looks after what is on record."""
 

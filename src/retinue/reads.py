@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypedDict, overload
 
@@ -24,6 +24,7 @@ from retinue.runtime.engine import Engine
 from retinue.runtime_health import Health
 from retinue.store.base import RunLine
 from retinue.tools.builtin.builtin_tools import BuiltinTools
+from retinue.tools.checked_verbs import checks_arguments
 from retinue.tools.option_values import check_values
 from retinue.tools.start_options import Seconds, seconds
 
@@ -41,6 +42,7 @@ class _Filter(TypedDict):
     limit: int | None
 
 
+@checks_arguments
 class Reads(Branches):
     """The part of `Retinue` that reads the states and outcomes of runs."""
 
@@ -208,6 +210,8 @@ def stored_states(state: str | Sequence[str] | None) -> tuple[str, ...]:
     """The states of the machine that a filter means."""
     if state is None:
         return ()
+    if not isinstance(state, Collection):
+        raise ConfigError(f"runs(): state is the name of a state or several, not {state!r}.")
     wishes = (state,) if isinstance(state, str) else tuple(state)
     out: list[str] = []
     for name in wishes:

@@ -16,12 +16,14 @@ from retinue.groups import Groups
 from retinue.runtime.bus import Step
 from retinue.runtime.held_calls import HeldCall
 from retinue.runtime.text_pieces import TextPiece, TextReader
+from retinue.tools.checked_verbs import checks_arguments
 from retinue.tree_record import TreeRecord
 
 PAGE = 100
 """So much of the log is held at a time for each who reads it."""
 
 
+@checks_arguments
 class Steps(Groups):
     """The part of `Retinue` that tells what happens in runs."""
 

@@ -299,7 +299,7 @@ async def test_order_and_number_of_steps_may_change_and_a_key_names_one_by_hand(
         return f"did {request.messages[0].text}"
 
     worker = Agent("worker", model=Scripted(work, name="w"))
-    slow = agent("slow", "done", seconds=100.0)
+    slow = agent("slow", ["done"], seconds=100.0)
 
     @tool(restart="pure")
     async def survey(ctx: Context) -> str:

@@ -84,7 +84,7 @@ async def test_an_outcome_tells_on_all_levels_who_never_returned(kind: str, tmp_
 
 @on_virtual_time
 async def test_an_outcome_that_lacks_nobody_says_so(tmp_path: Path) -> None:
-    home, lead = Home("memory", tmp_path), agent("alone", "done")
+    home, lead = Home("memory", tmp_path), agent("alone", ["done"])
     async with home.open(agents=[lead]) as retinue:
         outcome = await ended(retinue, await retinue.spawn(lead, "Go."))
     assert (outcome.helpers, outcome.missing) == (Helpers(), "")

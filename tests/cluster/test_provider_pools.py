@@ -12,16 +12,21 @@ from uuid import uuid4
 
 from psycopg_pool import AsyncConnectionPool
 
+from retinue import Agent
+from retinue import Provider as Declared
 from retinue.cluster.node_notices import Listener
 from retinue.cluster.provider_pools import ProviderPools
+from retinue.cluster.status import cluster_status
 from retinue.errors import ModelUnavailable
 from retinue.models.governor import Governor
 from retinue.models.provider_settings import ProviderTerms
 from retinue.store.postgres.connections import connect
 from retinue.store.postgres.database_schema import migrate
+from retinue.testing.fake_llm import FakeLLM
+from retinue.testing.fake_llm.fake_request import FakeSettings
 from tests import postgres
 from tests.cluster.test_nodes import run, until
-from tests.cluster.workload import rows
+from tests.cluster.workload import node, rows
 
 ACCOUNT = "provider:model#1"
 
@@ -239,5 +244,75 @@ def test_a_pause_that_one_worker_is_told_to_make_is_made_by_all() -> None:
             await late.call()
             await late.close()
             assert provider.starts[-1][0] - notice_time >= 1.9
+
+    run(test())
+
+
+def test_nodes_share_the_accounts_of_their_catalogs() -> None:
+    async def test() -> None:
+        url = postgres.fresh()
+        async with FakeLLM(["Hello."], seconds=0.1) as llm:
+            most = 0
+
+            async def watch() -> None:
+                nonlocal most
+                while True:
+                    most = max(most, llm.open)
+                    await asyncio.sleep(0.005)
+
+            def agent() -> Agent[Any, Any]:
+                return Agent("greeter", "Greet.", model="openai:some-model")
+
+            declared = Declared(api_key="fake-key", base_url=f"{llm.url}/v1", max_parallel=3)
+            options: Any = {"providers": {"openai": declared}}
+            own = agent()
+            async with (
+                node(url, agents=[own], **options) as one,
+                node(url, agents=[agent()], **options),
+                node(url, agents=[agent()], **options),
+            ):
+                watching = asyncio.create_task(watch())
+                outs = await asyncio.gather(*(one.run(own, f"{n}") for n in range(24)))
+                watching.cancel()
+            assert {out.text for out in outs} == {"Hello."}
+            assert 1 < most <= 3
+            ((name,),) = await rows(url, "select name from pools")
+            assert name.startswith("openai:some-model#") and "fake-key" not in name
+
+    run(test())
+
+
+def test_a_rate_limit_of_one_node_keeps_the_other_from_calling() -> None:
+    async def test() -> None:
+        url, times = postgres.fresh(), list[float]()
+
+        def fault(request: Any, n: int) -> str | None:
+            times.append(time.monotonic())
+            return "F1" if n == 1 else None
+
+        settings = FakeSettings(retry_after_seconds=2.0)
+        async with FakeLLM(["Hello."], faults=fault, settings=settings) as llm:
+
+            def agent(name: str) -> Agent[Any, Any]:
+                return Agent(name, "Greet.", model="openai:some-model")
+
+            here, there = agent("here"), agent("there")
+            async with (
+                node(url, settings=None, agents=[here, there], **llm.providers) as asking,
+                node(url, agents=[agent("here")], **llm.providers),
+                node(url, agents=[agent("there")], **llm.providers),
+            ):
+                first = asyncio.create_task(asking.run(here, "hello"))
+
+                async def is_told() -> bool:
+                    return bool(await rows(url, "select 1 from pools where why <> ''"))
+
+                await until(is_told)
+                (account,) = (await asyncio.to_thread(cluster_status, url)).accounts
+                assert 0 < account.paused_seconds <= 2 and account.why == "rate limit"
+                outs = [await asking.run(there, "hello"), await first]
+            assert [out.text for out in outs] == ["Hello.", "Hello."]
+            assert len(times) == 3
+            assert min(times[1:]) - times[0] >= 1.9
 
     run(test())

@@ -25,12 +25,13 @@ from tests.mcp.official_client import ERAS
 from tests.mcp.raw_client import envelope
 
 ALICE, BOB = "alice-0123456789abcdef", "bob-0123456789abcdef"
+CAROL = "carol-0123456789abcdef"
 
 
 @contextlib.contextmanager
 def served(home: PrivateHome, *flags: str) -> Iterator[str]:
     tokens = home.folder / "tokens"
-    tokens.write_text(f"{ALICE} run,approve alice\n{BOB} read bob\n")
+    tokens.write_text(f"{ALICE} run,approve alice\n{BOB} read bob\n{CAROL} run carol\n")
     tokens.chmod(0o600)
     process = home.start("serve", "--port", "0", "--token-file", str(tokens), *flags)
     assert process.stderr is not None

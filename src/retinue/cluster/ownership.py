@@ -26,7 +26,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(LogEntry).decode
 
 LOCK = (
-    "select epoch, owner::text, handed_over, is_open, format from trees where root = %s"
+    "select epoch, owner::text, handed_over, is_open, tenant, format from trees where root = %s"
     " for no key update"
 )
 DUE = """
@@ -44,16 +44,20 @@ union (select t.root from trees t left join workers w on w.id = t.owner
 WANTED = """
 select agent, needs, exists (select 1 from inbox where inbox.root = t.root) from trees t
 where root = %(root)s"""
+GIVE_BACK = """
+update loans set tokens = spent_tokens, nanos = spent_nanos where root = %s"""
 IS_LIVE = "select 1 from workers where id = %s and until > clock_timestamp()"
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A tree that was taken. `handed_over`: nothing has crashed with it."""
+    """A tree that was taken. `handed_over`: nothing has crashed with it. `tenant` is whose it is,
+    "" for nobody's."""
 
     root: str
     epoch: int
     handed_over: bool
+    tenant: str = ""
 
 
 class Wanted(NamedTuple):
@@ -73,6 +77,7 @@ class OwnedRow:
     owner: str | None
     handed_over: bool
     is_open: bool
+    tenant: str
     format: int
     is_driven: bool = False
 
@@ -123,7 +128,7 @@ class Ownership:
                     " values (%s, %s, %s, %s, %s)",
                     (root, row.epoch + 1, row.owner, self.me, crashed),
                 )
-            return Held(root, row.epoch + 1, handed_over)
+            return Held(root, row.epoch + 1, handed_over, row.tenant)
 
     async def release(
         self,
@@ -155,6 +160,8 @@ class Ownership:
                 " where root = %s",
                 (is_open, list(needs), wake_at, tree.root),
             )
+            if row.tenant:
+                await connection.execute(GIVE_BACK, (tree.root,))
             if moves:
                 await self._dispatcher.wake(connection, tree.root)
         if moves:

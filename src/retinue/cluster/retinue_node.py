@@ -24,6 +24,7 @@ from retinue.cluster.node_store import NodeStore
 from retinue.cluster.ownership import Held, Ownership
 from retinue.cluster.provider_pools import ProviderPools
 from retinue.cluster.slots import Slots
+from retinue.cluster.tenant_budgets import PaidModels, TenantAllowance
 from retinue.cluster.tree_engine import TreeEngine
 from retinue.cluster.tree_store import TreeStore
 from retinue.cluster.tree_worker import TreeWorker, WorkerSettings
@@ -141,14 +142,20 @@ class RetinueNode(Retinue[Deps_co]):
         node = self._engine
         store = TreeStore(self._node_store.database, tree, self._is_valid)
         performer = node.performer
+        clock, tools, models, *ports = node.ports
+        allowance = TenantAllowance(self._pool, tree.root, tree.tenant)
         engine = TreeEngine(
             store,
-            *node.ports,
+            clock,
+            tools,
+            PaidModels(models, allowance) if tree.tenant else models,
+            *ports,
             shared=node.shared,
             touch=self._slots.touch,
             offers=self._offers,
             handed_over=tree.handed_over,
         )
+        allowance.exposure = engine.exposure
         engine.performer.deps, engine.performer.hooks = performer.deps, performer.hooks
         reader = engine.performer.tool_reader
         reader.know_model = performer.tool_reader.know_model

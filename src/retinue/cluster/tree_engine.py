@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from retinue.core.effects import AskSlot, FreeSlot
+from retinue.core.exposure import exposure
 from retinue.core.shared import Shared
 from retinue.core.state import Queued, holds_slots
 from retinue.core.trees import Trees
@@ -94,6 +95,11 @@ class TreeEngine(Engine):
             if delivery.state in ("pending", "sent")
         ]
         return min(times, default=None)
+
+    def exposure(self) -> tuple[int, int]:
+        """What the tree may have cost, in tokens and nano-dollars, when its calls are over."""
+        costs = [exposure(tree.ledger, root) for root, tree in self.trees.by_root.items()]
+        return sum(tokens for tokens, _ in costs), sum(nanos for _, nanos in costs)
 
     def slots_in_use(self) -> list[tuple[str, str, int, bool]]:
         """The slots of shared lanes that runs hold or queue for: run, name and size of the lane,

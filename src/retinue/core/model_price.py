@@ -42,7 +42,8 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def __post_init__(self) -> None:
         for name in FIELDS.values():
             value = getattr(self, name)
-            if value is not None and not 0 <= value < 1e6:
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if value is not None and not (is_number and 0 <= value < 1e6):
                 raise ConfigError(
                     f"The price {name} must be 0 or more US dollars per million tokens, "
                     f"not {value!r}."

@@ -16,6 +16,7 @@ from retinue.host.keyring import COOKIE, SESSION_SECONDS, Keyring
 from retinue.host.problem_documents import MEDIA, HttpProblem, body_at, problem_of
 from retinue.host.request_limits import LimitedBody, RequestLimits, TokenBuckets, check_size
 from retinue.host.server_events import encode
+from retinue.host.socket_peer import is_other_user
 
 log = logging.getLogger("retinue.access")
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -37,6 +38,10 @@ SIGN_IN = b"""<!doctype html>
 <p>An address with a code lets one browser in, once, within five minutes.
 <p>Run <code>retinue dashboard</code> in the project's folder: it opens a new one.
 """
+OTHER = (
+    "This address is for a browser of the user who runs the host. For one that any browser can "
+    "use, run `retinue dashboard --no-open`."
+)
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -138,6 +143,9 @@ class AccessGuard:
 
     async def _exchange(self, scope: Any, code: str, answer: GuardedAnswer) -> None:
         """A code in an address becomes a cookie, and the address loses it."""
+        client, server = scope.get("client"), scope.get("server")
+        if self.keyring.is_for_own_user(code) and is_other_user(client, server):
+            raise HttpProblem(403, OTHER)
         cookie = self.keyring.exchange(code)
         if cookie is None:
             self._refuse(scope)
@@ -145,7 +153,7 @@ class AccessGuard:
             (k, v) for k, v in parse_qsl(scope["query_string"].decode("latin-1")) if k != "code"
         ]
         path = scope.get("raw_path", b"/").decode("latin-1") or "/"
-        place = "/" + path.lstrip("/") + (f"?{urlencode(query)}" if query else "")
+        place = "/" + path.lstrip("/\\") + (f"?{urlencode(query)}" if query else "")
         flags = "; Secure" if scope.get("scheme") == "https" else ""
         value = (
             f"{COOKIE}={cookie}; Path=/; Max-Age={int(SESSION_SECONDS)}; HttpOnly; "

@@ -39,7 +39,7 @@ class PageDoor(Protocol):
 
     address: str
 
-    async def open(self) -> PageReply: ...
+    async def open(self, *, is_for_own_user: bool) -> PageReply: ...
 
 
 class Host(Overviews):
@@ -323,7 +323,7 @@ class Host(Overviews):
     async def open_page(self, request: requests.PageRequest, who: Identity) -> PageReply:
         if self.page is None:
             raise Refused("page", "This host is part of another service, which knows its address.")
-        return await self.page.open()
+        return await self.page.open(is_for_own_user=request.is_for_own_user)
 
     async def stop(self, request: requests.StopRequest, who: Identity) -> replies.EmptyReply:
         self.leave.set()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from retinue.core.values import ModelInfo, Value
+from retinue.core.values import ModelInfo, Value, checked
 from retinue.errors import ConfigError
 from retinue.formats.suggestion import did_you_mean
 from retinue.models.base import Model
@@ -46,7 +46,10 @@ def declared_catalog(
     models: Mapping[str, Model | ModelInfo | str] | None = None,
 ) -> Catalog:
     """A catalog with these providers and models beside the known ones."""
-    own = {ALIASES.get(name, name): provider for name, provider in (providers or {}).items()}
+    own = {
+        ALIASES.get(name, name): _checked(name, provider)
+        for name, provider in (providers or {}).items()
+    }
     models, variables = models or {}, dict(environ)
     for name, provider in own.items():
         variables.update(_variables(name, provider))
@@ -64,6 +67,16 @@ def declared_catalog(
             if p.max_parallel is not None
         },
     )
+
+
+def _checked(name: str, provider: Provider) -> Provider:
+    try:
+        provider = checked(provider)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"Provider {name!r}: {error}") from None
+    if provider.max_parallel is not None and provider.max_parallel < 1:
+        raise ConfigError(f"Provider {name!r}: max_parallel is 1 or more.", field="max_parallel")
+    return provider
 
 
 def configured_provider(name: str, entry: ProviderEntry) -> KnownProvider:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, overload
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, TypedDict, overload
 
 from retinue.agent import Agent
 from retinue.api import Retinue
@@ -20,12 +20,15 @@ from retinue.core.messages import AssistantMessage, ToolCall, ToolMessage
 from retinue.core.state import Ended
 from retinue.core.type_parameters import D
 from retinue.core.values import Value
+from retinue.errors import ConfigError
 from retinue.models import scripted
 from retinue.option_types import RetinueOptions
 from retinue.store.base import Store
 from retinue.store.memory import MemoryStore
 from retinue.testing.virtual_clock import VirtualClock, run_virtual
 from retinue.tools.base import Context, Returned
+from retinue.tools.option_values import check_values
+from retinue.tools.start_options import check_known
 
 MOST_CRASHES = 3
 """A schedule with random crashes has no more of them."""
@@ -34,6 +37,13 @@ LONGEST = 30 * 24 * 3600.0
 """So many virtual seconds a scenario may take."""
 Crashes = Literal["none", "some", "every_step"]
 Scenario = Callable[[Retinue[Any]], Awaitable[object]]
+
+
+class _Wanted(TypedDict):
+    scenario: Callable[..., Any]
+    runtime: Mapping[str, Any] | None
+    seeds: int
+    crashes: Crashes
 
 
 class SimulationReport(Value):
@@ -76,6 +86,11 @@ def simulate(
     """Play a scenario on virtual time, and check what the runtime promises: `seeds` times without
     crashes or with `some` at random, or once for `every_step` at which it can die. An assertion
     that fails in the scenario, or in a script of a model, is a failure."""
+    own = {"scenario": scenario, "runtime": runtime, "seeds": seeds, "crashes": crashes}
+    check_values("simulate()", own, _Wanted)
+    check_known("simulate(): runtime=", runtime or {}, RetinueOptions.__annotations__)
+    if seeds < 1:
+        raise ConfigError(f"simulate() plays at least one schedule: seeds=1 or more, not {seeds}.")
     opening: dict[str, Any] = {"deps": deps, "agents": agents, **(runtime or {})}
     if crashes == "every_step":
         first = Schedule("without a crash", lambda n, deaths: False)

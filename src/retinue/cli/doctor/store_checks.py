@@ -107,7 +107,7 @@ def _ours(what: str, health: StoreHealth, restore: str) -> Iterator[Finding]:
         yield Finding(
             name="runs",
             state="degraded",
-            text=f"{n} {'waits' if n == 1 else 'wait'}: {why}",
+            text=f"{n} {'run waits' if n == 1 else 'runs wait'}: {why.removeprefix('auth: ')}",
             fix=fix,
         )
     if health.n_dead:

@@ -118,6 +118,10 @@ class Signature:
                     f"Write, for example, {name}: {_guess(name, parameter.default)}.",
                 )
             if _is_context(hint):
+                if self.context:
+                    raise self.wrong(
+                        f"parameters {self.context!r} and {name!r} are both a Context", "Leave one."
+                    )
                 self.context, self.deps_type = name, _deps_type(hint)
                 continue
             out.append(self._parameter(name, hint, parameter.default, doc, shapes))
