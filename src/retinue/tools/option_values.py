@@ -115,7 +115,7 @@ def words(kind: Any) -> str:
         return f"a dict of {_name(inner[0])} to {_name(inner[1])}"
     if origin is not None and issubclass(origin, Sequence):
         return f"a list of {_name(inner[0])}"
-    if origin is not None and issubclass(origin, Callable):
+    if origin is Callable:
         return "a function"
     return _WORDS.get(kind, _with_article(_name(kind)))
 
