@@ -228,9 +228,9 @@ class TakenSteps:
 
     def _check_same(self, id: str, request: RunRequest) -> None:
         """A key names one child in this run of the function."""
-        asked = self._asked.setdefault(id, (request.agent, request.task))
-        if asked != (request.agent, request.task):
-            raise Refused("key", USED.format(agent=asked[0], task=clip(asked[1], 80)))
+        first = self._asked.setdefault(id, (request.agent, request.task))
+        if first != (request.agent, request.task):
+            raise Refused("key", USED.format(agent=first[0], task=clip(first[1], 80)))
 
     async def _is_known(self, id: str, agent: str) -> bool:
         """Whether an earlier run of this function has started it. The words of its task may have

@@ -66,7 +66,7 @@ def check_output(owner: str, output: Any) -> None:
 
 
 def _is_type(thing: object) -> bool:
-    """Whether it can stand in an annotation: a class, or what `typing` makes of classes."""
+    """Whether it is a type for annotations: a class, or what `typing` makes of classes."""
     of = type(thing).__module__
     return thing is None or isinstance(thing, type) or of in ("typing", "types", _EXTENSIONS)
 

@@ -241,7 +241,7 @@ _NAMED_BELOW = ("restart", "risk")
 
 
 def _check_kinds(function: object, options: ToolOptions) -> None:
-    """What is given is a function that is no tool yet, and each option is of its type."""
+    """What is given is a plain function, and each option is of its type."""
     known = list(ToolOptions.__annotations__)
     if odd := next((name for name in options if name not in known), ""):
         raise ConfigError(
