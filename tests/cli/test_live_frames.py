@@ -231,7 +231,7 @@ def test_an_opened_agent_shows_what_is_said_and_written() -> None:
     said.add("c0", AssistantMessage(text="I look.", calls=(ToolCall(id="1", name="docker.py"),)))
     said.add("c0", ToolMessage(call_id="1", text="12 lines", name="read"))
     said.add("c0", ToolMessage(call_id="2", text="not permitted", denied=True))
-    long = "[a.py: 90 lines]\n" + "x = 1\n" * 88 + "\nexit status 1\n"
+    long = f"[a.py: 90 lines, sha256 {'a1' * 32}]\n" + "x = 1\n" * 88 + "\nexit status 1\n"
     said.add("c0", ToolMessage(call_id="3", text=long, name="read"))
     said.preview("c0", 2, "It has ")
     said.preview("c0", 2, "twelve")
