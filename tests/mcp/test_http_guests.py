@@ -30,8 +30,8 @@ class HttpGuest:
         """The whole response."""
         body = request(method, meta=META, **params)
         _, data = post(self._url, body, self._token, **self.headers(method, params))
-        found: dict[str, Any] = json.loads(data.decode().rpartition("data: ")[2])
-        return found
+        reply: dict[str, Any] = json.loads(data.decode().rpartition("data: ")[2])
+        return reply
 
     def ask(self, method: str, **params: Any) -> Any:
         return self.message(method, **params)["result"]
@@ -52,11 +52,11 @@ class HttpGuest:
             **{name.replace("_", "-"): value for name, value in headers},
         }
         body = json.dumps(request("subscriptions/listen", meta=META, notifications=wanted))
-        asked = urllib.request.Request(self._url, body.encode(), sent)
-        with urllib.request.urlopen(asked, timeout=60) as stream:
+        http_request = urllib.request.Request(self._url, body.encode(), sent)
+        with urllib.request.urlopen(http_request, timeout=60) as stream:
             line = next(line for line in stream if line.startswith(b"data: "))
-        found: dict[str, Any] = json.loads(line[6:])["params"]["notifications"]
-        return found
+        reply: dict[str, Any] = json.loads(line[6:])["params"]["notifications"]
+        return reply
 
     def completed(self, typed: str) -> list[str]:
         ref = {"type": "ref/resource", "uri": TRANSCRIPT}
@@ -116,8 +116,8 @@ def test_a_session_is_of_the_user_who_began_it(tmp_path: Path) -> None:
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
         }
-        asked = urllib.request.Request(url, json.dumps(body).encode(), sent)
-        with urllib.request.urlopen(asked, timeout=60) as reply:
+        http_request = urllib.request.Request(url, json.dumps(body).encode(), sent)
+        with urllib.request.urlopen(http_request, timeout=60) as reply:
             session = reply.headers["Mcp-Session-Id"]
         listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
         assert post(url, listing, ALICE, Mcp_Session_Id=session)[0] == 200

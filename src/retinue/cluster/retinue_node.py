@@ -142,7 +142,8 @@ class RetinueNode(Retinue[Deps_co]):
         node = self._engine
         store = TreeStore(self._node_store.database, tree, self._is_valid)
         performer = node.performer
-        clock, tools, models, *ports = node.ports
+        clock, tools, *ports = node.ports
+        models = ports.pop(0)
         allowance = TenantAllowance(self._pool, tree.root, tree.tenant)
         engine = TreeEngine(
             store,
