@@ -1,9 +1,9 @@
 """What all trees of one tenant, a user, may spend together, on whatever nodes they are driven.
 
-The tenant's budget is a row, and each of its trees gets a part of it as a loan before a call leaves:
-the loan always covers the most that the tree may have cost. A loan belongs to the tree, not to its worker:
-a tree that is taken over keeps it. What a tree has spent is written in its own commits; what it has
-not comes back when it is let go of, or has ended."""
+The tenant's budget is a row, and each of its trees gets a part of it as a loan before a call
+leaves: the loan always covers the most that the tree may have cost. A loan belongs to the tree, not
+to its worker: a tree that is taken over keeps it. What a tree has spent is written in its own
+commits; the rest comes back when the tree is released, or has ended."""
 
 from __future__ import annotations
 
