@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 from tests.cli.private_home import Gate, private_home
+<<<<<<< HEAD
 from tests.mcp.raw_client import TASKS, envelope
 from tests.mcp.test_http import ALICE, CAROL, post, request, served
 
@@ -65,6 +65,9 @@ class HttpGuest:
             "completion"
         ]["values"]
         return values
+=======
+from tests.mcp.http_guest import ALICE, CAROL, TRANSCRIPT, HttpGuest, post, served
+>>>>>>> main
 
 
 def test_two_users_over_http_see_nothing_of_each_other(tmp_path: Path) -> None:
