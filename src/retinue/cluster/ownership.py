@@ -52,7 +52,7 @@ IS_LIVE = "select 1 from workers where id = %s and until > clock_timestamp()"
 @dataclass(frozen=True, slots=True)
 class Held:
     """A tree that was taken. `handed_over`: nothing has crashed with it. `tenant` is whose it is,
-    "" for nobody's."""
+    "" for no one's."""
 
     root: str
     epoch: int
@@ -265,7 +265,7 @@ class Ownership:
     ) -> list[str]:
         """Trees that want to be driven and that no living worker owns: their time has come, or
         something has come for them, or their worker is gone. Those that wait for a label that is
-        not among the `offers` are left out, unless something has come."""
+        not among the `offers` are ignored, unless something has come."""
         values = {
             "format": FORMAT,
             "most": limit,

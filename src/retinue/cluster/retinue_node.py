@@ -142,14 +142,13 @@ class RetinueNode(Retinue[Deps_co]):
         node = self._engine
         store = TreeStore(self._node_store.database, tree, self._is_valid)
         performer = node.performer
-        clock, tools, models, *ports = node.ports
+        before, (models, *after) = node.ports[:2], node.ports[2:]
         allowance = TenantAllowance(self._pool, tree.root, tree.tenant)
         engine = TreeEngine(
             store,
-            clock,
-            tools,
+            *before,
             PaidModels(models, allowance) if tree.tenant else models,
-            *ports,
+            *after,
             shared=node.shared,
             touch=self._slots.touch,
             offers=self._offers,

@@ -443,7 +443,7 @@ class Governor:
         self.share.cooled(min(seconds, MAX_COOLING), why)
 
     def cool(self, seconds: float, why: str) -> None:
-        """Leave the provider alone for so long: this process or another one was told to."""
+        """Leave the provider alone for so long: the provider has asked this process, or another."""
         until = self.seconds() + min(seconds, MAX_COOLING)
         if until > self.cool_until:
             self.cool_until = until
