@@ -51,27 +51,27 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
-    broken = []
+    links = []
     for link in LINK.findall(prose(page)):
         target, _, anchor = link.partition("#")
         if "://" in link or link.startswith("mailto:"):
             continue
         file = (page.parent / target).resolve() if target else page
         if not file.exists() or (anchor and anchor not in anchors(file)):
-            broken.append(link)
-    assert broken == []
+            links.append(link)
+    assert links == []
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
-    known, new = set[Path](), [ROOT / "README.md"]
+    paths, new = set[Path](), [ROOT / "README.md"]
     while new:
         page = new.pop()
-        known.add(page)
+        paths.add(page)
         for link in LINK.findall(prose(page)):
             file = (page.parent / link.partition("#")[0]).resolve()
-            if file.suffix == ".md" and file.exists() and file not in known:
+            if file.suffix == ".md" and file.exists() and file not in paths:
                 new.append(file)
-    assert [name_of(page) for page in PAGES if page not in known and "docs" in page.parts] == []
+    assert [name_of(page) for page in PAGES if page not in paths and "docs" in page.parts] == []
 
 
 def test_decisions_have_one_form() -> None:
@@ -94,8 +94,8 @@ TOPS = {
 def test_every_file_of_ours_that_a_page_names_exists(page: Path) -> None:
     paths = re.findall(r"`([\w/.-]+/[\w-]+\.(?:py|sh|json|toml|sql))`", prose(page))
     named = [path for path in paths if path.partition("/")[0] in TOPS]
-    gone = [path for path in named if not (TOPS[path.partition("/")[0]] / path).exists()]
-    assert [path for path in gone if not re.search(r"src/\w+\.py$", path)] == []  # made up
+    missing_path = [path for path in named if not (TOPS[path.partition("/")[0]] / path).exists()]
+    assert [path for path in missing_path if not re.search(r"src/\w+\.py$", path)] == []  # made up
 
 
 def rows_under(heading: str) -> set[str]:
@@ -149,12 +149,12 @@ def test_the_page_about_the_api_names_what_there_is() -> None:
     ]
     codes = [code for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
     names = {re.split(r"[=(]", code.removeprefix("await "))[0] for code in codes}
-    known = {*dir(retinue.Retinue), *retinue.__all__, *retinue.RunRequest.__struct_fields__}
+    name = {*dir(retinue.Retinue), *retinue.__all__, *retinue.RunRequest.__struct_fields__}
     fields = {*Outcome.__struct_fields__, *dir(Outcome), "timeout", "families", "key"}
     fields |= {"name", *AGENT_OPTIONS, *RetinueOptions.__annotations__}
     fields |= {"store", "agents", "deps", "hooks", "follow_links"}
     assert len(names) > 60
-    assert names - known - fields == set()
+    assert names - name - fields == set()
 
 
 # find your way: a question, the file, the names in it

@@ -84,7 +84,7 @@ class Acts(Reads):
         """What waits for a person, in one tree or in all. With `live`, also what will be asked from
         now on: for a tree until its run has ended, otherwise for as long as you listen."""
         self._check_loop()
-        known, end = set[str](), None
+        known_ids, end = set[str](), None
         with self._engine.bus.watch() as watcher:
             if run is not None and not await self._has_ended(run):
                 end = self._engine.ended(run)
@@ -92,8 +92,8 @@ class Acts(Reads):
                 while True:
                     watcher.catch_up()
                     for q in await self.open_questions(run or ""):
-                        if q.id not in known:
-                            known.add(q.id)
+                        if q.id not in known_ids:
+                            known_ids.add(q.id)
                             spending = await self.budget(q.run) if q.kind == "budget" else None
                             yield typed_question(q, spending)
                     if not live or (run is not None and (end is None or end.done())):

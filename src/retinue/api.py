@@ -17,7 +17,7 @@ from retinue.core.type_parameters import D, Deps_co
 from retinue.core.values import Limits, Permissions, checked
 from retinue.errors import ConfigError
 from retinue.event_feed import EventFeed
-from retinue.formats.database_address import is_postgres
+from retinue.formats.database_address import is_postgres, wrong_address
 from retinue.hook_calls import HookCalls
 from retinue.hooks import Hooks
 from retinue.models.base import Model
@@ -107,7 +107,7 @@ class Retinue(Starts[Deps_co]):
         home = os.path.realpath(options.get("workspace") or os.getcwd())
         secrets, channels = options.get("secrets"), options.get("channels") or {}
         redactor = secrets if isinstance(secrets, Redactor) else Redactor(secrets or {})
-        learn_from(redactor, environment_secrets(), *channels.values())
+        learn_from(redactor, environment_secrets(), opened, *channels.values())
         ports = (opened, clock, toolbox, known_models, channels)
         engine = self._engine_type(*ports, limits, home, redactor, private)
         engine.performer.deps = deps
@@ -182,6 +182,8 @@ class Retinue(Starts[Deps_co]):
 
 def _open(store: str | Path | Store | None) -> Store:
     store = MemoryStore() if store is None else store
+    if why := wrong_address(store):
+        raise ConfigError(why)
     if is_postgres(store):
         from retinue.store.postgres.postgres_store import PostgresStore
 

@@ -50,10 +50,10 @@ class Groups(Budgets):
     ) -> Group:
         """End what is still at work in a group that a run has started, or one before it in its
         conversation; returns how its members have ended."""
-        known = await self.groups(run)
-        one = next((g for g in reversed(known) if g.id == group), None)
+        groups = await self.groups(run)
+        one = next((g for g in reversed(groups) if g.id == group), None)
         if one is None:
-            there = ", ".join(g.id for g in known) or "none"
+            there = ", ".join(g.id for g in groups) or "none"
             raise NotFound(f"Run {run} has no group {group!r}. Its groups: {there}")
         await self._end([m.id for m in one.members if not await self._has_ended(m.id)], reason, by)
         return next(g for g in await self.groups(one.run) if g.id == group)

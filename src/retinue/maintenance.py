@@ -165,8 +165,10 @@ class Housekeeping:
         self._check_loop()
         states = (state,) if isinstance(state, str) else state or ()
         for wrong in set(states) - set(get_args(DeliveryState)):
-            known = ", ".join(get_args(DeliveryState))
-            raise ConfigError(f"deliveries(state={wrong!r}) is not a state. There are {known}.")
+            state_names = ", ".join(get_args(DeliveryState))
+            raise ConfigError(
+                f"deliveries(state={wrong!r}) is not a state. There are {state_names}."
+            )
         for delivery in await self._store.deliveries(states):
             yield delivery
 

@@ -49,7 +49,7 @@ class OpenedToolsets:
         return tools
 
     def _find(self, toolset: object) -> Sequence[Tool[Any]] | None:
-        return next((tools for known, tools in self._open if known == toolset), None)
+        return next((tools for members, tools in self._open if members == toolset), None)
 
     async def close(self) -> None:
         """Close all, the last one first. One that fails to is logged."""

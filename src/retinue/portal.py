@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from retinue.core.type_parameters import P, R
 from retinue.errors import ConfigError, RetinueError, WrongThread
@@ -39,7 +40,7 @@ class Portal:
         return asyncio.run_coroutine_threadsafe(awaited(), self._loop).result()
 
 
-def _check_verb(function: object) -> None:
+def _check_verb(function: Any) -> None:
     """A verb is handed over before it is called, and gives something to await."""
     if inspect.iscoroutine(function):
         function.close()

@@ -220,10 +220,10 @@ def stored_states(state: str | Sequence[str] | None) -> tuple[str, ...]:
         elif name in PUBLIC_STATES.values():
             out += [s for s, public in PUBLIC_STATES.items() if public == name]
         else:
-            known = ("open", "ended", *dict.fromkeys(PUBLIC_STATES.values()))
+            states = ("open", "ended", *dict.fromkeys(PUBLIC_STATES.values()))
             raise ConfigError(
-                f"runs(state={name!r}) is not a state.{did_you_mean(name, known)} There are "
-                f"{', '.join(known)}."
+                f"runs(state={name!r}) is not a state.{did_you_mean(name, states)} There are "
+                f"{', '.join(states)}."
             )
     return tuple(out)
 

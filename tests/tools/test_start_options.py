@@ -69,10 +69,10 @@ def test_children_have_the_options_of_runs_and_two_of_their_own() -> None:
 def test_a_value_of_another_type_is_refused_with_the_name_of_its_option(
     option: dict[str, Any], says: str
 ) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         child_fields("run", option)
-    assert str(caught.value).startswith(says)
-    assert caught.value.field == next(iter(option))
+    assert str(failure.value).startswith(says)
+    assert failure.value.field == next(iter(option))
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,6 @@ def test_a_value_of_another_type_is_refused_with_the_name_of_its_option(
 def test_a_part_of_an_agent_that_is_none_is_refused_when_it_is_made(
     parts: dict[str, Any], says: str
 ) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         Agent("a", **parts)
-    assert str(caught.value).startswith(says)
+    assert str(failure.value).startswith(says)

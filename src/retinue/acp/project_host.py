@@ -81,8 +81,11 @@ class ProjectHost:
             return self._paths
 
     def _start(self) -> ProjectPaths:
-        from retinue.host.launch import reach
+        from retinue.host.launch import not_started, reach
 
-        paths, env = self._prepare()
-        reach(paths, env).close()
+        try:
+            paths, env = self._prepare()
+            reach(paths, env).close()
+        except OSError as error:
+            raise not_started(error) from None
         return paths

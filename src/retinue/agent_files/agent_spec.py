@@ -127,7 +127,7 @@ def tokens_in(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
-def hint_at(word: str, known: Iterable[str]) -> str:
+def hint_at(word: str, known_names: Iterable[str]) -> str:
     """A hint for a word that is not known, or nothing."""
-    name = nearest(word, known, cutoff=0.7)
+    name = nearest(word, known_names, cutoff=0.7)
     return f"did you mean {name!r}?" if name else ""

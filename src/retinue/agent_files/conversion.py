@@ -174,8 +174,8 @@ class _Maker:
             return self.default_model
         if callable(self.models):
             return self.models(spec.model) or self.default_model
-        known = self.models or {}
-        return known.get(spec.model) or provider_name(spec.model) or self.default_model
+        models = self.models or {}
+        return models.get(spec.model) or provider_name(spec.model) or self.default_model
 
 
 def provider_name(model: str) -> str:

@@ -153,8 +153,10 @@ def _one(
         server, _, tool = word.partition("_")
         complain(f"{word!r} is used as a tool of the MCP server {server!r}", "note", "")
         return (f"mcp__{server}__{tool or '*'}",)
-    known = (*CANONICAL, *ALIASES, *more.values())
-    complain(f"unknown tool {word[:80]!r}; it is ignored", "warning", partial(hint_at, word, known))
+    tool_names = (*CANONICAL, *ALIASES, *more.values())
+    complain(
+        f"unknown tool {word[:80]!r}; it is ignored", "warning", partial(hint_at, word, tool_names)
+    )
     return ()
 
 

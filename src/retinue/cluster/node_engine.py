@@ -78,10 +78,10 @@ class NodeEngine(Engine):
 
     async def know_agents(self) -> None:
         """Agents and models that other nodes have made known."""
-        known = await self.record_store.known_agents()
-        for definition in known.definitions:
+        agents = await self.record_store.known_agents()
+        for definition in agents.definitions:
             self.shared.definitions.setdefault(definition.name, definition)
-        for model in known.models:
+        for model in agents.models:
             self.shared.models.setdefault(model.name, model)
 
     # what goes to a tree

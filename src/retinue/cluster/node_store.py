@@ -46,9 +46,9 @@ class NodeStore(PostgresRecord):
         rows = encode(Changes(definitions=changes.definitions, models=changes.models))
 
         def act(db: Connection) -> None:
-            for table, known in (("definitions", rows.definitions), ("models", rows.models)):
-                if known:
-                    names, bodies = zip(*known.values(), strict=True)
+            for table, stored_rows in (("definitions", rows.definitions), ("models", rows.models)):
+                if stored_rows:
+                    names, bodies = zip(*stored_rows.values(), strict=True)
                     db.execute(KNOW.format(table=table), (list(names), list(bodies)))
 
         if rows.definitions or rows.models:

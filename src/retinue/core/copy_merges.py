@@ -57,7 +57,7 @@ def forget_merge(run: Run, ctx: StepContext, epoch: int) -> None:
 
 
 def _copies(run: Run, ctx: StepContext, fan: Fan) -> list[WriterCopy]:
-    sent, bounds = ctx.tree.specs[run.id].request.cwd, ctx.tree.bounds(run.id)
+    cwd, bounds = ctx.tree.specs[run.id].request.cwd, ctx.tree.bounds(run.id)
     ended = sorted((o for o in fan.ended if o.id in fan.copies), key=lambda o: o.item)
     return [
         WriterCopy(
@@ -66,7 +66,7 @@ def _copies(run: Run, ctx: StepContext, fan: Fan) -> list[WriterCopy]:
             base=fan.copies[one.id].request.copy_of,
             place=fan.copies[one.id].request.cwd,
             is_wanted=one.ending.state == "completed",
-            sent=sent,
+            sent=cwd,
             bounds=bounds,
         )
         for one in ended

@@ -105,13 +105,13 @@ class Encoded:
                 if end == length and not _is_paid(head, unit):
                     return base + at
                 unit = conversation.settled(base + at, unit)
-            written = encode(unit)
-            size = len(written)
+            data = encode(unit)
+            size = len(data)
             if self._loose_size >= CHUNK:
                 self._join()
             self.starts.append(base + at)
             self.sizes.append(size)
-            self.loose.append(written)
+            self.loose.append(data)
             self._loose_size += size
             self.n = base + end
             at = end

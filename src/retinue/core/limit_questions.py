@@ -19,7 +19,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from retinue.core.account import DIMENSIONS, UNLIMITED, Account, Draw, funded, limits_of
-from retinue.core.budget_shares import written
+from retinue.core.budget_shares import written, written_bare
 from retinue.core.events import LimitChanged, Prolonged
 from retinue.core.hold_request import HoldRequest
 from retinue.core.ids import digest
@@ -64,7 +64,7 @@ def question_text(tree: Tree, draw: Draw, lack: str, ask: HoldRequest) -> str:
         )
         reserve = f", {written(i, account.reserve[i])} kept for a last turn" if is_kept else ""
         last = ", including a last turn after it" if draw.is_own and ask.last[i] else ""
-        used = written(i, account.spent[i]).removesuffix(" tokens").removesuffix(" turns")
+        used = written_bare(i, account.spent[i])
         spent = (
             f"{used} of {written(i, limit)} spent{reservation}{reserve}; one more turn may need "
             f"{written(i, need)}{last}."

@@ -76,12 +76,13 @@ Message = UserMessage | AssistantMessage | ToolMessage
 
 class ModelReply(Value):
     """One whole answer of a model: what it said, what it cost, why it stopped, which model it
-    really was."""
+    really was. `is_priced`: the dollars in `usage` are what it has cost, also if there are none."""
 
     message: AssistantMessage
     usage: Usage = Usage()
     stop: Literal["end", "calls", "length", "refusal"] = "end"
     model: str = ""
+    is_priced: bool = False
 
     @property
     def text(self) -> str:

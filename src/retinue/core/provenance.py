@@ -153,5 +153,9 @@ def note_on(outcomes: Sequence[ChildOutcome]) -> str:
 
 def note_of(ending: Ending) -> str:
     """The same about one result, where it is plain which."""
-    line = provenance_text(ending.helpers)
-    return f"{HEAD}About this result: {line}." if line else ""
+    return note_about(provenance_text(ending.helpers))
+
+
+def note_about(missing: str, result: str = "this result") -> str:
+    """The note with this line, which an outcome has as `missing`."""
+    return f"{HEAD}About {result}: {missing}." if missing else ""

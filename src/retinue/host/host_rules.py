@@ -53,6 +53,15 @@ def retention_of(environ: Mapping[str, str]) -> Retention:
     )
 
 
+def dispatch_of(environ: Mapping[str, str]) -> str:
+    """What gives the trees of a shared database to its workers."""
+    from retinue.config.layer_reader import read_environment
+    from retinue.config.layers import EffectiveSettings
+
+    settings = EffectiveSettings([read_environment(environ)]).checked()
+    return str(settings.get("store.dispatch"))
+
+
 def is_bare() -> bool:
     """Whether commands run without a sandbox: there is none, and the user's own file says so."""
     from retinue.host.project_config import of_user

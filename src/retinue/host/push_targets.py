@@ -17,7 +17,9 @@ from retinue.sandbox.regular_file import read_small
 
 MOST_BYTES = 64 << 20
 MOST_OF_RUN = 16
-MOST = 10_000
+MOST_OF_USER = 200
+MOST = 2_000
+"""With what a client may send of each, they fit into the file."""
 
 
 class PushTarget(Value):
@@ -64,11 +66,21 @@ class PushTargets:
     def add(self, target: PushTarget) -> None:
         """A target of the same id is replaced. Raises `Refused` when there are too many."""
         key = (target.run, target.id)
-        is_new = key not in self._targets
-        if is_new and (len(self.of(target.run)) >= MOST_OF_RUN or len(self._targets) >= MOST):
-            raise Refused("push", f"A task takes {MOST_OF_RUN} notification addresses. Delete one.")
+        if key not in self._targets:
+            self._check_room(target)
         self._targets[key] = target
         self._save()
+
+    def _check_room(self, target: PushTarget) -> None:
+        if len(self.of(target.run)) >= MOST_OF_RUN:
+            raise Refused("push", f"A task takes {MOST_OF_RUN} notification addresses. Delete one.")
+        n_mine = sum(one.user == target.user for one in self._targets.values())
+        if n_mine >= MOST_OF_USER or len(self._targets) >= MOST:
+            raise Refused(
+                "push",
+                f"All {MOST_OF_USER} notification addresses of a user, or all {MOST} of this host, "
+                "are taken. Delete some.",
+            )
 
     def find(self, run: str, id: str) -> PushTarget | None:
         return self._targets.get((run, id))

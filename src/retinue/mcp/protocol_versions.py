@@ -109,8 +109,8 @@ def facts_of_handshake(params: dict[str, Any]) -> ClientFacts:
         raise RpcError(
             INVALID_PARAMS, "initialize has a protocolVersion, capabilities and a clientInfo."
         )
-    known = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
-    return ClientFacts(known, name_in(params.get("clientInfo")), capabilities)
+    version_spoken = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+    return ClientFacts(version_spoken, name_in(params.get("clientInfo")), capabilities)
 
 
 def name_in(info: Any) -> str:

@@ -83,11 +83,11 @@ def configured_provider(name: str, entry: ProviderEntry) -> KnownProvider:
     """A provider as a configuration file declares it. Addresses and keys in the usual variables of
     a known one count first."""
     provider = Provider(base_url=entry.base_url, dialect=entry.dialect)
-    known = _known(name, provider)
+    provider_entry = _known(name, provider)
     keys = (entry.key,) if entry.key is not None else ()
     if name in PROVIDERS:
-        keys = tuple(dict.fromkeys((*keys, *known.keys)))
-    return replace(known, url=entry.base_url or known.url, keys=keys)
+        keys = tuple(dict.fromkeys((*keys, *provider_entry.keys)))
+    return replace(provider_entry, url=entry.base_url or provider_entry.url, keys=keys)
 
 
 def _known(name: str, provider: Provider) -> KnownProvider:
@@ -122,11 +122,11 @@ def _known(name: str, provider: Provider) -> KnownProvider:
 
 def _variables(name: str, provider: Provider) -> dict[str, str]:
     """Key and address where the catalog looks for them."""
-    known = PROVIDERS.get(name)
+    entry = PROVIDERS.get(name)
     key, url = _names(name)
-    if known is not None:
-        key, url = (known.keys or ("",))[0], (known.urls or ("",))[0]
-    if known is not None and provider.base_url is not None and not url:
+    if entry is not None:
+        key, url = (entry.keys or ("",))[0], (entry.urls or ("",))[0]
+    if entry is not None and provider.base_url is not None and not url:
         raise ConfigError(f"Provider {name!r} has a fixed address. Declare one of another name.")
     values = {key: provider.api_key, url: provider.base_url}
     return {variable: value for variable, value in values.items() if variable and value is not None}

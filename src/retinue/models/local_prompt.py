@@ -151,7 +151,7 @@ def _plain(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
         case UserMessage():
             return [{"role": "user", "content": defuse(_seen(message))}]
         case AssistantMessage(text=text, calls=calls):
-            written = [
+            lines = [
                 OPEN
                 + defuse(
                     json.dumps({"name": c.name, "arguments": arguments(c.args)}, ensure_ascii=False)
@@ -159,7 +159,7 @@ def _plain(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
                 + CLOSE
                 for c in calls
             ]
-            content = "\n".join([*([defuse(text)] if text else ()), *written])
+            content = "\n".join([*([defuse(text)] if text else ()), *lines])
             return [{"role": "assistant", "content": content or NOTHING_SAID}]
         case ToolMessage(name=name):
             head = f"{name}: " if name else ""

@@ -18,7 +18,7 @@ from retinue.core.events import ActionsReturned, CancelAsked, StepTaken
 from retinue.core.ids import digest, moment, step_child_id
 from retinue.core.spec import Actions, RunRequest, RunSpec
 from retinue.core.state import CallStep, Ended, Run, calls_of
-from retinue.errors import NotFound, Refused, RetinueError, WrongThread
+from retinue.errors import NotFound, Refused, RetinueError, WhyStale, WrongThread
 from retinue.formats.fair_cut import clip
 from retinue.tools.base import Delegation, resting
 
@@ -85,9 +85,10 @@ class AwaitingTools:
     async def record(self, run: str, event: StepTaken) -> None:
         """The step is on record when this returns; it raises why it was refused."""
         why = await self.engine.record(run, event)
-        if why.startswith("Refused ("):
-            limit, _, words = why.removeprefix("Refused (").partition("): ")
-            raise Refused(limit, words)
+        refusal = why.refusal if isinstance(why, WhyStale) else None
+        if refusal is not None:
+            numbers = (refusal.allowed, refusal.wanted)
+            raise Refused(refusal.limit, str(refusal), numbers)
         if why:
             raise RetinueError(why)
 
@@ -135,12 +136,12 @@ class TakenSteps:
         ids = [self._id(name) for name in names]
         for id, request in zip(ids, requests, strict=True):
             self._check_same(id, request)
-        known = {
+        ids_known = {
             id
             for id, request in zip(ids, requests, strict=True)
             if await self._is_known(id, request.agent)
         } | self._started.keys()
-        new = {id: n for n, id in enumerate(ids) if id not in known}
+        new = {id: n for n, id in enumerate(ids) if id not in ids_known}
         recorded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._started |= dict.fromkeys(ids, recorded) | {
             id: self._started[id] for id in ids if id in self._started
@@ -177,8 +178,8 @@ class TakenSteps:
 
     async def wait(self, step: str, run: str, longest: float | None) -> Any:
         self._check_open()
-        known = self._known.get(step)
-        if known is not None and known.text == TIMED_OUT:
+        result_known = self._known.get(step)
+        if result_known is not None and result_known.text == TIMED_OUT:
             raise TimeoutError
         row = await self._home.engine.store.row(run)
         if row is None or row.spec.parent != self._effect.run:
@@ -198,11 +199,13 @@ class TakenSteps:
 
     async def ask(self, step: str, question: str, choices: tuple[str, ...]) -> str:
         self._check_open()
-        known = self._known.get(step)
-        if known is not None and known.text is not None:
-            return known.text
+        result_known = self._known.get(step)
+        if result_known is not None and result_known.text is not None:
+            return result_known.text
         put = self._event(step, question=question, choices=choices, parks=True)
-        return await self._home.question_answer(self._effect, step, put if known is None else None)
+        return await self._home.question_answer(
+            self._effect, step, put if result_known is None else None
+        )
 
     async def act(self, step: str, actions: Actions, reason: str = "") -> None:
         self._check_open()
@@ -228,9 +231,11 @@ class TakenSteps:
 
     def _check_same(self, id: str, request: RunRequest) -> None:
         """A key names one child in this run of the function."""
-        first = self._asked.setdefault(id, (request.agent, request.task))
-        if first != (request.agent, request.task):
-            raise Refused("key", USED.format(agent=first[0], task=clip(first[1], 80)))
+        first_request = self._asked.setdefault(id, (request.agent, request.task))
+        if first_request != (request.agent, request.task):
+            raise Refused(
+                "key", USED.format(agent=first_request[0], task=clip(first_request[1], 80))
+            )
 
     async def _is_known(self, id: str, agent: str) -> bool:
         """Whether an earlier run of this function has started it. The words of its task may have

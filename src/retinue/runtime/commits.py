@@ -113,7 +113,7 @@ class Commits:
         tries = 0
         while True:
             try:
-                written = await write()
+                is_written = await write()
             except StoreFull as error:
                 self.trouble = str(error)
                 log.error("cannot write to the store; retrying: %s", error)
@@ -121,7 +121,7 @@ class Commits:
                 tries += 1
             else:
                 self.trouble = ""
-                return written
+                return is_written
 
 
 class _Begun:

@@ -41,8 +41,8 @@ class Outbox:
     def check(self, origin: Origin | None) -> None:
         """Raise `Refused` for a place that nothing can be delivered to."""
         if origin is not None and origin.channel and origin.channel not in self._channels:
-            known = ", ".join(sorted(self._channels)) or "none"
-            raise Refused("channel", f"Unknown channel {origin.channel!r}. Known: {known}")
+            channels = ", ".join(sorted(self._channels)) or "none"
+            raise Refused("channel", f"Unknown channel {origin.channel!r}. Known: {channels}")
 
     # who is next
 

@@ -93,8 +93,8 @@ def under_way(calls: OpenCalls) -> int:
     """The calls whose tool was at work, or awaited a step. (One that is looked at again after a
     wait is known by that.)"""
     waits = sum(1 << w.index for w in calls.waits)
-    lost = sum(1 << c.index for c in calls.lost)
-    return calls.tools | calls.parked | (calls.woken & ~waits) | lost
+    lost_bits = sum(1 << c.index for c in calls.lost)
+    return calls.tools | calls.parked | (calls.woken & ~waits) | lost_bits
 
 
 async def open_calls(

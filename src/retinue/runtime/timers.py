@@ -29,8 +29,8 @@ class Timers:
     def set(self, id: str, at: int | None) -> None:
         if at is None:
             return
-        known = self._entry.get(id)
-        if known is None or at < known:
+        entry = self._entry.get(id)
+        if entry is None or at < entry:
             self._entry[id] = at
             heapq.heappush(self._heap, (at, id))
             if self._handle is None or at < self._armed:

@@ -236,8 +236,9 @@ def _homes(mine: str, mountinfo: bytes) -> tuple[tuple[str, ...], tuple[tuple[st
             u.pw_dir for u in pwd.getpwall() if u.pw_uid in (0, os.getuid()) or u.pw_uid >= 1000
         }
     whole = {os.path.realpath(h) for h in folders if h.startswith("/")} - {"/", "/nonexistent"}
-    known = mounts.parsed(mountinfo)
+    parsed_mounts = mounts.parsed(mountinfo)
     real = sorted(
-        {path for home in whole for path in mounts.aliases(home, known, parts=False)} - {"/"}
+        {path for home in whole for path in mounts.aliases(home, parsed_mounts, parts=False)}
+        - {"/"}
     )
     return tuple(real), tuple(tuple(plain(p) for p in h.split("/") if p) for h in real)

@@ -29,8 +29,10 @@ grammar lacks."""
 def grammar(language: str) -> tuple[Parser, Query]:
     from tree_sitter import Language, Parser, Query
 
-    known = LANGUAGES[language]
-    rules = Language(getattr(importlib.import_module(known.module), known.maker)())
+    known_language = LANGUAGES[language]
+    rules = Language(
+        getattr(importlib.import_module(known_language.module), known_language.maker)()
+    )
     return Parser(rules), Query(rules, query_text(language))
 
 

@@ -40,7 +40,7 @@ class NameLookup:
         imports = self._imports()
         extended = self._extended()
         calls = self._calls()
-        known = {p.path for p in (*imports, *calls)} | {d.path for d in every}
+        paths = {p.path for p in (*imports, *calls)} | {d.path for d in every}
         mentions, elsewhere = self._mentions()
         is_value = not calls and any(d.kind in CALLABLE_KINDS for d in mine)
         return NameAnswer(
@@ -57,7 +57,7 @@ class NameLookup:
             calls=tuple(calls[: MOST_ALL if full else MOST_CALLS]),
             n_calls=_by_role(calls),
             n_call_files=len({c.path for c in calls}),
-            named=tuple(self._named(known)[:most]) if full or is_value else (),
+            named=tuple(self._named(paths)[:most]) if full or is_value else (),
             mentions=mentions,
             elsewhere=elsewhere,
             near=tuple(near) or self._near(),
@@ -153,11 +153,11 @@ class NameLookup:
                     out.append(self._place(file, line))
         return out
 
-    def _named(self, known: set[str]) -> list[FoundPlace]:
+    def _named(self, names: set[str]) -> list[FoundPlace]:
         """The first place in each file that has the word otherwise: as a value, in a comment."""
         out: list[FoundPlace] = []
         for file in self._files:
-            if file.role in PARSED_ROLES and file.path not in known:
+            if file.role in PARSED_ROLES and file.path not in names:
                 match = self._pattern.search(self._texts[file.path])
                 if match is not None:
                     line = self._texts[file.path].count(b"\n", 0, match.start()) + 1

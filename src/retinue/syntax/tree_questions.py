@@ -23,6 +23,6 @@ class TreeQuestion:
 
 
 QUESTIONS: dict[str, Callable[[SourceTree, TreeQuestion], object]] = {
-    "map": lambda tree, asked: map_answer(tree, asked.folder, full=asked.full),
-    "area": lambda tree, asked: area_answer(tree, asked.area, full=asked.full),
+    "map": lambda tree, question: map_answer(tree, question.folder, full=question.full),
+    "area": lambda tree, question: area_answer(tree, question.area, full=question.full),
 }

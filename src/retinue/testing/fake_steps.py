@@ -48,8 +48,8 @@ def fake_context(
     agent, in the order in which they are started: a value is the output of one that completed, an
     exception ends one as failed, an `Outcome` is taken as it is. `answers` are those to
     `ctx.ask`."""
-    options = {"results": results, "answers": answers, "meta": meta}
-    check_values("fake_context()", options, _Given)
+    replies = {"results": results, "answers": answers, "meta": meta}
+    check_values("fake_context()", replies, _Given)
     spec = RunSpec(
         id="fake-run",
         root="fake-run",

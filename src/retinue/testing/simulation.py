@@ -130,13 +130,13 @@ class Schedule:
 
     def play(self, scenario: Scenario, opening: dict[str, Any]) -> list[str]:
         """What went wrong, in one sentence; nothing if all is well."""
-        broken: list[AssertionError] = []
+        errors: list[AssertionError] = []
         try:
-            with scripted.assertion_listener(broken.append):
+            with scripted.assertion_listener(errors.append):
                 run_virtual(self._play(scenario, opening))
         except Exception as error:
             self._problems.append(f"{type(error).__name__}: {error}")
-        problems = [f"a script failed: {error}" for error in broken[:1]] or self._problems
+        problems = [f"a script failed: {error}" for error in errors[:1]] or self._problems
         return [f"{self.name}: {'; '.join(problems)}"] if problems else []
 
     async def _play(self, scenario: Scenario, opening: dict[str, Any]) -> None:

@@ -49,7 +49,7 @@ def added(q: dict[str, Any], text: str) -> requests.BudgetRequest | None:
 def typed_answer(q: dict[str, Any], text: str) -> requests.HostRequest | None:
     """A typed line: yes, land, end, or how much. Anything else is none of these."""
     word = text.strip().lower().rstrip(".!")
-    for key, known in (("y", ("y", "yes")), ("n", ("n", "no", "land")), ("e", ("e", "end"))):
-        if word in known:
+    for key, words in (("y", ("y", "yes")), ("n", ("n", "no", "land")), ("e", ("e", "end"))):
+        if word in words:
             return answer(q, key)
     return added(q, text)

@@ -19,6 +19,7 @@ from retinue.host.host import Host
 from retinue.host.problem_documents import HttpProblem
 from retinue.host.requests import DefinitionsRequest, OutcomeRequest, RunTerms, SendRequest
 from retinue.host.server_events import ServerEvent
+from retinue.outcomes import Outcome
 from retinue.server.openai import dialogue as dialogues
 from retinue.server.openai.api_errors import ApiProblem, error_response
 from retinue.server.openai.dialogue import Dialogue
@@ -135,6 +136,18 @@ class AgentRequests:
 def usage_numbers(usage: Usage) -> tuple[int, int]:
     """Tokens in and out: never less than nothing, whatever was booked meanwhile."""
     return max(0, usage.input), max(0, usage.output)
+
+
+def estimated_tokens(usage: Usage) -> dict[str, int]:
+    """The tokens that no provider has counted, in a field of their own: the others are facts."""
+    return {"estimated_tokens": usage.estimated} if usage.estimated > 0 else {}
+
+
+def runtime_facts(outcome: Outcome | None) -> dict[str, Any]:
+    """What the runtime says about a result, beside it: sub-agents that never returned. No model can
+    write this field or leave it out."""
+    missing = outcome.missing if outcome is not None else ""
+    return {"retinue": {"missing": missing}} if missing else {}
 
 
 Handler = Callable[[Host, Request], Awaitable[Response]]

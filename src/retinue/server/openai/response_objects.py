@@ -14,7 +14,7 @@ from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessa
 from retinue.core.values import ToolSchema, Usage
 from retinue.host.client_tools import call_id
 from retinue.outcomes import Outcome
-from retinue.server.openai.agent_requests import usage_numbers
+from retinue.server.openai.agent_requests import estimated_tokens, usage_numbers
 
 META = "openai.response"
 """Under this name a run remembers what was asked for."""
@@ -190,4 +190,5 @@ def response_usage(usage: Usage) -> dict[str, Any]:
         "output_tokens": n_out,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": n_in + n_out,
+        **estimated_tokens(usage),
     }

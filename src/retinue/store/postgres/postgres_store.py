@@ -19,7 +19,7 @@ from retinue.core.state import RunRecord
 from retinue.core.task_list import Act, Noted
 from retinue.core.values import Artifact, Delivery
 from retinue.errors import NotFound, StoreCorrupt, StoreError
-from retinue.formats.database_address import shown
+from retinue.formats.database_address import passwords, shown
 from retinue.store.artifact_files import is_artifact_name
 from retinue.store.base import Compacted, Progress, RunLine, Snapshot, Space, Store
 from retinue.store.commit_group import CommitLine
@@ -50,6 +50,11 @@ class PostgresRecord(Store):
         self._line = CommitLine()
         self._inbox: list[int] = []
         self.sent = SentCalls()
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """What nothing that is written may have of its address."""
+        return {f"database {n}": one for n, one in enumerate(passwords(self.database.url))}
 
     async def open(self) -> int:
         raise NotImplementedError

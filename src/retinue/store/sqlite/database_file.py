@@ -110,10 +110,10 @@ def _check(db: apsw.Connection, path: str, *, has_wal: bool) -> int:
                 path=path,
             )
         return 0
-    known = len(migrations())
-    if version > known:
+    n_known = len(migrations())
+    if version > n_known:
         raise StoreTooNew(
-            f"{path} has schema {version}; this version supports up to {known}. The file "
+            f"{path} has schema {version}; this version supports up to {n_known}. The file "
             "was not changed. Upgrade Retinue, or use another store.",
             path=path,
         )

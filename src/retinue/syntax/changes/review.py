@@ -102,8 +102,12 @@ def _file(tree: SourceTree, file: ChangedFile, parsed: Parsed) -> ReviewedFile:
     language = language_of(file.path)
 
     def version(which: str, data: bytes | None) -> Version | None:
-        known = parsed.get((file.path, which))
-        return Version(language, data, *known) if known is not None and data is not None else None
+        version_known = parsed.get((file.path, which))
+        return (
+            Version(language, data, *version_known)
+            if version_known is not None and data is not None
+            else None
+        )
 
     return ReviewedFile(
         file.path,

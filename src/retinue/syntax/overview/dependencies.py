@@ -79,9 +79,9 @@ def statements(
 def areas_named(targets: tuple[str, ...], area_of: Mapping[str, str]) -> list[str]:
     """The areas of some files. Those of a whole package count as the area of its head."""
     heads = [t for t in targets if basename(t) in HEADS and t in area_of]
-    known = [t for t in targets if t in area_of]
-    is_package = len(known) > 1 and known[0].endswith((".rs", ".go"))
-    choice = (heads or known)[:1] if is_package else known
+    areas = [t for t in targets if t in area_of]
+    is_package = len(areas) > 1 and areas[0].endswith((".rs", ".go"))
+    choice = (heads or areas)[:1] if is_package else areas
     return sorted({area_of[t] for t in choice})
 
 

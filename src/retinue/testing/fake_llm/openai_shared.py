@@ -156,9 +156,9 @@ def too_long(value: str, most: int, param: str) -> str:
     return value
 
 
-def unknown_field(value: Mapping[str, Any], known: frozenset[str], at: str = "") -> None:
-    if not value.keys() <= known:
-        name = min(value.keys() - known)
+def unknown_field(value: Mapping[str, Any], known_names: frozenset[str], at: str = "") -> None:
+    if not value.keys() <= known_names:
+        name = min(value.keys() - known_names)
         param = f"{at}.{name}" if at else name
         raise refuse(f"Unknown parameter: '{param}'.", param, "unknown_parameter")
 

@@ -242,10 +242,10 @@ _NAMED_BELOW = ("restart", "risk")
 
 def _check_kinds(function: object, options: ToolOptions) -> None:
     """What is given is a plain function, and each option is of its type."""
-    known = list(ToolOptions.__annotations__)
-    if odd := next((name for name in options if name not in known), ""):
+    names = list(ToolOptions.__annotations__)
+    if odd := next((name for name in options if name not in names), ""):
         raise ConfigError(
-            f"tool() has no option {odd!r}.{did_you_mean(odd, known)} There are {_all(known)}."
+            f"tool() has no option {odd!r}.{did_you_mean(odd, names)} There are {_all(names)}."
         )
     if isinstance(function, FunctionTool):
         raise ConfigError(f"{function.name!r} is a tool already. Write tool(f) of a function f.")

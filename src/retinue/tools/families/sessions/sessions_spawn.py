@@ -87,10 +87,10 @@ class SessionsSpawnTool(SessionTool):
         if refused := await self._forbidden(context, request):
             return ToolResult(text=status("forbidden", refused), error=True)
         model = request.model.strip() or self.settings.model
-        known = reader_of(context).models()
-        if model and model not in known:
+        models = reader_of(context).models()
+        if model and model not in models:
             return ToolResult(
-                text=status("error", f"unknown model '{model}'; known: {', '.join(known)}"),
+                text=status("error", f"unknown model '{model}'; known: {', '.join(models)}"),
                 error=True,
             )
         if request.thread and not context.spec.origin.channel:
