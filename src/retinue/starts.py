@@ -239,7 +239,7 @@ class Starts(Acts, Generic[Deps_co]):
         return RunId(await self._request(event))
 
     def _end_of_request(self, id: str, request: asyncio.Future[str]) -> None:
-        """Who asked may have been cancelled: then no one is left to be told why it failed."""
+        """Who asked may have been cancelled: then no one is left to read why it failed."""
         del self._asked[id]
         if not request.cancelled():
             request.exception()
