@@ -1,4 +1,4 @@
-"""The way into a runtime from other threads, and the check that sends them there."""
+"""Calls a runtime from other threads, and checks that other threads do so."""
 
 from __future__ import annotations
 

@@ -4,9 +4,10 @@ are on, and is there again for those who continue."""
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
-from retinue import Agent, Retry, tool
+from retinue import Actions, Agent, Budget, Context, Retry, tool
 from retinue.cluster.tenant_budgets import set_budget, tenant_budgets
 from retinue.core.account import Account
 from retinue.core.exposure import exposure, loan
@@ -17,9 +18,10 @@ from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, call
 from tests import postgres
 from tests.cluster.test_nodes import run, until
-from tests.cluster.workload import node, rows
+from tests.cluster.workload import QUICK, node, rows
 
 MOST = 400
+OWNERS = "select owner::text from trees where owner is not null"
 FAST = Retry(attempts=8, base_ms=100, cap_ms=400, then="fail")
 PATIENT = Retry(attempts=1, base_ms=50, cap_ms=200, then="wait")
 
@@ -135,6 +137,61 @@ def test_a_tree_whose_worker_was_cut_off_keeps_its_loan_and_spends_no_more() -> 
             assert 0 < greedy.total <= limit
             (line,) = tenant_budgets(url)
             assert line.spent_tokens <= limit
+
+    run(test())
+
+
+def test_a_tree_whose_calls_are_made_on_two_nodes_never_exceeds_its_own_budget() -> None:
+    """Its sub-agents work where its root need not."""
+
+    async def test() -> None:
+        url, greedy, limit = postgres.fresh(), Greedy(), 9_000
+
+        def team() -> Agent[Any, Any]:
+            child = greedy.agent(turns=3)
+
+            @tool(restart="keyed")
+            def fan(context: Context) -> Actions:
+                """Have parts done."""
+                return context.spawn_actions(child, "a", "b", "c", needs=["gpu"])
+
+            async def lead(request: ModelRequest) -> ModelReply:
+                size = sum(len(message.text) for message in request.messages)
+                usage = Usage(input=size, output=MOST)
+                greedy.spent[request.run] = greedy.spent.get(request.run, 0) + usage.tokens
+                is_first = not any(isinstance(m, AssistantMessage) for m in request.messages)
+                message = AssistantMessage(text="done")
+                if is_first:
+                    message = AssistantMessage(calls=(call("fan").replace(id="f"),))
+                stop: Any = "calls" if message.calls else "end"
+                return ModelReply(message=message, usage=usage, stop=stop, model=request.model)
+
+            info = ModelInfo(name="lead", max_output=MOST, price_in=0, price_out=0)
+            model = Scripted(lead, info=info)
+            return Agent("lead", "Lead.", model=model, tools=[fan], staff=[child])
+
+        own, with_gpu = team(), replace(QUICK, offers=("gpu",))
+        async with (
+            node(url, settings=None, agents=[own]) as asking,
+            node(url, agents=[team()]) as one,
+            node(url, agents=[team()], settings=with_gpu) as other,
+        ):
+            owners: set[str] = set()
+            id = await asking.spawn(own, "lead", budget=Budget(tokens=limit))
+
+            async def watch() -> None:
+                while True:
+                    owners.update(o for (o,) in await rows(url, OWNERS))
+                    await asyncio.sleep(0.05)
+
+            watching = asyncio.create_task(watch())
+            out = await asking.wait(id)
+            watching.cancel()
+            assert {one.id, other.id} <= owners, "both had the tree"
+            assert out.state in ("completed", "incomplete")
+            spending = await asking.budget(id)
+            assert spending.spent.tokens is not None
+            assert 0 < greedy.total <= spending.spent.tokens <= limit
 
     run(test())
 

@@ -1,5 +1,5 @@
-"""The one way in: a wrapper around the whole application that checks the name of the host, the
-origin, who asks, and how much they send. What is inside is never reached without it."""
+"""The guard around the whole application: checks host name, origin, token and the amount a client
+sends. What is inside is never reached without it."""
 
 from __future__ import annotations
 

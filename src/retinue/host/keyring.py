@@ -1,6 +1,6 @@
-"""What lets a client in: tokens, one-time codes for browsers, and the cookies that they are
-exchanged for. Only hashes are kept; those of the owner's cookies in a file too, so that a browser
-stays signed in when the host is started again."""
+"""Credentials of clients: tokens, one-time codes for browsers, and the cookies that replace them.
+Only hashes are kept; those of the owner's cookies in a file too, so that a browser stays signed in
+when the host is started again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A name looked up exactly: definitions, then who imports, extends and calls it by syntax, then
-where the word occurs at all."""
+"""Looks a name up exactly: definitions, then what imports, extends and calls it by syntax, then
+where the word occurs."""
 
 from __future__ import annotations
 

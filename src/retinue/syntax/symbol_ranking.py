@@ -1,5 +1,5 @@
-"""Definitions ranked for the words of a question: BM25 over names, owners, docstrings and the name
-of the file. And names that are near to an unknown one."""
+"""Ranks definitions for the words of a question: BM25 over names, owners, docstrings and file
+names. And names that are near to an unknown one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What chat front ends ask beside the chat: a title, tags, an emoji, follow-up questions, a search
-query, a description of a picture.
+"""Answers what chat front ends ask besides the chat: a title, tags, an emoji, follow-up questions,
+a search query, a description of an image.
 They send it to the model of the chat, which here is an agent with tools and sub-agents. It is
 answered from the words of the conversation, without any model."""
 
