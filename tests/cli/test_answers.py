@@ -114,8 +114,8 @@ def test_a_reply_that_breaks_off_is_marked_and_a_denied_call_is_told() -> None:
 
 def test_of_a_tree_nothing_is_streamed() -> None:
     stream = AnswerStream()
-    said = TextArrived(run="top", attempt=1, text="A.\n\n")
-    assert heard(stream, spec("top"), spec("child"), said) == []
+    text = TextArrived(run="top", attempt=1, text="A.\n\n")
+    assert heard(stream, spec("top"), spec("child"), text) == []
     assert not stream.is_single and plain(stream.tail(79, 5)) == []
 
 
@@ -130,11 +130,13 @@ def test_an_answer_is_rendered_on_a_terminal_and_told_once(
                 env = {**home.env, **llm.env}
                 screen.retinue("run", "--model", MODEL, "Why?", env=env, cwd=home.project)
                 assert screen.code() == 0
-                shown = screen.text(history=True)
-                assert shown.count("    def now():  # aware") == 1 and "```" not in shown
-                assert shown.count("Cause") == 1 and "# Cause" not in shown
-                assert re.search(r"^· list ", shown, re.MULTILINE), shown
-                assert all(len(line) < width for line in shown.splitlines())
+                screen_text = screen.text(history=True)
+                assert (
+                    screen_text.count("    def now():  # aware") == 1 and "```" not in screen_text
+                )
+                assert screen_text.count("Cause") == 1 and "# Cause" not in screen_text
+                assert re.search(r"^· list ", screen_text, re.MULTILINE), screen_text
+                assert all(len(line) < width for line in screen_text.splitlines())
         finally:
             home.close()
 

@@ -220,10 +220,10 @@ def test_an_attribute_of_a_macro_does_not_hide_the_function_behind_it():
 
     text = b"#define printflike(a, b) __attribute__((format(printf, a, b)))\n"
     text += b"int printflike(1, 2)\nlog_it(const char *f)\n{ return 1; }\n"
-    known = attribute_macros([text])
-    facts = file_facts("c", prepared(text, known))
+    macros = attribute_macros([text])
+    facts = file_facts("c", prepared(text, macros))
     assert [(d.name, d.line) for d in facts.definitions][-1] == ("log_it", 3)
-    assert len(prepared(text, known)) == len(text)
+    assert len(prepared(text, macros)) == len(text)
 
 
 def test_a_dead_branch_defines_nothing_and_one_that_breaks_the_syntax_is_put_aside():

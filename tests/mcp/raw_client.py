@@ -12,12 +12,16 @@ import sys
 import threading
 from typing import Any
 
+from jsonschema import Draft202012Validator
+
+from retinue.mcp.tool_table import TOOLS
 from tests.cli.private_home import PrivateHome
-from tests.waiting import SECONDS
+from tests.waiting import PATIENT, SECONDS
 
 VERSION = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
 TASKS = f"{PREFIX}tasks"
+PROMISED = {tool["name"]: Draft202012Validator(tool["outputSchema"]) for tool in TOOLS}
 
 
 def envelope(capabilities: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -37,7 +41,7 @@ class RawClient:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "retinue", "mcp", "serve", *flags],
             cwd=home.project,
-            env=home.env,
+            env={**PATIENT, **home.env},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -105,9 +109,9 @@ class RawClient:
     def taken_replies(self) -> list[dict[str, Any]]:
         """Those that nobody has asked for yet. They are not kept."""
         with self._has_news:
-            taken, self._replies = list(self._replies.values()), {}
+            replies, self._replies = list(self._replies.values()), {}
             self._seen.clear()
-            return taken
+            return replies
 
     def has_reply(self, id: Any) -> bool:
         return id in self._replies
@@ -116,15 +120,18 @@ class RawClient:
         """The result of a request."""
         message = self.reply(self.post(method, params))
         assert "result" in message, message
-        return message["result"]
+        result = message["result"]
+        if method == "tasks/get" and "result" in result:
+            PROMISED["delegate"].validate(result["result"]["structuredContent"])
+        return result
 
     def error(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         message = self.reply(self.post(method, params))
         assert "error" in message, message
         return message["error"]
 
-    def answer(self, asked: dict[str, Any], result: dict[str, Any]) -> None:
-        self.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode())
+    def answer(self, questions: dict[str, Any], result: dict[str, Any]) -> None:
+        self.write(json.dumps({"jsonrpc": "2.0", "id": questions["id"], "result": result}).encode())
         self.write(b"\n")
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
@@ -142,8 +149,12 @@ class RawClient:
         return result
 
     def tool(self, name: str, meta: dict[str, Any] | None = None, **arguments: Any) -> Any:
-        """The result of a tool."""
-        return self.ask("tools/call", self.call_of(name, meta, **arguments))
+        """The result of a tool. It has what the tool's schema promises, also when it is an
+        error."""
+        result = self.ask("tools/call", self.call_of(name, meta, **arguments))
+        if result.get("resultType", "complete") == "complete" and "task" not in result:
+            PROMISED[name].validate(result["structuredContent"])
+        return result
 
     def call_of(self, name: str, meta: dict[str, Any] | None = None, **arguments: Any) -> Any:
         more = {"_meta": meta} if meta is not None else {}

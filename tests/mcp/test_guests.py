@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from retinue.mcp.task_ids import runs_of, task_id
 from retinue.mcp.tool_arguments import ToolProblem
 from retinue.testing import call
 from tests.cli.private_home import Gate, private_home
+from tests.mcp.http_guest import ALICE, CAROL, HttpGuest, served
 from tests.mcp.raw_client import TASKS, RawClient, envelope, first_id
 
 RUN = "00000000-0000-7337-ae74-c6759b788c6d"
@@ -100,8 +103,8 @@ def test_a_guest_has_a_budget_and_a_number_of_agents(tmp_path: Path) -> None:
     with private_home(tmp_path, gate) as home, RawClient(home, *flags) as client:
         client.initialize("2025-06-18")
         first = first_id(client.tool("delegate", tasks=["one"], background=True))
-        held = client.tool("delegate", tasks=["two"], background=True)
-        assert held["isError"] and "held by open agents" in held["content"][0]["text"]
+        tool = client.tool("delegate", tasks=["two"], background=True)
+        assert tool["isError"] and "held by open agents" in tool["content"][0]["text"]
         gate.opened.set()
         client.tool("result", ids=[first])
         assert not client.tool("delegate", tasks=["two"])["isError"]
@@ -109,9 +112,44 @@ def test_a_guest_has_a_budget_and_a_number_of_agents(tmp_path: Path) -> None:
         assert "you may have 2" in many["content"][0]["text"]
 
 
+@pytest.mark.parametrize("door", ["stdio", "http"])
+def test_so_many_agents_of_a_guest_work_at_a_time_and_others_wait(
+    tmp_path: Path, door: str
+) -> None:
+    gate = Gate("Done.")
+    with private_home(tmp_path, gate) as home, contextlib.ExitStack() as stack:
+        if door == "stdio":
+            one = stack.enter_context(RawClient(home, "--max-working", "1", "--guest", "one"))
+            two = stack.enter_context(RawClient(home, "--max-working", "1", "--guest", "two"))
+            call_one, call_two = (partial(c.tool, meta=envelope()) for c in (one, two))
+        else:
+            url = stack.enter_context(served(home, "--mcp-max-working", "1"))
+            call_one, call_two = (HttpGuest(url, token).tool for token in (ALICE, CAROL))
+        first = call_one("delegate", tasks=["a", "b"], background=True)
+        ids = [agent["id"] for agent in first["structuredContent"]["agents"]]
+        assert gate.reached.wait(60)
+        # Its own lane is full, and that of another guest is not.
+        yours = first_id(call_two("delegate", tasks=["c"], background=True))
+        home.until(lambda: len(gate.heard) == 2)
+        agents = call_one("agents", ids=ids)["structuredContent"]["agents"]
+        assert sorted(agent["state"] for agent in agents) == ["queued", "running"]
+        again = first_id(call_one("fork", id=ids[0], task="otherwise", background=True))
+        assert _agent(call_one("agents", ids=[again]))["state"] == "queued"
+        assert len(gate.heard) == 2
+        gate.opened.set()
+        done = [*ids, again]
+        home.until(
+            lambda: all(
+                agent["state"] == "completed"
+                for agent in call_one("result", ids=done)["structuredContent"]["agents"]
+            )
+        )
+        assert _agent(call_two("result", ids=[yours]))["state"] == "completed"
+
+
 def test_only_a_person_allows_what_an_agent_asks_for(tmp_path: Path) -> None:
-    def writer(heard: Any) -> Any:
-        results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+    def writer(request: Any) -> Any:
+        results = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
         return results[-1].text if results else call("write", path="made.txt", content="hello")
 
     with private_home(tmp_path, writer) as home:
@@ -166,8 +204,8 @@ def test_a_link_in_the_place_of_a_directory_that_was_checked_is_refused(tmp_path
         folder.mkdir()
         (folder / "page.txt").write_text(f"of {folder.name}")
 
-    def reader(heard: Any) -> Any:
-        results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+    def reader(request: Any) -> Any:
+        results = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
         return results[-1].text if results else call("read", path="page.txt")
 
     with private_home(tmp_path, reader) as home, RawClient(home, "--root", str(root)) as client:
@@ -190,8 +228,8 @@ def test_a_client_lowers_the_budget_of_an_agent_file_and_never_raises_it(tmp_pat
 
         def limit(client: RawClient, **wish: Any) -> int:
             id = first_id(client.tool("delegate", tasks=["say it"], agent="thrifty", **wish))
-            shown = json.loads(home.run("budget", id, "--json").stdout)
-            return int(shown["limit"]["tokens"])
+            value = json.loads(home.run("budget", id, "--json").stdout)
+            return int(value["limit"]["tokens"])
 
         with RawClient(home) as client:
             client.initialize("2025-06-18")
@@ -216,15 +254,15 @@ def test_a_client_without_a_usable_name_is_a_guest_all_the_same() -> None:
 def test_agents_start_others_with_the_families_of_their_guest(
     tmp_path: Path, families: str, has: str
 ) -> None:
-    heard: list[set[str]] = []
+    requests: list[set[str]] = []
 
     def model(request: Any) -> str:
-        heard.append({tool.name for tool in request.tools})
+        requests.append({tool.name for tool in request.tools})
         return "Done."
 
     flags = ("--families", families) if families else ()
     with private_home(tmp_path, model) as home, RawClient(home, *flags) as client:
         client.initialize("2025-06-18")
         assert not client.tool("delegate", tasks=["say it"])["isError"]
-    (tools,) = heard
+    (tools,) = requests
     assert tools & {"delegate_tasks", "spawn_agents"} == ({has} if has else set())

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
 import socket
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,55 +16,14 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
 from retinue.testing import call
-from tests.cli.private_home import Gate, PrivateHome, private_home
+from tests.cli.private_home import Gate, private_home
+from tests.mcp.http_guest import ALICE, BOB, post, request, served
 from tests.mcp.official_client import ERAS
 from tests.mcp.raw_client import envelope
 
-ALICE, BOB = "alice-0123456789abcdef", "bob-0123456789abcdef"
 
-
-@contextlib.contextmanager
-def served(home: PrivateHome, *flags: str) -> Iterator[str]:
-    tokens = home.folder / "tokens"
-    tokens.write_text(f"{ALICE} run,approve alice\n{BOB} read bob\n")
-    tokens.chmod(0o600)
-    process = home.start("serve", "--port", "0", "--token-file", str(tokens), *flags)
-    assert process.stderr is not None
-    found = None
-    while found is None:
-        line = process.stderr.readline()
-        assert line, "it ended"
-        found = re.search(r"on (http://\S+?)/api", line)
-    try:
-        yield f"{found[1]}/mcp"
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
-
-
-def post(url: str, body: Any, token: str = ALICE, **headers: str) -> tuple[int, bytes]:
-    sent = {
-        "Authorization": f"Bearer {token}",
-        "Content-Type": "application/json",
-        "Accept": "application/json, text/event-stream",
-        **{name.replace("_", "-"): value for name, value in headers.items()},
-    }
-    request = urllib.request.Request(url, json.dumps(body).encode(), sent)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, reply.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read()
-
-
-def request(method: str, **params: Any) -> dict[str, Any]:
-    meta = params.pop("meta", envelope())
-    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta, **params}}
-
-
-def writer(heard: Any) -> Any:
-    results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+def writer(request: Any) -> Any:
+    results = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
     return results[-1].text if results else call("write", path="made.txt", content="hello")
 
 
@@ -84,8 +39,8 @@ def test_the_official_client_works_over_http(tmp_path: Path, mode: str) -> None:
             async with Client(transport, mode=mode, elicitation_callback=elicit) as client:
                 assert len((await client.list_tools()).tools) == 7
                 result = await client.call_tool("delegate", {"tasks": ["write it"]})
-                (done,) = result.structured_content["agents"]
-                assert done["state"] == "completed", done
+                (agent,) = result.structured_content["agents"]
+                assert agent["state"] == "completed", agent
 
     with private_home(tmp_path, writer) as home, served(home) as url:
         asyncio.run(main(url))
@@ -145,8 +100,8 @@ def test_each_user_has_the_budget_that_the_server_was_given(tmp_path: Path) -> N
         modern = {"Mcp_Protocol_Version": "2026-07-28", "Mcp_Method": "tools/call"}
 
         def delegate(*tasks: str) -> dict[str, Any]:
-            given = {"tasks": list(tasks), "background": True}
-            body = request("tools/call", name="delegate", arguments=given)
+            value = {"tasks": list(tasks), "background": True}
+            body = request("tools/call", name="delegate", arguments=value)
             code, data = post(url, body, Mcp_Name="delegate", **modern)
             assert code == 200
             # On a slow machine it comes as a stream.
@@ -175,10 +130,10 @@ def test_a_stream_of_changes_does_not_keep_the_server_from_ending(tmp_path: Path
         ]
         line = socket.create_connection((host, int(port)))
         line.sendall("\r\n".join([*head, "", body]).encode())
-        heard = b""
-        while b"subscriptions/acknowledged" not in heard:
-            heard += line.recv(4096)
+        pieces = b""
+        while b"subscriptions/acknowledged" not in pieces:
+            pieces += line.recv(4096)
     with line:
-        assert b"Internal" not in heard
+        assert b"Internal" not in pieces
         while piece := line.recv(4096):  # the server has ended, so the stream ends
             assert b"error" not in piece

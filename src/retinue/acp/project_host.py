@@ -1,5 +1,5 @@
-"""The way from an editor's session to the host of its project. A host that has ended is started
-again, and who follows a run continues where it was."""
+"""Connects an editor session to the host of its project. A host that has ended is started again,
+and who follows a run continues where it was."""
 
 from __future__ import annotations
 
@@ -81,8 +81,11 @@ class ProjectHost:
             return self._paths
 
     def _start(self) -> ProjectPaths:
-        from retinue.host.launch import reach
+        from retinue.host.launch import not_started, reach
 
-        paths, env = self._prepare()
-        reach(paths, env).close()
+        try:
+            paths, env = self._prepare()
+            reach(paths, env).close()
+        except OSError as error:
+            raise not_started(error) from None
         return paths

@@ -1,4 +1,4 @@
-"""Carrying out a run: start it with a host, show it, and print the answer."""
+"""Runs in the foreground: starts a run, shows it, and prints the answer."""
 
 from __future__ import annotations
 
@@ -91,10 +91,17 @@ def _introduce(
     context.say(
         f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run "
         f"{view_format.short_id(reply['run'])} · mode {reply['mode']}"
+        f"{page_of(client, reply['run'])}"
     )
     remarks = (*server_lines(reply["mcp"], planned.left_out), *reply["notes"])
     for line in (*choice.hints, *planned.notes, *remarks):
         context.say(line)
+
+
+def page_of(client: HostClient, run: str) -> str:
+    """Where a browser shows a run, while its host has a dashboard open."""
+    page = client.welcome.page
+    return f" · dashboard {page}/r/{run}" if page else ""
 
 
 @contextlib.contextmanager

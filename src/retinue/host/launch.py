@@ -1,4 +1,4 @@
-"""The host of a store, found or started."""
+"""Connects to the host of a store, and starts it if it is not running."""
 
 from __future__ import annotations
 
@@ -99,15 +99,38 @@ def _launch(paths: ProjectPaths, env: Mapping[str, str], until: float) -> Except
         variables_sent = {**env, DATABASE: paths.database} if paths.database else dict(env)
         host.stdin.write(msgspec.json.encode(variables_sent) + b"\n")
         host.stdin.close()
-        is_told = select.select([host.stdout], [], [], max(1.0, until - time.monotonic()))[0]
-        line = host.stdout.readline() if is_told else b""
+        report = _report_from(host.stdout.fileno(), max(until, time.monotonic() + 1.0))
     except BrokenPipeError:
-        line = b""
+        report = None
     host.stdout.close()
     with contextlib.suppress(
         subprocess.TimeoutExpired
     ):  # it is replaced immediately by a process of its own
         host.wait(timeout=GREETING_SECONDS)
-    if not line:
+    if report is None:
         return HostGone(f"The host could not be started. Its log has the reason: {paths.log}")
-    return msgspec.json.decode(line, type=StartReport).error
+    return report.error
+
+
+def _report_from(pipe: int, until: float) -> StartReport | None:
+    """What a host reports until then. What a library prints while it is imported comes the same
+    way, and is ignored."""
+    text = b""
+    while select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
+        data = os.read(pipe, 1 << 16)
+        *lines, text = (text + data).split(b"\n")
+        for line in lines:
+            with contextlib.suppress(msgspec.DecodeError):
+                return msgspec.json.decode(line, type=StartReport)
+        if not data:
+            break
+    return None
+
+
+def not_started(error: OSError) -> HostGone:
+    """What the system refused when a host was to be found or started."""
+    where = f"{error.filename}: " if error.filename else ""
+    return HostGone(
+        f"The host cannot be started: {where}{error.strerror or error}. Nothing was done. Run "
+        "`retinue doctor` in this directory."
+    )

@@ -1,5 +1,5 @@
-"""Which model is asked, and why: what was named, else what the environment says, else what needs no
-model at all."""
+"""Chooses the model and gives the reason: the named one, else by the environment, else the offline
+explorer."""
 
 from __future__ import annotations
 
@@ -143,10 +143,10 @@ def _with_key(name: str, environ: Mapping[str, str]) -> str:
             f"No base URL for {provider.name}",
             f"Set {' or '.join(provider.urls)}.",
         )
-    if provider.base_url(environ) == provider.url and (known := other_model(provider, model)):
+    if provider.base_url(environ) == provider.url and (known_model := other_model(provider, model)):
         raise ConfigError(
             f"Unknown model {provider.name}:{model}",
-            f"Did you mean {provider.name}:{known}? Run `retinue models list`.",
+            f"Did you mean {provider.name}:{known_model}? Run `retinue models list`.",
         )
     return f"{provider.name}:{model}"
 

@@ -1,4 +1,4 @@
-"""What the tools do: each is a few requests to the host, in the name of the guest."""
+"""What the MCP tools do: each makes a few requests to the host for its guest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from retinue.errors import NotFound
+from retinue.errors import NotFound, RetinueError
 from retinue.host import requests
 from retinue.mcp import tool_arguments as arguments
 from retinue.mcp.agent_costs import cost_so_far
@@ -92,8 +92,15 @@ class AgentWork:
             return await answer(await asyncio.shield(starting))
         except asyncio.CancelledError:
             if call.is_cancelled:
-                await self.stop(await starting, "the client cancelled its request")
+                await call.session.finish(self._taken_back(starting))
             raise
+
+    async def _taken_back(self, starting: asyncio.Future[tuple[str, ...]]) -> None:
+        try:
+            runs = await starting
+        except (ToolProblem, RetinueError):
+            return  # nothing was started
+        await self.stop(runs, "the client cancelled its request")
 
     async def in_background(self, runs: tuple[str, ...]) -> dict[str, Any]:
         return tool_result(await self.reader.reports(runs), STARTED)
@@ -139,8 +146,8 @@ class AgentWork:
     # changing
 
     async def send(self, args: arguments.SendArguments) -> dict[str, Any]:
-        shown = await self.link.ask(requests.ShowRequest(run=args.id))
-        if shown["state"] not in view_format.ENDS:
+        detail = await self.link.ask(requests.ShowRequest(run=args.id))
+        if detail["state"] not in view_format.ENDS:
             await self.link.ask(
                 requests.SendRequest(run=args.id, text=args.text, steer=args.interrupt)
             )

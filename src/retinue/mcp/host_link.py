@@ -1,5 +1,5 @@
-"""The way from an MCP server to a host: a request in, what the host replies out. The thin process
-reaches it over the host's Unix socket and starts it when the first work comes."""
+"""Connects an MCP server to a host: sends a request, returns the reply. The thin process reaches it
+over the host's Unix socket and starts it when the first work comes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from retinue.errors import HostGone
+from retinue.mcp.daemon_threads import in_daemon_thread
 
 if TYPE_CHECKING:
     from retinue.host.project_paths import ProjectPaths
@@ -69,13 +70,16 @@ class SocketHost:
         """Find the host or start one; those who come at the same time wait for the first."""
         async with self._lock:
             if self._paths is None or attempt:
-                self._paths = await asyncio.to_thread(self._start)
+                self._paths = await in_daemon_thread(self._start)
 
     def _start(self) -> ProjectPaths:
-        from retinue.host.launch import reach
+        from retinue.host.launch import not_started, reach
 
-        paths, env = self._prepare()
-        reach(paths, env).close()
+        try:
+            paths, env = self._prepare()
+            reach(paths, env).close()
+        except OSError as error:
+            raise not_started(error) from None
         return paths
 
     async def _exchange(self, request: HostRequest, key: str) -> Any:

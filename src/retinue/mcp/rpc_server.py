@@ -1,11 +1,11 @@
-"""The protocol, without a transport and without anything to offer: who speaks, what is under way,
-and which function answers a method. What is offered is a table of methods."""
+"""The protocol without transport or tools: the client, open requests, and which function answers a
+method. What is offered is a table of methods."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,6 +19,8 @@ log = logging.getLogger("retinue.mcp")
 MOST_CALLS = 200
 """Requests of one client that are under way at a time."""
 ANSWER_SECONDS = 600.0
+FINISH_SECONDS = 5.0
+"""How long a client that has gone is survived by what it has asked for last."""
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
@@ -84,12 +86,14 @@ class RpcCall:
 class RpcSession:
     """One client on one connection. `client` is known after a handshake; `owner` is the
     identity that the transport found. `outlet` reaches it at any time, where the transport can;
-    `watches` are what it is notified of. `roots` are None until it has said them."""
+    `watches` are what it is notified of. `roots` are None until it has said them. `last_work` is
+    what is done to its end."""
 
     client: ClientFacts | None = None
     owner: Any = None
     outlet: Send | None = None
     roots: tuple[str, ...] | None = None
+    last_work: set[asyncio.Future[Any]] = field(default_factory=set)
     watches: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     calls: dict[rpc.Id, tuple[RpcCall, asyncio.Future[Any]]] = field(default_factory=dict)
     waiting: dict[rpc.Id, asyncio.Future[rpc.RpcResponse]] = field(default_factory=dict)
@@ -114,17 +118,32 @@ class RpcSession:
 
     def cancel(self, id: Any) -> None:
         """The client no longer wants this request. One that is not known has ended."""
-        known = self.calls.get(id) if isinstance(id, str | int) else None
-        if known is not None and known[0].request.method != "initialize":
-            known[0].is_cancelled = True
-            known[1].cancel()
+        call = self.calls.get(id) if isinstance(id, str | int) else None
+        if call is not None and call[0].request.method != "initialize":
+            call[0].is_cancelled = True
+            call[1].cancel()
+
+    async def finish(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Work that is done to its end although perhaps no one waits for it now."""
+        task = asyncio.ensure_future(work)
+        self.last_work.add(task)
+        task.add_done_callback(self._finished)
+        await asyncio.shield(task)
+
+    def _finished(self, task: asyncio.Future[Any]) -> None:
+        self.last_work.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("%s: %s", type(error).__name__, error)
 
     async def leave(self) -> None:
-        """The client has gone. What it has started continues."""
+        """The client has gone. What it has started continues, and what it has taken back is
+        stopped."""
         tasks = [*(task for _, task in self.calls.values()), *self.watches.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self.last_work:
+            await asyncio.wait(self.last_work, timeout=FINISH_SECONDS)
 
 
 Method = Callable[[RpcCall], Awaitable[dict[str, Any]]]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from retinue.mcp import rpc_messages as rpc
+from retinue.mcp.daemon_threads import LineWriter
 from retinue.mcp.rpc_messages import RpcError
 from retinue.mcp.rpc_server import MOST_CALLS, RpcServer, RpcSession
 
@@ -55,10 +56,22 @@ class StdioServer:
         self._server, self._session = server, RpcSession(outlet=self._send)
         self._lines = LineReader()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._writing = asyncio.Lock()
-        self._stdin, self._stdout = _taken_streams()
+        self._stdin, stdout = _taken_streams()
+        self._writer = LineWriter(stdout)
+        self._is_unheard = asyncio.Event()
 
     async def serve(self) -> None:
+        reading = asyncio.ensure_future(self._read_all())
+        unheard = asyncio.ensure_future(self._is_unheard.wait())
+        await asyncio.wait({reading, unheard}, return_when=asyncio.FIRST_COMPLETED)
+        reading.cancel()
+        unheard.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=LAST_SECONDS)
+        await self._session.leave()
+
+    async def _read_all(self) -> None:
+        """Take messages until the client closes its end."""
         chunks: asyncio.Queue[bytes] = asyncio.Queue(16)
         loop = asyncio.get_running_loop()
         threading.Thread(target=_read, args=(self._stdin, loop, chunks), daemon=True).start()
@@ -68,9 +81,6 @@ class StdioServer:
                     await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
                 self._take(line)
             await asyncio.sleep(0)
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=LAST_SECONDS)
-        await self._session.leave()
 
     def _take(self, line: bytes | None) -> None:
         task = asyncio.ensure_future(self._handle(line))
@@ -88,13 +98,12 @@ class StdioServer:
         await self._server.handle(message, self._session, self._send)
 
     async def _send(self, message: dict[str, Any]) -> None:
-        """One line, whole. A client that does not read is waited for, and a dead one is not."""
-        data = rpc.encode(message) + b"\n"
-        async with self._writing:
-            try:
-                await asyncio.to_thread(_write, self._stdout, data)
-            except OSError:
-                return  # the end of stdin says the same
+        """One line, whole. A client that does not read is waited for. For one that has closed that
+        end nothing more is begun."""
+        try:
+            await self._writer.write(rpc.encode(message) + b"\n")
+        except OSError:
+            self._is_unheard.set()
 
 
 def _taken_streams() -> tuple[int, int]:
@@ -122,9 +131,3 @@ def _read(fd: int, loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[bytes]
             asyncio.run_coroutine_threadsafe(put(data), loop).result()
         except RuntimeError:
             return  # the loop is closed
-
-
-def _write(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

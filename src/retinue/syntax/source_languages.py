@@ -1,5 +1,5 @@
-"""The languages that are parsed: their endings, the package that has the grammar, and what syntax
-can say in each."""
+"""The languages that are parsed: file endings, the grammar's package, and what its syntax
+can say."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A name looked up exactly: definitions, then who imports, extends and calls it by syntax, then
-where the word occurs at all."""
+"""Looks a name up exactly: definitions, then what imports, extends and calls it by syntax, then
+where the word occurs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NameLookup:
         imports = self._imports()
         extended = self._extended()
         calls = self._calls({call_family(d.language) for d in mine})
-        known = {p.path for p in (*imports, *calls)} | {d.path for d in every}
+        paths = {p.path for p in (*imports, *calls)} | {d.path for d in every}
         mentions, elsewhere = self._mentions()
         is_value = not calls and any(d.kind in CALLABLE_KINDS for d in mine)
         return NameAnswer(
@@ -58,7 +58,7 @@ class NameLookup:
             calls=tuple(calls[: MOST_ALL if full else MOST_CALLS]),
             n_calls=_by_role(calls),
             n_call_files=len({c.path for c in calls}),
-            named=tuple(self._named(known)[:most]) if full or is_value else (),
+            named=tuple(self._named(paths)[:most]) if full or is_value else (),
             mentions=mentions,
             elsewhere=elsewhere,
             near=tuple(near) or self._near(),
@@ -156,11 +156,11 @@ class NameLookup:
                     out.append(self._place(file, line))
         return out
 
-    def _named(self, known: set[str]) -> list[FoundPlace]:
+    def _named(self, names: set[str]) -> list[FoundPlace]:
         """The first place in each file that has the word otherwise: as a value, in a comment."""
         out: list[FoundPlace] = []
         for file in self._files:
-            if file.role in PARSED_ROLES and file.path not in known:
+            if file.role in PARSED_ROLES and file.path not in names:
                 match = self._pattern.search(self._texts[file.path])
                 if match is not None:
                     line = self._texts[file.path].count(b"\n", 0, match.start()) + 1

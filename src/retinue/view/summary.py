@@ -65,11 +65,11 @@ def end_state(row: RunRecord) -> str:
 def _kept(final: TreeRecord) -> str:
     """What a cancelled tree leaves: results, and branches of those that had copies."""
     ends = [end for row in final.rows if (end := totals.ending(row)) is not None]
-    kept = [
+    parts = [
         _counted(sum(end.state == "completed" for end in ends), "result"),
         _counted(sum(end.work is not None for end in ends), "branch"),
     ]
-    return f"Kept: {', '.join(filter(None, kept))}. " if any(kept) else ""
+    return f"Kept: {', '.join(filter(None, parts))}. " if any(parts) else ""
 
 
 def _counted(n: int, noun: str) -> str:
@@ -79,25 +79,25 @@ def _counted(n: int, noun: str) -> str:
 
 def _first(final: TreeRecord, top: RunRecord, id: str, *, has_cost: bool) -> str:
     end, state = totals.ending(top), end_state(top)
-    took, sign = view_format.span_text(totals.elapsed(top)), mark(state)
+    span, sign = view_format.span_text(totals.elapsed(top)), mark(state)
     if state == "completed":
-        parts = [f"{sign.glyph} done in {took}", *_agents(final)]
+        parts = [f"{sign.glyph} done in {span}", *_agents(final)]
         spent = totals.spent(final)
         if has_cost:
             parts += [cost(final), *(() if spent.is_offline else spent.words[:1])]
         return " · ".join([*parts, f"retinue show {id}"])
     if end is None:
-        return f"{sign.glyph} {sign.word} after {took} · {cost(final)} · retinue show {id}"
+        return f"{sign.glyph} {sign.word} after {span} · {cost(final)} · retinue show {id}"
     if state == "cancelled":
         n = sum(end_state(row) == "cancelled" for row in final.rows)
-        agents = f"all {n} stopped" if n > 1 else f"after {took}"
+        agents = f"all {n} stopped" if n > 1 else f"after {span}"
         why = "" if end.error in SIGNALS else f": {one_line(end.error, 100)}"
         return f"{sign.glyph} cancelled {canceller(end)}{why} · {agents} · {cost(final)}"
     if state == "at_limit":
         partial = " · partial answer kept" if end.text else ""
-        return f"{sign.glyph} stopped at limit: {_limit(final, top)} after {took}{partial}"
+        return f"{sign.glyph} stopped at limit: {_limit(final, top)} after {span}{partial}"
     why = one_line(end.error or end.stop.replace("_", " "), 300).rstrip(".")
-    return f"{mark('failed').glyph} failed after {took}: {why}"
+    return f"{mark('failed').glyph} failed after {span}: {why}"
 
 
 def _agents(final: TreeRecord) -> list[str]:
@@ -176,13 +176,13 @@ def _failed_line(final: TreeRecord, id: str) -> list[str]:
     return [f"  failed  {name}: {why}{others}. Retry: retinue resume {id} --from-failed"]
 
 
-def _files_line(final: TreeRecord, id: str, known: Collection[str]) -> list[str]:
+def _files_line(final: TreeRecord, id: str, paths: Collection[str]) -> list[str]:
     """What is on branches of runs, without the `known` ones: the result of their merge is already
     known."""
     works = [
         end.work
         for row in final.rows
-        if row.spec.id not in known and (end := totals.ending(row)) and end.work
+        if row.spec.id not in paths and (end := totals.ending(row)) and end.work
     ]
     if not works:
         return []

@@ -35,8 +35,8 @@ class Transcripts:
         lines.extend(message_lines(message, self._describe))
 
     def preview(self, run: str, attempt: int, text: str) -> None:
-        before, written = self._writing.get(run, (attempt, ""))
-        self._writing[run] = (attempt, ((written if before == attempt else "") + text)[-LONG:])
+        before, text_before = self._writing.get(run, (attempt, ""))
+        self._writing[run] = (attempt, ((text_before if before == attempt else "") + text)[-LONG:])
 
     def over(self, run: str) -> None:
         self._writing.pop(run, None)

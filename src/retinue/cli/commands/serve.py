@@ -1,4 +1,4 @@
-"""`retinue serve`: the HTTP API on an address."""
+"""`retinue serve`: serves the HTTP API on an address."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from retinue.cli import exit_codes
-from retinue.cli.context import CommandContext, common, note, option, pass_context
+from retinue.cli.context import (
+    CommandContext,
+    common,
+    dispatch_option,
+    note,
+    option,
+    pass_context,
+)
 from retinue.config.user_folders import note_file
 from retinue.errors import ConfigError, StoreLocked
 from retinue.mcp.guests import Guest
@@ -37,12 +44,19 @@ from retinue.mcp.guests import Guest
     default=16,
     help="Agents of each user over MCP that are open at a time.",
 )
+@option(
+    "--mcp-max-working",
+    type=click.IntRange(1),
+    default=None,
+    help="Agents of each user over MCP that work at a time; others wait for their turn.",
+)
 @click.option(
     "--shared",
     "is_shared",
     is_flag=True,
     help="Be one of several nodes on the database that --store names.",
 )
+@dispatch_option
 @common
 @pass_context
 def command(
@@ -93,4 +107,5 @@ def _guest(limits: dict[str, Any]) -> Guest:
     for flag, value in (("--mcp-max-budget-usd", usd), ("--mcp-max-tokens", tokens)):
         if value is not None and value <= 0:
             raise ConfigError(f"{flag} must be more than 0.")
-    return Guest(usd=usd, tokens=tokens, most_open=limits["mcp_max_agents"])
+    most_open, at_once = limits["mcp_max_agents"], limits["mcp_max_working"]
+    return Guest(usd=usd, tokens=tokens, most_open=most_open, at_once=at_once)

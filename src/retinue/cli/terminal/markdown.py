@@ -55,9 +55,9 @@ class BareCode(md.CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
         if self.lexer_name == "mermaid":
-            drawn = picture(code, options.max_width - 4, is_unicode=not Charset.is_ascii)
-            if drawn is not None:
-                yield Padding(Text(drawn, no_wrap=True), (0, 0, 0, 4))
+            drawing = picture(code, options.max_width - 4, is_unicode=not Charset.is_ascii)
+            if drawing is not None:
+                yield Padding(Text(drawing, no_wrap=True), (0, 0, 0, 4))
                 return
         syntax = Syntax(code, self.lexer_name, theme=CODE, background_color="default")
         text = syntax.highlight(code)
@@ -101,12 +101,12 @@ class RuledTable(md.TableElement):
         fixed = [n + 1 < len(head) and width < WIDE for n, width in enumerate(least)]
         widths = {n: least[n] for n, is_fixed in enumerate(fixed) if is_fixed}
         rest = options.max_width - 1 - 3 * len(head) - sum(widths.values())
-        wanted = {
+        column_widths = {
             n: (longest[n], max([*(row[n].content.cell_len for row in rows), longest[n]]))
             for n in range(len(head))
             if n not in widths
         }
-        widths |= _shared(wanted, rest)
+        widths |= _shared(column_widths, rest)
         table = Table(box=RULED, show_edge=False, border_style="markdown.table.border")
         for n, cell in enumerate(head):
             heading = cell.content.copy()
@@ -146,13 +146,13 @@ def _least(cells: Cells, head: md.TableDataElement) -> int:
     return min(WIDE, max([*(cell.content.cell_len for cell in cells), *words, 1]))
 
 
-def _shared(wanted: Mapping[int, tuple[int, int]], room: int) -> dict[int, int]:
-    """Widths of columns that together want more than there is: each has its longest word, and then
-    a part of the rest. Empty where all of it fits, or not even the longest words do."""
-    least, most = (sum(pair[n] for pair in wanted.values()) for n in (0, 1))
+def _shared(widths: Mapping[int, tuple[int, int]], room: int) -> dict[int, int]:
+    """Widths of columns that do not all fit: each gets the width of its longest word, and then a
+    part of the rest. Empty where all of it fits, or not even the longest words do."""
+    least, most = (sum(pair[n] for pair in widths.values()) for n in (0, 1))
     if most <= room or least > room:
         return {}
-    return {n: a + (b - a) * (room - least) // (most - least) for n, (a, b) in wanted.items()}
+    return {n: a + (b - a) * (room - least) // (most - least) for n, (a, b) in widths.items()}
 
 
 def _longest_word(cells: Iterable[md.TableDataElement]) -> int:

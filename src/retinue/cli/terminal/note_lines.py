@@ -1,5 +1,5 @@
-"""Notes for people on a terminal: a long one is broken where its parts or words end, and continues
-below its text, so that the terminal itself never has to break it."""
+"""Notes for people on a terminal, wrapped at parts or words and indented, so that the terminal does
+not wrap them."""
 
 from __future__ import annotations
 

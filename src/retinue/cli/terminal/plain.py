@@ -132,7 +132,8 @@ class PlainView:
         counts = Counter(row.word for row in rows)
         open_ones = ", ".join(f"{n} {word}" for word, n in counts.most_common())
         total = sum(top.tree_nanos for top in self._view.tops) / 1e9
-        spent = f" · {view_format.money(total)}" if total else ""
+        is_bound = any(top.tree_guess[1] for top in self._view.tops)
+        spent = f" · {view_format.money(total, is_bound=is_bound)}" if total else ""
         self._say(f"still open: {open_ones}{spent}", f"Still open: {open_ones}.")
 
     def _print_run(self, id: str) -> None:
@@ -178,9 +179,9 @@ class PlainView:
         if row.wait is not None:
             about = row.wait.sentence(now_ms())
         if row.is_over:
-            took = view_format.span_text(row.elapsed_ms)
+            span = view_format.span_text(row.elapsed_ms)
             cost = "" if row.model.startswith("offline/") else f", {row.cost}"
-            when = f"in {took}{cost}" if row.state == "completed" else f"after {took}"
+            when = f"in {span}{cost}" if row.state == "completed" else f"after {span}"
             return f"{row.glyph} {row.label}: {mark(row.state).word} {when}: {about}"
         word = mark(row.state if row.wait is None else row.wait.state).word
         if row.needs_you or row.wait is not None:

@@ -132,19 +132,19 @@ class ChatLoop:
         """A command, by its name or the beginning of it, or a message: many begin with the path of
         a file."""
         head, _, rest = line.partition(" ")
-        meant = [name for name in COMMANDS if name == head] or [
+        matches = [name for name in COMMANDS if name == head] or [
             name for name in COMMANDS if len(head) > 1 and name.startswith(head)
         ]
-        if len(meant) == 1:
-            self._command(meant[0], rest.strip(), say)
+        if len(matches) == 1:
+            self._command(matches[0], rest.strip(), say)
         elif (typed := typed_prompt(line)) is not None and has_server(
             (planned := self._plan()).plan, typed[0]
         ):
             self.message(prompt_task(self.client, planned, typed[0], words_of(typed[1])))
-        elif meant or (line.startswith("/") and not rest and line.count("/") == 1):
+        elif matches or (line.startswith("/") and not rest and line.count("/") == 1):
             say(
-                f"{head} matches {' and '.join(meant)}"
-                if meant
+                f"{head} matches {' and '.join(matches)}"
+                if matches
                 else f"Unknown command {head}. /help lists them."
             )
         elif line:
@@ -172,7 +172,7 @@ class ChatLoop:
                 self.client, self.run, signals, after=self._after, waits=self._can_answer
             )
             try:
-                final, shown = self._watch(watching)
+                final, answer_shown = self._watch(watching)
             except WatchLeft as departure:
                 if departure.code != exit_codes.OK:
                     raise
@@ -183,7 +183,7 @@ class ChatLoop:
                 )
                 return
         self._is_open = False
-        self._report_end(final, watching.code, shown)
+        self._report_end(final, watching.code, answer_shown)
 
     def _terms_for(self, text: str) -> requests.RunTerms:
         """A family that is off in chats is turned on by a message that asks for it, and stays
@@ -246,14 +246,14 @@ class ChatLoop:
 
         return watch_answer(watching, self._context, how, can_answer=self._can_answer)
 
-    def _report_end(self, final: TreeRecord, code: int | None, shown: str | None) -> None:
+    def _report_end(self, final: TreeRecord, code: int | None, answer_shown: str | None) -> None:
         """The answer, and how the message ended: on a terminal the prompt has what was spent."""
         self.spent = self.spent.plus(totals.spent(final))
         end = totals.ending(final.rows[0])
         text = end.text if end is not None else ""
         if end is not None and not text and end.data is not None:
             text = one_line(str(totals.plain(end.data)))
-        if text and text != shown:
+        if text and text != answer_shown:
             print_answer(self._context, text)
         state, stop = (end.state, end.stop) if end is not None else (totals.word(final.rows[0]), "")
         if end is not None and state != "completed":

@@ -150,8 +150,8 @@ def _paired(old: Version, new: Version) -> Sites:
 def _is_inside_new(one: DefinitionSite, other: Sites, own: Sites) -> bool:
     """Whether its owner is new (or gone) as well, which says enough."""
     titles = {d.title for d in other.values()}
-    known = {d.title for d in own.values()}
-    return bool(one.owner) and one.owner in known and one.owner not in titles
+    known_titles = {d.title for d in own.values()}
+    return bool(one.owner) and one.owner in known_titles and one.owner not in titles
 
 
 def _changed(
@@ -175,9 +175,9 @@ def _changed(
 
 def _values(path: str, old: Version, new: Version) -> Iterator[DefinitionChange]:
     """Names of a module or class that are set to something else."""
-    known = {(value.owner, value.name): value for value in old.tokens.values}
+    values = {(value.owner, value.name): value for value in old.tokens.values}
     for value in new.tokens.values:
-        before = known.get((value.owner, value.name))
+        before = values.get((value.owner, value.name))
         if before is None or before.text == value.text:
             continue
         is_short = max(len(before.text), len(value.text)) <= LONGEST

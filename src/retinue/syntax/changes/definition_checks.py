@@ -1,5 +1,4 @@
-"""Checks of definitions that were changed: who still calls them, and which callers were not
-changed."""
+"""Checks of changed definitions: what still calls them, and which callers were not changed."""
 
 from __future__ import annotations
 

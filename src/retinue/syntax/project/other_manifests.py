@@ -1,5 +1,5 @@
-"""Manifests that are read line by line: go.mod, configure.ac, Makefile.am, CMakeLists.txt, pom.xml,
-gemspec, setup.py and Makefile."""
+"""Reads manifests line by line: go.mod, configure.ac, Makefile.am, pom.xml, gemspec, setup.py and
+Makefile."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def read_cmake(path: str, text: str) -> Manifest:
     """The first `project(...)`, on as many lines as it has."""
     manifest = Manifest(path)
     bare = re.sub(r"#[^\n]*", "", text)  # places are those of lines, and no line goes
-    found = re.search(r"^\s*project\s*\(\s*\"?([\w.+-]+)\"?([^)]*)\)", bare, re.I | re.M)
-    if found is None:
+    match = re.search(r"^\s*project\s*\(\s*\"?([\w.+-]+)\"?([^)]*)\)", bare, re.I | re.M)
+    if match is None:
         return manifest
-    manifest.name = found[1]
-    if version := re.search(r"\bVERSION\s+\"?(\d[\w.]*)", found[2]):
+    manifest.name = match[1]
+    if version := re.search(r"\bVERSION\s+\"?(\d[\w.]*)", match[2]):
         manifest.version = version[1]
-    if said := re.search(r"\bDESCRIPTION\s+\"([^\"]+)\"", found[2]):
-        line = bare.count("\n", 0, found.start(2) + said.start(1)) + 1
-        manifest.description = Quote(flat(said[1]), Place(path, line))
-    line = bare.count("\n", 0, found.start(1)) + 1
+    if description := re.search(r"\bDESCRIPTION\s+\"([^\"]+)\"", match[2]):
+        line = bare.count("\n", 0, match.start(2) + description.start(1)) + 1
+        manifest.description = Quote(flat(description[1]), Place(path, line))
+    line = bare.count("\n", 0, match.start(1)) + 1
     manifest.builder = Quote("CMake", Place(path, line))
     return manifest
 
