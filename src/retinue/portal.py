@@ -1,4 +1,4 @@
-"""The way into a runtime from other threads, and the check that sends them there."""
+"""Calls a runtime from other threads, and checks that other threads do so."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ def _check_verb(function: Any) -> None:
     if not callable(function):
         raise ConfigError(f"Portal.call() takes a function, not {function!r:.80}.")
     if inspect.isasyncgenfunction(inspect.unwrap(function)):
+        name = getattr(function, "__name__", "This function")
         raise ConfigError(
-            f"{function.__name__}() is an async iterator. Read it in a coroutine of your own, and "
+            f"{name}() is an async iterator. Read it in a coroutine of your own, and "
             "call that: portal.call(read_all)."
         )
 

@@ -1,4 +1,4 @@
-"""How runs begin: as runs of an agent, or from the conversation of another run."""
+"""Starts runs: of an agent, or from the conversation of another run."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ class Starts(Acts, Generic[Deps_co]):
         return RunId(await self._request(event))
 
     def _end_of_request(self, id: str, request: asyncio.Future[str]) -> None:
-        """Who asked may have been cancelled: then no one is left to be told why it failed."""
+        """The caller may have been cancelled: then nothing reads why the request failed."""
         del self._asked[id]
         if not request.cancelled():
             request.exception()

@@ -280,3 +280,39 @@ def test_trees_that_no_worker_can_drive_do_not_stand_in_the_way_of_others() -> N
             await asyncio.gather(*unknown, return_exceptions=True)
 
     run(test())
+
+
+def test_trees_of_a_dead_worker_are_taken_by_those_who_have_room() -> None:
+    def slow() -> Agent[Any, Any]:
+        return Agent("slow", "Think.", model=Scripted(["late"], name="slow", delay=6.0))
+
+    async def test() -> None:
+        url, own = postgres.fresh(), slow()
+        few = WorkerSettings(at_once=4, lease_seconds=2.0, idle_seconds=0.2)
+        async with (
+            node(url, settings=None, agents=[own]) as asking,
+            node(url, agents=[slow()], settings=few) as dying,
+            node(url, agents=[slow()], settings=few) as one,
+            node(url, agents=[slow()], settings=few) as other,
+        ):
+            ids = [await asking.spawn(own, f"{n}") for n in range(8)]
+
+            async def all_at_work() -> bool:
+                return await rows(
+                    url, "select count(*) from trees where is_open and owner is not null"
+                ) == [(8,)]
+
+            await until(all_at_work)
+            by_owner = "select count(*) from trees where owner is not null group by owner"
+            assert len(await rows(url, by_owner)) >= 2, "no worker took everything"
+            assert dying.worker is not None
+            dying.worker.heartbeat._stop.set()
+            for task in dying.worker._tasks:
+                task.cancel()
+            outs = await asyncio.gather(*(asking.wait(id) for id in ids))
+            assert {out.state for out in outs} == {"completed"}
+            taken = await rows(url, "select owner::text, count(*) from takeovers group by owner")
+            assert {owner for owner, _ in taken} <= {one.id, other.id}
+            assert all(n <= 4 for _, n in taken)
+
+    run(test())

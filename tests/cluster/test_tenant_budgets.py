@@ -4,9 +4,10 @@ are on, and is there again for those who continue."""
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
-from retinue import Agent, Retry, tool
+from retinue import Actions, Agent, Budget, Context, Retry, tool
 from retinue.cluster.tenant_budgets import set_budget, tenant_budgets
 from retinue.core.account import Account
 from retinue.core.exposure import exposure, loan
@@ -17,9 +18,10 @@ from retinue.models.base import ModelRequest
 from retinue.testing import Scripted, call
 from tests import postgres
 from tests.cluster.test_nodes import run, until
-from tests.cluster.workload import node, rows
+from tests.cluster.workload import QUICK, node, rows
 
 MOST = 400
+MOVES = "select needs from trees where owner is null and is_open"
 FAST = Retry(attempts=8, base_ms=100, cap_ms=400, then="fail")
 PATIENT = Retry(attempts=1, base_ms=50, cap_ms=200, then="wait")
 
@@ -139,15 +141,67 @@ def test_a_tree_whose_worker_was_cut_off_keeps_its_loan_and_spends_no_more() -> 
     run(test())
 
 
+def test_a_tree_whose_calls_are_made_on_two_nodes_never_exceeds_its_own_budget() -> None:
+    """Its sub-agents work where its root need not."""
+
+    async def test() -> None:
+        url, greedy, limit = postgres.fresh(), Greedy(), 9_000
+
+        def team() -> Agent[Any, Any]:
+            child = greedy.agent(turns=3)
+
+            @tool(restart="keyed")
+            def fan(context: Context) -> Actions:
+                """Have parts done."""
+                return context.spawn_actions(child, "a", "b", "c", needs=["gpu"])
+
+            async def lead(request: ModelRequest) -> ModelReply:
+                size = sum(len(message.text) for message in request.messages)
+                usage = Usage(input=size, output=MOST)
+                greedy.spent[request.run] = greedy.spent.get(request.run, 0) + usage.tokens
+                is_first = not any(isinstance(m, AssistantMessage) for m in request.messages)
+                message = AssistantMessage(text="done")
+                if is_first:
+                    message = AssistantMessage(calls=(call("fan").replace(id="f"),))
+                stop: Any = "calls" if message.calls else "end"
+                return ModelReply(message=message, usage=usage, stop=stop, model=request.model)
+
+            info = ModelInfo(name="lead", max_output=MOST, price_in=0, price_out=0)
+            model = Scripted(lead, info=info)
+            return Agent("lead", "Lead.", model=model, tools=[fan], staff=[child])
+
+        own, with_gpu = team(), replace(QUICK, offers=("gpu",))
+        async with (
+            node(url, settings=None, agents=[own]) as asking,
+            node(url, agents=[team()]),
+        ):
+            id = await asking.spawn(own, "lead", budget=Budget(tokens=limit))
+
+            async def wait_for_gpu() -> bool:
+                return await rows(url, MOVES) == [(["gpu"],)]
+
+            await until(wait_for_gpu)
+            by_lead = greedy.total
+            async with node(url, agents=[team()], settings=with_gpu):
+                out = await asking.wait(id)
+            assert 0 < by_lead < greedy.total, "calls were made on both"
+            assert out.state in ("completed", "incomplete")
+            spending = await asking.budget(id)
+            assert spending.spent.tokens is not None
+            assert 0 < greedy.total <= spending.spent.tokens <= limit
+
+    run(test())
+
+
 def test_a_loan_is_never_more_than_what_is_left_and_leaves_others_their_part() -> None:
     assert loan(100, 101, 0, 0) is None
     assert loan(100, 100, 0, 0) == 100
-    for left in range(0, 2_000, 37):
-        for need in range(0, left + 1, 23):
+    for remaining in range(0, 2_000, 37):
+        for need in range(0, remaining + 1, 23):
             for n in (0, 1, 5):
-                lent = loan(left, need, 0, n)
-                assert lent is not None and need <= lent <= left
-                assert (lent - need) * 2 * (n + 1) <= left - need
+                amount = loan(remaining, need, 0, n)
+                assert amount is not None and need <= amount <= remaining
+                assert (amount - need) * 2 * (n + 1) <= remaining - need
 
 
 def test_the_exposure_of_a_tree_counts_calls_and_no_grants() -> None:

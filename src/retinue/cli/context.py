@@ -1,4 +1,4 @@
-"""What every command has: the environment, the places of its project, and a way to say things."""
+"""Context of every command: the environment, the project's paths, and output."""
 
 from __future__ import annotations
 

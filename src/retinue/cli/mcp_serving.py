@@ -1,5 +1,5 @@
 """`retinue mcp serve`: sub-agents for an MCP client, over stdin and stdout; and `retinue mcp
-install`, which tells a client of it."""
+install`, which adds it to a client's configuration."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ def guest_options(function: Any) -> Any:
         click.option("--max-tokens", type=int, default=None, help="Use at most this many, in all."),
         click.option(
             "--max-agents", type=click.IntRange(1), default=16, help="Open agents at a time."
+        ),
+        click.option(
+            "--max-working",
+            type=click.IntRange(1),
+            default=None,
+            help="Agents that work at a time; others wait for their turn.",
         ),
         click.option(
             "--root",
@@ -151,6 +157,7 @@ def _guest(flags: dict[str, Any]) -> Any:
         usd=flags["max_budget_usd"],
         tokens=flags["max_tokens"],
         most_open=flags["max_agents"],
+        at_once=flags["max_working"],
         roots=roots,
         mode=_mode(flags["permission_mode"]),
         tools=_tools(flags["tools"]),
@@ -191,6 +198,7 @@ def _words(context: CommandContext, flags: dict[str, Any]) -> list[str]:
     for flag, name in (
         ("--max-budget-usd", "max_budget_usd"),
         ("--max-tokens", "max_tokens"),
+        ("--max-working", "max_working"),
         ("--permission-mode", "permission_mode"),
         ("--tools", "tools"),
         ("--families", "families"),

@@ -1,5 +1,5 @@
-"""Short notices between nodes, over PostgreSQL's NOTIFY. Each is a hint and nothing more: what it
-points to is in a row, and is names_of_schema without it, a little later."""
+"""Short notifications between nodes, over PostgreSQL's NOTIFY. Each is a hint and nothing more:
+what it points to is in a row, and is found without it, a little later."""
 
 from __future__ import annotations
 

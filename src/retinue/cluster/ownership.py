@@ -1,4 +1,4 @@
-"""Who owns which tree, as rows: owning, letting go, and what comes for a tree from outside.
+"""Which worker owns which tree, as rows: acquire, release, and the inbox of events from outside.
 
 Whatever is inserted for a tree is inserted under the lock of its row, with its wake; the worker
 that lets go of the tree looks for such rows under the same lock. So nothing is left unseen."""
@@ -51,8 +51,8 @@ IS_LIVE = "select 1 from workers where id = %s and until > clock_timestamp()"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A tree that was taken. `handed_over`: nothing has crashed with it. `tenant` is whose it is,
-    "" for nobody's."""
+    """A tree that was taken. `handed_over`: nothing has crashed with it. `tenant`: the user it
+    belongs to, or ""."""
 
     root: str
     epoch: int
@@ -265,7 +265,7 @@ class Ownership:
     ) -> list[str]:
         """Trees that want to be driven and that no living worker owns: their time has come, or
         something has come for them, or their worker is gone. Those that wait for a label that is
-        not among the `offers` are left out, unless something has come."""
+        not among the `offers` are ignored, unless something has come."""
         values = {
             "format": FORMAT,
             "most": limit,

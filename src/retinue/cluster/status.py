@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
+import msgspec
 
 from retinue.cluster.status_types import (
     AccountLine,
@@ -63,8 +63,8 @@ def cluster_status(url: str) -> ClusterStatus:
         lanes = tuple(LaneLine(*row) for row in db.execute(LANES))
         needs = tuple(NeedLine(*row) for row in db.execute(NEEDS))
         accounts = tuple(AccountLine(*row) for row in db.execute(ACCOUNTS))
-    now = ClusterStatus(workers, lanes, *trees, *inbox)
-    return replace(now, needs=needs, accounts=accounts)
+    status = ClusterStatus(workers, lanes, *trees, *inbox)
+    return msgspec.structs.replace(status, needs=needs, accounts=accounts)
 
 
 def drain_worker(url: str, worker: str) -> None:

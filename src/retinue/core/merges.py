@@ -1,5 +1,4 @@
-"""The changes of writers that worked in parallel are merged in order: the request, its result, and
-the text about it."""
+"""Merges of parallel writers, in order: the request, its result, and the text about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nouns: frozen values that are stored, sent and compared as they are.
+"""Frozen values that are stored, sent and compared.
 
 Times are integer milliseconds since the epoch, money is integer nano-dollars, tokens are integers:
 sums stay exact."""

@@ -57,7 +57,7 @@ class JsonObject:
 
     @property
     def space(self) -> str:
-        """What stands before its members."""
+        """The space before its members."""
         first = self.members[0].at if self.members else None
         if first is not None and not self.text[self.text.rfind("\n", 0, first) + 1 : first].strip():
             return _line_space(self.text, first)

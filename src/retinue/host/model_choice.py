@@ -1,5 +1,5 @@
-"""Which model is asked, and why: what was named, else what the environment says, else what needs no
-model at all."""
+"""Chooses the model and gives the reason: the named one, else by the environment, else the offline
+explorer."""
 
 from __future__ import annotations
 

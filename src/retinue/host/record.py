@@ -1,5 +1,4 @@
-"""Reading a whole run from a store without its host: its tree, its conversation, and how it
-went."""
+"""Reads a whole run from a store without its host: tree, conversation and steps."""
 
 from __future__ import annotations
 

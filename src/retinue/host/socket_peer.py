@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection on this machine, as far as the system tells."""
+"""Identifies the other end of a connection on this machine, as far as the system allows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What clients can read: the conversations of their agents, and the whole of texts that were too
-long to be shown."""
+"""Resources that clients can read: conversations of their agents, and full texts of shortened
+results."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The way from an MCP server to a host: a request in, what the host replies out. The thin process
-reaches it over the host's Unix socket and starts it when the first work comes."""
+"""Connects an MCP server to a host: sends a request, returns the reply. The thin process reaches it
+over the host's Unix socket and starts it when the first work comes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from retinue.errors import HostGone
-from retinue.mcp.daemon_threads import in_daemon_thread
+from retinue.host.daemon_threads import in_daemon_thread
 
 if TYPE_CHECKING:
     from retinue.host.project_paths import ProjectPaths

@@ -1,4 +1,4 @@
-"""A tree on record as a trace file: OTLP JSON for trace backends, and a trace for
+"""Exports a recorded tree as a trace file: OTLP JSON for trace backends, or a trace for
 ui.perfetto.dev."""
 
 from __future__ import annotations

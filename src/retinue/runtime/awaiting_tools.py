@@ -1,5 +1,5 @@
-"""Functions of tools that await children, answers and messages: their steps are recorded, and they
-continue when what they wait for has come. What may happen is decided by `core.tool_steps`.
+"""Runs tool functions that await children, answers and messages: their steps are recorded, and a
+function continues when its results are there. What may happen is decided by `core.tool_steps`.
 
 Nothing is made for a call that takes no step but one small object."""
 

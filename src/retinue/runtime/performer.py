@@ -1,5 +1,5 @@
-"""One coroutine for each effect; whatever comes of it goes back to the engine as an event.
-Exceptions become events."""
+"""Performs effects, each in a coroutine; the result goes back to the engine as an event. Exceptions
+become events."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Branches into the files of a directory, one after the other. First it is all computed among git's
-objects, which changes no file, and written down; then the files are changed. What is cut short is
-done again from what was written down, so nothing is lost and nothing done twice."""
+"""Merges branches into the files of a directory, one after the other. First it is all computed
+among git's objects, which changes no file, and written down; then the files are changed. What is
+cut short is done again from what was written down, so nothing is lost and nothing done twice."""
 
 from __future__ import annotations
 

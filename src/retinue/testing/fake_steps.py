@@ -1,5 +1,5 @@
-"""A context to call a tool with in a unit test: dependencies, results of children and answers are
-given, and nothing is run."""
+"""A context for unit tests of a tool: dependencies, children's results and answers are given, and
+nothing runs."""
 
 from __future__ import annotations
 

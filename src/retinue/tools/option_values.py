@@ -1,4 +1,4 @@
-"""Whether the value of an option is of its type. A wrong one is refused where it is written, with
+"""Checks the value of an option against its type. A wrong one is refused where it is written, with
 the name of the option."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`retinue agents`: definitions found on disk."""
+"""`retinue agents`: lists, shows and checks definitions found on disk."""
 
 from __future__ import annotations
 

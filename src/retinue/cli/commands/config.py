@@ -1,4 +1,4 @@
-"""`retinue config`: what is configured, where each value comes from, and changing one."""
+"""`retinue config`: shows settings and where each value comes from, and changes one."""
 
 from __future__ import annotations
 

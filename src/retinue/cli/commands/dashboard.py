@@ -1,4 +1,4 @@
-"""`retinue dashboard`: all runs in a browser."""
+"""`retinue dashboard`: opens the dashboard in a browser."""
 
 from __future__ import annotations
 

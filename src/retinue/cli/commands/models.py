@@ -1,4 +1,4 @@
-"""`retinue models`: providers that can be used, and weights for local models."""
+"""`retinue models`: lists providers that can be used, and downloads weights for local models."""
 
 from __future__ import annotations
 

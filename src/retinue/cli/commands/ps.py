@@ -1,4 +1,4 @@
-"""`retinue ps`: the runs of a project, read from its file."""
+"""`retinue ps`: lists the runs of a project, read from its store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retinue trust`: shows what a project's own files would do, and lets them."""
+"""`retinue trust`: shows what a project's files would do, and trusts them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The store and all that is kept beside it: whether the file is what was written, who holds it, who
-may read it, and whether there is room. A store is opened so that not even a file beside it appears.
-"""
+"""The store and its files: whether the database is intact, which process has it open, file
+permissions, and free space. A store is opened so that not even a file beside it appears."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The messages of one run as lines, read from the record: all of them, or those that have come
-since the last look."""
+"""The messages of one run as lines, read from the store: all of them, or those since the
+last read."""
 
 from __future__ import annotations
 

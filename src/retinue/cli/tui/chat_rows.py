@@ -1,5 +1,5 @@
-"""The background work of a chat: rows beside its prompt, a line when something ends, and a screen
-with the keys of `top`."""
+"""The background work of a chat: rows next to its prompt, a line for each end, and a screen with
+the keys of `top`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What chat front ends ask beside the chat: a title, tags, an emoji, follow-up questions, a search
-query, a description of a picture.
+"""Answers what chat front ends ask besides the chat: a title, tags, an emoji, follow-up questions,
+a search query, a description of an image.
 They send it to the model of the chat, which here is an agent with tools and sub-agents. It is
 answered from the words of the conversation, without any model."""
 
@@ -107,8 +107,8 @@ def _first_message(prompt: str, texts: Sequence[str]) -> str:
 def _last_message(prompt: str) -> str:
     """What the user wants a picture of."""
     history = _HISTORY.search(prompt)
-    said = _SAID.findall(history[1]) if history is not None else []
-    return one_line(said[-1], 400) if said else ""
+    lines = _SAID.findall(history[1]) if history is not None else []
+    return one_line(lines[-1], 400) if lines else ""
 
 
 def _title(speech: str) -> str:

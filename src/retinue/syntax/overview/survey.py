@@ -1,4 +1,4 @@
-"""The questions `map` and `area`: a tree as areas, and what each of them is."""
+"""Answers the questions `map` and `area`: a tree as areas, and each of them in detail."""
 
 from __future__ import annotations
 

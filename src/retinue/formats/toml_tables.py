@@ -57,7 +57,7 @@ def without_table(text: str, path: Path) -> str:
 
 
 def _own(places: KeyPositions, path: Path) -> list[KeySpan]:
-    """The keys that stand in the table itself."""
+    """The keys of the table itself."""
     return [
         one
         for one in places.spots.values()
