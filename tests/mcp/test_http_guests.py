@@ -7,67 +7,7 @@ import urllib.request
 from pathlib import Path
 
 from tests.cli.private_home import Gate, private_home
-<<<<<<< HEAD
-from tests.mcp.raw_client import TASKS, envelope
-from tests.mcp.test_http import ALICE, CAROL, post, request, served
-
-META = envelope({"extensions": {TASKS: {}}})
-NAMED = {"tools/call": "name", "resources/read": "uri", "tasks/get": "taskId"}
-TRANSCRIPT = "retinue://runs/{id}/transcript"
-
-
-class HttpGuest:
-    """One user, in the era without state."""
-
-    def __init__(self, url: str, token: str) -> None:
-        self._url, self._token = url, token
-
-    def headers(self, method: str, params: dict[str, Any]) -> dict[str, str]:
-        named = {"Mcp_Name": params[NAMED[method]]} if method in NAMED else {}
-        return {"Mcp_Protocol_Version": "2026-07-28", "Mcp_Method": method, **named}
-
-    def message(self, method: str, **params: Any) -> dict[str, Any]:
-        """The whole response."""
-        body = request(method, meta=META, **params)
-        _, data = post(self._url, body, self._token, **self.headers(method, params))
-        reply: dict[str, Any] = json.loads(data.decode().rpartition("data: ")[2])
-        return reply
-
-    def ask(self, method: str, **params: Any) -> Any:
-        return self.message(method, **params)["result"]
-
-    def code(self, method: str, **params: Any) -> int:
-        return int(self.message(method, **params)["error"]["code"])
-
-    def tool(self, name: str, **arguments: Any) -> Any:
-        return self.ask("tools/call", name=name, arguments=arguments)
-
-    def listened(self, **wanted: Any) -> dict[str, Any]:
-        """What of a subscription is honored."""
-        headers = self.headers("subscriptions/listen", {}).items()
-        sent = {
-            "Authorization": f"Bearer {self._token}",
-            "Content-Type": "application/json",
-            "Accept": "text/event-stream, application/json",
-            **{name.replace("_", "-"): value for name, value in headers},
-        }
-        body = json.dumps(request("subscriptions/listen", meta=META, notifications=wanted))
-        http_request = urllib.request.Request(self._url, body.encode(), sent)
-        with urllib.request.urlopen(http_request, timeout=60) as stream:
-            line = next(line for line in stream if line.startswith(b"data: "))
-        reply: dict[str, Any] = json.loads(line[6:])["params"]["notifications"]
-        return reply
-
-    def completed(self, typed: str) -> list[str]:
-        ref = {"type": "ref/resource", "uri": TRANSCRIPT}
-        argument = {"name": "id", "value": typed}
-        values: list[str] = self.ask("completion/complete", ref=ref, argument=argument)[
-            "completion"
-        ]["values"]
-        return values
-=======
 from tests.mcp.http_guest import ALICE, CAROL, TRANSCRIPT, HttpGuest, post, served
->>>>>>> main
 
 
 def test_two_users_over_http_see_nothing_of_each_other(tmp_path: Path) -> None:
