@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from retinue.errors import HostGone
-from retinue.mcp.daemon_threads import in_daemon_thread
+from retinue.host.daemon_threads import in_daemon_thread
 
 if TYPE_CHECKING:
     from retinue.host.project_paths import ProjectPaths
@@ -73,14 +73,9 @@ class SocketHost:
                 self._paths = await in_daemon_thread(self._start)
 
     def _start(self) -> ProjectPaths:
-        from retinue.host.launch import not_started, reach
+        from retinue.host.launch import start_prepared
 
-        try:
-            paths, env = self._prepare()
-            reach(paths, env).close()
-        except OSError as error:
-            raise not_started(error) from None
-        return paths
+        return start_prepared(self._prepare)
 
     async def _exchange(self, request: HostRequest, key: str) -> Any:
         from retinue.host.async_client import news_about

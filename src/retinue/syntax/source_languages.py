@@ -57,6 +57,14 @@ LANGUAGES = {one.key: one for one in _ALL}
 _BY_ENDING = {ending: one.key for one in _ALL for ending in one.endings}
 
 
+_TOGETHER = (("javascript", "typescript", "tsx"), ("c", "cpp"), ("java", "kotlin"))
+
+
+def call_family(language: str) -> str:
+    """The languages whose functions call each other by their names; of others, itself."""
+    return next((group[0] for group in _TOGETHER if language in group), language)
+
+
 def language_of(path: str) -> str:
     """The key of a file's language by its ending, or ""."""
     name = path.rpartition("/")[2]

@@ -11,8 +11,8 @@ from retinue.view.cells import wrap
 
 _LABEL = re.compile(r"(retinue: |\d+:[\d:]+ (?:[^\w\s] )?|  [a-z]+ +(?=\S)|! |  )?")
 _COMMAND = re.compile(r"`[^`]{1,40}`")
-KEPT = "\x00"
-"""A space at which nothing is broken: that of a command."""
+KEPT = "\N{NO-BREAK SPACE}"
+"""A space of one cell at which nothing is broken: that of a command."""
 MOST_INDENT = 24
 DOT = " · "
 
