@@ -4,11 +4,11 @@ specification; the server goes on, and writes nothing but messages."""
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -110,14 +110,37 @@ sys.stderr.write(json.dumps(list(sys.modules)))
     loaded = set(json.loads(done.stderr[done.stderr.index(b"[") :]))
     heavy = {"mcp", "pydantic", "starlette", "aiohttp", "rich", "retinue.api", "retinue.core.spec"}
     assert not loaded & heavy
+    assert len(loaded) < 320  # 258 when this was written, of which 54 are ours
 
 
-def test_the_first_answer_comes_at_once(tmp_path: Path) -> None:
-    """The limit is 500 ms on a quiet machine; a busy one is given more."""
-    home, taken = PrivateHome(tmp_path), list[float]()
-    for _ in range(3):
-        since = perf_counter()
-        with RawClient(home) as client:
-            client.ask("server/discover", {"_meta": envelope()})
-            taken.append(perf_counter() - since)
-    assert median(taken) < 2.0
+def test_the_first_answer_costs_less_than_the_time_that_clients_give(tmp_path: Path) -> None:
+    """500 ms on a machine at rest, where a start is all computing: that is what is counted here,
+    because a busy machine hardly changes it. Beside it stands what every program in Python pays
+    that waits for input."""
+    home = PrivateHome(tmp_path)
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "server/discover"}
+    line = json.dumps({**hello, "params": {"_meta": envelope()}}).encode() + b"\n"
+    server, least = ("-m", "retinue", "mcp", "serve"), ("-c", "import asyncio; input()")
+    costs = [(_cost(home, server, line), _cost(home, least, line)) for _ in range(3)]
+    cost, base = (median(column) for column in zip(*costs, strict=True))
+    assert cost < 0.5 and cost < 5 * base, costs
+
+
+def _cost(home: PrivateHome, command: tuple[str, ...], line: bytes) -> float:
+    """Seconds of computing from the start of a process to its end after one line."""
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        cwd=home.project,
+        env=home.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    with process.stdout:
+        process.stdin.write(line)
+        process.stdin.close()
+        process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_utime + usage.ru_stime
