@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from retinue.mcp.agent_costs import AgentCost, cost_so_far, total_cost
+from retinue.mcp.agent_reports import AgentReport, status_words
 from tests.cli.private_home import private_home
 from tests.mcp.raw_client import RawClient
 
@@ -42,3 +43,14 @@ def test_agents_are_called_after_their_tasks_and_cost_what_is_known(tmp_path: Pa
             assert "$" not in result["content"][0]["text"]
         fork = client.tool("fork", id=agent["id"], task="And the lexer?")
         assert fork["structuredContent"]["agents"][0]["label"] == "And the lexer?"
+
+
+def test_a_status_that_is_cut_still_says_what_it_costs() -> None:
+    cost = cost_so_far("openai:m", {"tokens": 14_800, "usd": 0.0})
+    reports = [
+        AgentReport(id=f"r{n}", state="running", label="x" * 60, doing="y" * 80, cost=cost)
+        for n in range(3)
+    ]
+    words = status_words(reports)
+    assert words.startswith("0 of 3 done · ") and len(words) == 200
+    assert words.endswith("… · 44.4k tokens, price not known")
