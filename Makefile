@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo test tests check fix docs pictures coverage pythons compare simulate crash crash-cluster cluster faults attack api page conform clients guests agents bench explore
+.PHONY: help setup parts demo test tests check fix docs pictures coverage pythons compare simulate crash crash-cluster cluster faults attack api page conform clients guests agents bench bench-cluster explore
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,8 +82,9 @@ crash: $(READY) ## N kills of a real process, each followed by a recovery (N=100
 	@$(PY) -m tests.crash.main --kills $(N)
 
 crash-cluster: N ?= 200
-crash-cluster: $(READY) ## N workers killed, N/4 stopped past their lease, N/20 database restarts, N/10 cuts (N=200)
-	@$(PY) -m tests.cluster.crash.main --kills $(N)
+crash-cluster: DISPATCH ?= database
+crash-cluster: $(READY) ## N workers killed, N/4 stopped past their lease, N/20 database restarts, N/10 cuts (N=200); DISPATCH=temporal
+	@$(PY) -m tests.cluster.crash.main --kills $(N) --dispatch $(DISPATCH)
 
 cluster: $(READY) ## everything that is tested on several nodes with one PostgreSQL
 	@$(PY) -m pytest -q tests/cluster tests/store/test_postgres.py
@@ -121,6 +122,9 @@ agents: $(READY) ## the A2A server against the official client, which is fetched
 
 bench: $(READY) ## the benchmarks
 	@$(PY) -m bench.main
+
+bench-cluster: $(READY) ## workers on one PostgreSQL beside a bare job of Procrastinate: times, rates, recovery, sleeping trees
+	@$(PY) -m bench.cluster.main
 
 explore: $(READY) ## the explorer against universal-ctags and the TypeScript compiler on real trees, which are fetched once
 	@$(PY) -m bench.explore.main

@@ -73,12 +73,12 @@ class Provider(asyncio.Protocol):
             self._transport.write(HEAD + BODY)
 
 
-def serve(latency: float, said: Connection) -> None:
+def serve(latency: float, connection: Connection) -> None:
     async def story() -> None:
         DESCRIPTORS.raise_limit()
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: Provider(latency), "127.0.0.1", 0, backlog=16_384)
-        said.send(server.sockets[0].getsockname()[1])
+        connection.send(server.sockets[0].getsockname()[1])
         await asyncio.get_running_loop().create_future()
 
     with contextlib.suppress(KeyboardInterrupt):
@@ -119,10 +119,10 @@ async def many(url: str, n: int) -> float:
     replies = await asyncio.gather(
         *(model.complete(request(i), lambda text: None) for i in range(n))
     )
-    took = time.perf_counter() - began
+    elapsed = time.perf_counter() - began
     assert all(r.message.text for r in replies)
     await client.close()
-    return took
+    return elapsed
 
 
 async def bare(url: str, n: int) -> float:
@@ -146,7 +146,7 @@ async def parked(url: str, n: int) -> dict[str, float]:
     client = ConnectionPool()
     silent = http_model(url, client, "silent")
     loud = http_model(url, client, "m", governor=silent.governor, warmth=silent.warmth)
-    held = [
+    tasks = [
         asyncio.create_task(silent.complete(request(i, "silent", "big"), lambda text: None))
         for i in range(n)
     ]
@@ -158,9 +158,9 @@ async def parked(url: str, n: int) -> dict[str, float]:
     await asyncio.gather(*(loud.complete(request(i), lambda text: None) for i in range(100)))
     out["100 calls of other trees meanwhile"] = time.perf_counter() - began
     began = time.perf_counter()
-    for task in held:
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*held, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
     out["cancelled after"] = time.perf_counter() - began
     assert silent.governor.in_flight == 0
     await client.close()
@@ -181,14 +181,14 @@ def main() -> None:
     url = f"http://127.0.0.1:{here.recv()}"
     for name, run in (("bare", bare), ("retinue", many)):
         before = resource.getrusage(resource.RUSAGE_SELF)
-        took = [asyncio.run(run(url, options.calls)) for _ in range(options.rounds)]
+        times = [asyncio.run(run(url, options.calls)) for _ in range(options.rounds)]
         after = resource.getrusage(resource.RUSAGE_SELF)
         cpu = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / options.rounds
-        middle = statistics.median(took)
+        middle = statistics.median(times)
         print(
             f"{name:8} {options.calls} calls of {options.latency:g} s: {middle:.2f} s, "
             f"{middle / options.latency:.2f}x "
-            f"({min(took):.2f} to {max(took):.2f}), {cpu:.2f} s of CPU"
+            f"({min(times):.2f} to {max(times):.2f}), {cpu:.2f} s of CPU"
         )
     for what, seconds in asyncio.run(parked(url, options.silent)).items():
         print(f"{options.silent} silent calls: {what} {seconds * 1000:.0f} ms")

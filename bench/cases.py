@@ -297,12 +297,12 @@ def cancel_tree() -> Figures:
             )
 
     with tempfile.TemporaryDirectory() as folder:
-        seconds, live, left = asyncio.run(measure(os.path.join(folder, "log.db")))
+        seconds, live, rest = asyncio.run(measure(os.path.join(folder, "log.db")))
     return {
         "runs": live,
         "seconds": round(seconds, 3),
-        "left": left,
-        "ok": seconds < 2 and left == 0,
+        "left": rest,
+        "ok": seconds < 2 and rest == 0,
     }
 
 
@@ -354,11 +354,11 @@ def budget_cap() -> Figures:
 
     async def measure() -> tuple[int, int]:
         limit = 500_000
-        said = 0
+        n_said = 0
 
         def work(request: ModelRequest) -> ModelReply:
-            nonlocal said
-            said += 130
+            nonlocal n_said
+            n_said += 130
             if request.turn < 3 and request.purpose == "turn":
                 return ModelReply(
                     message=AssistantMessage(

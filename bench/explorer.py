@@ -31,7 +31,7 @@ AREAS = (
 def generate(root: Path, n: int) -> int:
     """A package of ten areas in which every module has a class, functions and imports; tests for
     some; one commit."""
-    made = 0
+    n_made = 0
     for i in range(n):
         area = AREAS[i % len(AREAS)]
         other = AREAS[(i * 7 + 3) % len(AREAS)]
@@ -61,7 +61,7 @@ def generate(root: Path, n: int) -> int:
             *cases,
         ]
         (folder / name).write_text("\n".join(text))
-        made += 1
+        n_made += 1
     (root / "pyproject.toml").write_text(
         '[project]\nname = "shop"\ndescription = "A shop of many parts."\n'
     )
@@ -71,7 +71,7 @@ def generate(root: Path, n: int) -> int:
     who = ["-c", "user.name=bench", "-c", "user.email=bench@example.invalid"]
     for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "all of it"]):
         subprocess.run(["git", *words], cwd=root, check=True, capture_output=True)
-    return made + 2
+    return n_made + 2
 
 
 async def run(root: Path, dialect: str) -> dict[str, Any]:
@@ -113,6 +113,6 @@ def explorer(dialect: str = "fanout") -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    seen = explorer(*sys.argv[1:2])
-    print(json.dumps(seen))
-    sys.exit(0 if seen["ok"] else 1)
+    record = explorer(*sys.argv[1:2])
+    print(json.dumps(record))
+    sys.exit(0 if record["ok"] else 1)

@@ -21,25 +21,28 @@ def main() -> int:
     parser.add_argument("cases", nargs="*", help=f"any of: {', '.join(CASES)}; all without")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--keep", action="store_true", help="write the figures to bench/results")
-    asked = parser.parse_args()
-    if asked.one:
-        print(json.dumps(CASES[asked.one]()))
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(CASES[arguments.one]()))
         return 0
     figures: dict[str, object] = {}
     good = True
-    for name in asked.cases or CASES:
-        done = subprocess.run(
+    for name in arguments.cases or CASES:
+        process = subprocess.run(
             [sys.executable, "-m", "bench.main", "--one", name], capture_output=True, text=True
         )
-        if done.returncode:
-            print(done.stderr, file=sys.stderr)
-            seen: dict[str, object] = {"ok": False, "error": done.stderr.strip().splitlines()[-1:]}
+        if process.returncode:
+            print(process.stderr, file=sys.stderr)
+            records: dict[str, object] = {
+                "ok": False,
+                "error": process.stderr.strip().splitlines()[-1:],
+            }
         else:
-            seen = json.loads(done.stdout.strip().splitlines()[-1])
-        figures[name] = seen
-        good = good and bool(seen["ok"])
+            records = json.loads(process.stdout.strip().splitlines()[-1])
+        figures[name] = records
+        good = good and bool(records["ok"])
         print(
-            f"{'ok ' if seen['ok'] else 'BAD'} {name}: {json.dumps(seen)}",
+            f"{'ok ' if records['ok'] else 'BAD'} {name}: {json.dumps(records)}",
             file=sys.stderr,
             flush=True,
         )
@@ -49,7 +52,7 @@ def main() -> int:
         **figures,
         "ok": good,
     }
-    if asked.keep:
+    if arguments.keep:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "latest.json").write_text(json.dumps(all_of_it, indent=1) + "\n")
     print(json.dumps(all_of_it))

@@ -93,9 +93,9 @@ class Peer:
     def make_history(self, messages: int, chars: int) -> str:
         """An ended run with a conversation of so many messages, put into the store as it would
         stand there."""
-        said: list[Any] = []
+        texts: list[Any] = []
         for i in range(messages // 4):
-            said += [
+            texts += [
                 UserMessage(text=f"q{i} " + "u" * chars),
                 AssistantMessage(calls=(ToolCall(id=f"c{i}", name="lookup", args='{"key":"1"}'),)),
                 ToolMessage(call_id=f"c{i}", name="lookup", text="x" * chars),
@@ -112,10 +112,10 @@ class Peer:
                 model="fake",
             )
         )
-        changes.messages += [(id, n, message) for n, message in enumerate(said)]
+        changes.messages += [(id, n, message) for n, message in enumerate(texts)]
         ending = Ending(state="completed", stop="done", text="done")
         changes.runs[id] = Run(
-            id=id, state=Ended(ending=ending), length=len(said), context=len(said) * chars
+            id=id, state=Ended(ending=ending), length=len(texts), context=len(texts) * chars
         )
         commit = self.store.commit(changes)
         try:

@@ -31,10 +31,10 @@ class KilledProcesses(Crowd):
         await asyncio.gather(*(retinue.spawn(self.agent, f"task {i}") for i in range(new)))
         while len(self.begun) < n and not self.dead.is_set() and time.monotonic() - began < seconds:
             await asyncio.sleep(0.01)
-        took = time.monotonic() - began
+        elapsed = time.monotonic() - began
         await die(retinue)
         await retinue._engine.store.close()  # as the kernel would let go of its lock
-        return not self.dead.is_set(), took
+        return not self.dead.is_set(), elapsed
 
 
 async def all_go_on(file: Path, n: int) -> float:
@@ -69,12 +69,12 @@ async def left_in_memory(file: Path, n: int) -> dict[str, float]:
 
 def main() -> None:
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    found: dict[str, object] = {"n": n}
+    results: dict[str, object] = {"n": n}
     works = {"all_go_on_s": all_go_on, "deaths_until_found": one_is_found, "left": left_in_memory}
     for name, work in works.items():
         with tempfile.TemporaryDirectory() as folder:
-            found[name] = asyncio.run(work(Path(folder) / "log.db", n))
-    print(json.dumps(found))
+            results[name] = asyncio.run(work(Path(folder) / "log.db", n))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

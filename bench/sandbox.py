@@ -67,13 +67,13 @@ async def main(rounds: int) -> None:
         processes = Processes(Path(state))
         tool = ShellTool(processes)
         for i in range(rounds + 2):
-            found = {
+            result = {
                 "process": await plain(folder),
                 "bare": await one(bare, folder),
                 "sandboxed": await one(contained, folder),
                 "tool": await whole(tool, folder, i),
             }
-            for name, value in found.items() if i >= 2 else ():
+            for name, value in result.items() if i >= 2 else ():
                 times[name].append(value)
         await processes.close()
     medians = {name: round(statistics.median(values), 2) for name, values in times.items()}

@@ -70,7 +70,7 @@ def main() -> int:
         version = measure([*retinue, "--version"], env, folder)
         ps = measure([*retinue, "ps", "--all"], env, folder)
         cold, warm = _runs(retinue, env, folder)
-    told = {
+    text = {
         "bench": "startup",
         "pass_wall_ms": round(nothing.wall, 1),
         "pass_cpu_ms": round(nothing.cpu, 1),
@@ -87,7 +87,7 @@ def main() -> int:
         "within_cpu": max(version.cpu, ps.cpu) < LIMIT_MS,
         "load": round(os.getloadavg()[0], 1),
     }
-    print(json.dumps(told))
+    print(json.dumps(text))
     return 0
 
 

@@ -86,9 +86,9 @@ def tree_listing() -> Figures:
             some = roots[:: len(roots) // 200]
             db = connect(path, read_only=True)
             sql = "select n from runs r where r.root = ? and r.parent <> '' order by r.n"
-            asked = _seconds(lambda: [db.execute(sql, (r,)).fetchall() for r in some])
+            seconds = _seconds(lambda: [db.execute(sql, (r,)).fetchall() for r in some])
             lines = _seconds(lambda: [shelf.below(root) for root in some])
-    ms, query_ms = lines * 1000 / len(some), asked * 1000 / len(some)
+    ms, query_ms = lines * 1000 / len(some), seconds * 1000 / len(some)
     return {"ms_a_root": round(ms, 3), "ms_the_query": round(query_ms, 4), "ok": query_ms < 0.5}
 
 
@@ -105,18 +105,18 @@ def migration() -> Figures:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         store = SqliteStore(path, inline=True)
         seconds = _seconds(lambda: asyncio.run(store.open()))
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         checked = 0.0
-        found: list[str] = []
-        checked = _seconds(lambda: found.extend(asyncio.run(store.verify())))
+        results: list[str] = []
+        checked = _seconds(lambda: results.extend(asyncio.run(store.verify())))
         asyncio.run(store.close())
     return {
         "events": n_events,
         "mb": round(size / 1e6),
         "seconds": round(seconds, 1),
-        "more_memory_mb": round(grown / 1e3),
+        "more_memory_mb": round(peak / 1e3),
         "verify_seconds": round(checked, 1),
-        "ok": not found and seconds < 60 and grown < 300_000,
+        "ok": not results and seconds < 60 and peak < 300_000,
     }
 
 
@@ -142,18 +142,18 @@ def forgetting() -> Figures:
             await store.commit(world.take())
             longest = max(longest, time.perf_counter() - began)
             await asyncio.sleep(0.01)
-        done = await compaction
-        found = await store.verify()
+        result = await compaction
+        problems = await store.verify()
         await store.close()
-        left = _size(path)
+        size = _size(path)
         return {
             "mb_full": round(full / 1e6),
             "mb_holes": round(holes / 1e6),
-            "mb_after": round(left / 1e6, 1),
+            "mb_after": round(size / 1e6, 1),
             "ms_to_forget_a_tree": round(forgot * 1000 / len(roots) / 0.985, 2),
-            "compact_seconds": done.seconds,
+            "compact_seconds": result.seconds,
             "longest_commit_ms": round(longest * 1000, 1),
-            "ok": not found and left < 0.1 * full,
+            "ok": not problems and size < 0.1 * full,
         }
 
     with tempfile.TemporaryDirectory() as folder:

@@ -87,10 +87,10 @@ async def fan_out(model: HttpModel, n: int) -> tuple[float, float]:
     async with Retinue() as retinue:
         began = time.perf_counter()
         outcome = await retinue.run(lead, f"@@turns=2,tool=hire,calls={min(n, 64)}@@ Go.")
-        took = time.perf_counter() - began
+        elapsed = time.perf_counter() - began
         assert outcome.ok, outcome.error
         ends = [await retinue.outcome(child.id) for child in outcome.children]
-        return took, sum(end.usage.usd for end in ends if end is not None)
+        return elapsed, sum(end.usage.usd for end in ends if end is not None)
 
 
 async def forks(model: HttpModel, n: int) -> tuple[float, float]:
@@ -105,25 +105,25 @@ async def forks(model: HttpModel, n: int) -> tuple[float, float]:
         began = time.perf_counter()
         started = [await retinue.fork(first, f"Task {i}") for i in range(n)]
         ends = [(await retinue.wait(run)) for run in started]
-        took = time.perf_counter() - began
+        elapsed = time.perf_counter() - began
         assert all(end is not None and end.ok for end in ends)
-        return took, sum(end.usage.usd for end in ends if end is not None)
+        return elapsed, sum(end.usage.usd for end in ends if end is not None)
 
 
 async def measured(url: str, name: str, n: int, rounds: int) -> None:
     for what, run in (("fan-out", fan_out), ("forks", forks)):
-        took, costs, waits = [], [], 0
+        times, costs, waits = [], [], 0
         for _ in range(rounds):
             client = ConnectionPool()
             model = made(url, client, CASES[name])
             seconds, usd = await run(model, n)
             waits = getattr(model.warmth, "waits", 0)
-            took.append(seconds)
+            times.append(seconds)
             costs.append(usd)
             await client.close()
         usd = statistics.median(costs)
         print(
-            f"{name:32} {what:8} {statistics.median(took):5.2f} s  {waits:3} waited  "
+            f"{name:32} {what:8} {statistics.median(times):5.2f} s  {waits:3} waited  "
             f"{f'${usd:.4f}' if usd else ''}"
         )
 

@@ -86,9 +86,9 @@ class Bench:
         return Scripted(script, name=name, usage=USAGE)
 
     def _work(self, request: ModelRequest) -> ModelReply:
-        done = _step(request.messages[-1])
-        if done < 2:
-            call = ToolCall(id=f"c{request.turn}", name="lookup", args=f'{{"key":"{done + 1}"}}')
+        step = _step(request.messages[-1])
+        if step < 2:
+            call = ToolCall(id=f"c{request.turn}", name="lookup", args=f'{{"key":"{step + 1}"}}')
             return ModelReply(message=AssistantMessage(calls=(call,)), usage=USAGE, stop="calls")
         return ModelReply(message=AssistantMessage(text=FINAL), usage=USAGE)
 
@@ -129,10 +129,14 @@ async def bare_cpu(n: int, rounds: int) -> list[float]:
     async def model(messages: list[dict[str, Any]]) -> dict[str, Any]:
         await asyncio.sleep(0)
         last = messages[-1]
-        done = int(last["content"].split(" ", 1)[0][1:]) if last["role"] == "tool" else 0
-        if done >= 2:
+        n_done = int(last["content"].split(" ", 1)[0][1:]) if last["role"] == "tool" else 0
+        if n_done >= 2:
             return {"role": "assistant", "content": FINAL}
-        call = {"id": f"c{len(messages)}", "name": "lookup", "arguments": f'{{"key":"{done + 1}"}}'}
+        call = {
+            "id": f"c{len(messages)}",
+            "name": "lookup",
+            "arguments": f'{{"key":"{n_done + 1}"}}',
+        }
         return {"role": "assistant", "content": None, "tool_calls": [call]}
 
     async def lookup(key: str) -> str:
@@ -141,11 +145,11 @@ async def bare_cpu(n: int, rounds: int) -> list[float]:
     async def worker(i: int) -> str:
         messages: list[dict[str, Any]] = [{"role": "user", "content": f"item {i}"}]
         while True:
-            said = await model(messages)
-            messages.append(said)
-            if not said.get("tool_calls"):
-                return str(said["content"])
-            for call in said["tool_calls"]:
+            texts = await model(messages)
+            messages.append(texts)
+            if not texts.get("tool_calls"):
+                return str(texts["content"])
+            for call in texts["tool_calls"]:
                 text = await lookup(json.loads(call["arguments"])["key"])
                 messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
 

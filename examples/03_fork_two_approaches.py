@@ -7,11 +7,13 @@ from retinue.testing import Scripted
 
 
 def think(request: ModelRequest) -> str:
-    task, known = request.messages[-1].text, len(request.messages) - 1
+    task, n_known = request.messages[-1].text, len(request.messages) - 1
     if "cache" in task:
-        return f"Keep the last 100 answers: 3x faster, 40 MB. (I continued from {known} messages.)"
+        return (
+            f"Keep the last 100 answers: 3x faster, 40 MB. (I continued from {n_known} messages.)"
+        )
     if "index" in task:
-        return f"Index the second column: 9x faster, 2 MB. (I continued from {known} messages.)"
+        return f"Index the second column: 9x faster, 2 MB. (I continued from {n_known} messages.)"
     return "The query reads 2 million rows to find 12."
 
 

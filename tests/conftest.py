@@ -78,8 +78,8 @@ def _nothing_is_left_to_others() -> Iterator[None]:
     gc.collect()
     gc.freeze()
     _sweep()
-    left, _left_open[:] = list(_left_open), []
-    assert not left, "still open when its loop was closed"
+    _left_opens, _left_open[:] = list(_left_open), []
+    assert not _left_opens, "still open when its loop was closed"
 
 
 @pytest.fixture

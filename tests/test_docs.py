@@ -4,6 +4,7 @@ exist."""
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 import retinue
 from docs.makers import pages
 from retinue.agent import AGENT_OPTIONS
+from retinue.option_types import RetinueOptions, RunOptions
 from retinue.outcomes import Outcome
+from retinue.tools.start_options import ChildOptions
 from tests.crash.test_checker import FAULTS
 from tests.simulation.mutations import MUTATIONS
 
@@ -48,27 +51,27 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
-    broken = []
+    links = []
     for link in LINK.findall(prose(page)):
         target, _, anchor = link.partition("#")
         if "://" in link or link.startswith("mailto:"):
             continue
         file = (page.parent / target).resolve() if target else page
         if not file.exists() or (anchor and anchor not in anchors(file)):
-            broken.append(link)
-    assert broken == []
+            links.append(link)
+    assert links == []
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
-    known, new = set[Path](), [ROOT / "README.md"]
+    paths, new = set[Path](), [ROOT / "README.md"]
     while new:
         page = new.pop()
-        known.add(page)
+        paths.add(page)
         for link in LINK.findall(prose(page)):
             file = (page.parent / link.partition("#")[0]).resolve()
-            if file.suffix == ".md" and file.exists() and file not in known:
+            if file.suffix == ".md" and file.exists() and file not in paths:
                 new.append(file)
-    assert [name_of(page) for page in PAGES if page not in known and "docs" in page.parts] == []
+    assert [name_of(page) for page in PAGES if page not in paths and "docs" in page.parts] == []
 
 
 def test_decisions_have_one_form() -> None:
@@ -91,8 +94,51 @@ TOPS = {
 def test_every_file_of_ours_that_a_page_names_exists(page: Path) -> None:
     paths = re.findall(r"`([\w/.-]+/[\w-]+\.(?:py|sh|json|toml|sql))`", prose(page))
     named = [path for path in paths if path.partition("/")[0] in TOPS]
-    gone = [path for path in named if not (TOPS[path.partition("/")[0]] / path).exists()]
-    assert [path for path in gone if not re.search(r"src/\w+\.py$", path)] == []  # made up
+    missing_path = [path for path in named if not (TOPS[path.partition("/")[0]] / path).exists()]
+    assert [path for path in missing_path if not re.search(r"src/\w+\.py$", path)] == []  # made up
+
+
+def rows_under(heading: str) -> set[str]:
+    """The words of code in the first column of the table of the API page with this heading."""
+    page = (ROOT / "docs" / "reference" / "api.md").read_text()
+    table = page.split(f"| {heading} | meaning |", 1)[1].split("\n\n", 1)[0]
+    cells = [line.split("|")[1] for line in table.splitlines()[1:] if line.startswith("|")]
+    return {re.split(r"[=(]", word)[0] for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_every_option_is_in_its_table() -> None:
+    runs = {*RunOptions.__annotations__, *ChildOptions.__annotations__}
+    runtimes = {*RetinueOptions.__annotations__, "store", "deps", "agents", "hooks"}
+    assert rows_under("option") == runs
+    assert rows_under("option of `Retinue`") == runtimes
+    assert rows_under("field of `Agent`") == {"name", "instructions", *AGENT_OPTIONS}
+
+
+SPOKEN_OF = {"retinue": retinue.Retinue, "ctx": retinue.Context, "context": retinue.Context}
+FILES_AND_KEYS = {"retinue.is_open", "retinue.service", "retinue.access", "context.py"}
+
+
+def lacks(owner: object, name: str) -> bool:
+    fields = getattr(owner, "__struct_fields__", ())
+    return not hasattr(owner, name) and name not in fields
+
+
+def test_every_name_that_a_page_gives_to_an_object_is_there() -> None:
+    wrong = []
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        if "decisions" in page.parts:
+            continue
+        for code in re.findall(r"`([^`\n]+)`", page.read_text()):
+            for owner, name in re.findall(r"\b(Retinue|retinue|ctx|context|caller)\.(\w+)", code):
+                kind = SPOKEN_OF.get(owner.lower(), object)
+                is_module = owner == "retinue" and (
+                    hasattr(retinue, name)
+                    or importlib.util.find_spec(f"retinue.{name}") is not None
+                )
+                is_known = is_module or f"{owner}.{name}" in FILES_AND_KEYS
+                if lacks(kind, name) and not is_known and not name.endswith("db"):
+                    wrong.append(f"{page.name}: {owner}.{name}")
+    assert wrong == []
 
 
 def test_the_page_about_the_api_names_what_there_is() -> None:
@@ -103,11 +149,12 @@ def test_the_page_about_the_api_names_what_there_is() -> None:
     ]
     codes = [code for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
     names = {re.split(r"[=(]", code.removeprefix("await "))[0] for code in codes}
-    known = {*dir(retinue.Retinue), *retinue.__all__, *retinue.RunRequest.__struct_fields__}
+    name = {*dir(retinue.Retinue), *retinue.__all__, *retinue.RunRequest.__struct_fields__}
     fields = {*Outcome.__struct_fields__, *dir(Outcome), "timeout", "families", "key"}
-    fields |= {"name", *AGENT_OPTIONS}
+    fields |= {"name", *AGENT_OPTIONS, *RetinueOptions.__annotations__}
+    fields |= {"store", "agents", "deps", "hooks", "follow_links"}
     assert len(names) > 60
-    assert names - known - fields == set()
+    assert names - name - fields == set()
 
 
 # find your way: a question, the file, the names in it

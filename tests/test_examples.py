@@ -78,7 +78,7 @@ def run(name: str, *args: str, **env: str) -> list[str]:
 
 def run_file(file: Path, *args: str, cwd: Path | None = None, **env: str) -> list[str]:
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "error", file, *args],
         capture_output=True,
         cwd=cwd,
@@ -86,8 +86,8 @@ def run_file(file: Path, *args: str, cwd: Path | None = None, **env: str) -> lis
         env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", "DEMO": "", **env},
         timeout=SECONDS,
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
+    assert (process.returncode, process.stderr) == (0, "")
+    return process.stdout.splitlines()
 
 
 def test_each_example_is_known_here() -> None:
@@ -98,9 +98,9 @@ def test_each_example_is_known_here() -> None:
 def test_an_example_says_what_it_should_in_this_order(name: str) -> None:
     lines = run(name)
     rest = iter(lines)
-    for wanted in SAYS[name]:
-        assert any(re.match(wanted, line) for line in rest), (
-            f"{wanted!r} is missing or misplaced in {lines}"
+    for target in SAYS[name]:
+        assert any(re.match(target, line) for line in rest), (
+            f"{target!r} is missing or misplaced in {lines}"
         )
 
 

@@ -15,11 +15,11 @@ PAGE = (ROOT / "docs" / "reference" / "family_proofs.md").read_text()
 
 
 def known_tests() -> set[str]:
-    found = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
+    result = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
     return {
         name
         for path in (ROOT / "tests").rglob("test_*.py")
-        for name in found.findall(path.read_text())
+        for name in result.findall(path.read_text())
     }
 
 

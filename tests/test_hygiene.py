@@ -65,7 +65,7 @@ def repository_files() -> list[Path]:
 
 
 def findings(needle: re.Pattern[str]) -> list[str]:
-    found = []
+    results = []
     for path in repository_files():
         if not path.is_file():  # deleted, but not yet from the index
             continue
@@ -74,12 +74,12 @@ def findings(needle: re.Pattern[str]) -> list[str]:
         except UnicodeDecodeError:  # not text
             continue
         name = path.relative_to(ROOT).as_posix()
-        found += [
+        results += [
             f"{name}:{n}: {match[0]}"
             for n, line in enumerate(lines, 1)
             if (match := needle.search(line))
         ]
-    return found
+    return results
 
 
 def test_no_file_names_a_home_folder() -> None:
@@ -118,18 +118,18 @@ def asserts(test: ast.AST) -> bool:
 
 
 def test_every_test_asserts_something() -> None:
-    found = []
+    results = []
     for path in sorted((ROOT / "tests").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
                 "test_"
             ):
-                found += (
+                results += (
                     []
                     if asserts(node)
                     else [f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"]
                 )
-    assert found == []
+    assert results == []
 
 
 def test_a_call_of_a_helper_is_no_assertion() -> None:

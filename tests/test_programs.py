@@ -146,9 +146,9 @@ def test_two_providers(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None
     stage.llm.script = script
     stage.run("two_providers.py")
     assert "IT RAINS.\nchosen by claude-opus-5-5, $0." in capsys.readouterr().out
-    asked = {r.model: r.body for r in stage.llm.requests}
-    assert asked["large"]["temperature"] == 1.0 and asked["small"]["seed"] == 7
-    assert "thinking" in asked["claude-opus-5-5"]
+    bodies = {r.model: r.body for r in stage.llm.requests}
+    assert bodies["large"]["temperature"] == 1.0 and bodies["small"]["seed"] == 7
+    assert "thinking" in bodies["claude-opus-5-5"]
 
 
 def test_explorers(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,12 +25,12 @@ def test_each_listed_name_exists() -> None:
 
 
 def test_each_public_class_and_function_is_listed() -> None:
-    bound = {
+    names = {
         name
         for name, value in vars(retinue).items()
         if not name.startswith("_") and (inspect.isclass(value) or inspect.isroutine(value))
     }
-    assert bound - set(retinue.__all__) == set()
+    assert names - set(retinue.__all__) == set()
 
 
 def test_each_name_that_is_imported_for_type_checkers_is_the_one_that_users_get() -> None:

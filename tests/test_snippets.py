@@ -77,10 +77,10 @@ def provider() -> Iterator[dict[str, str]]:
 
 @pytest.mark.parametrize("page", programs("python"), ids=name_of)
 def test_the_python_on_a_page_runs(page: Path, tmp_path: Path, provider: dict[str, str]) -> None:
-    shown = [one for one in blocks(page) if one.language == "python" and not one.reason]
+    output = [one for one in blocks(page) if one.language == "python" and not one.reason]
     program = tmp_path / "page.py"
-    program.write_text("\n".join(one.code for one in shown), encoding="utf-8")
-    done = subprocess.run(
+    program.write_text("\n".join(one.code for one in output), encoding="utf-8")
+    process = subprocess.run(
         [sys.executable, "-W", "error", program],
         capture_output=True,
         cwd=tmp_path,
@@ -88,8 +88,8 @@ def test_the_python_on_a_page_runs(page: Path, tmp_path: Path, provider: dict[st
         env={**os.environ, **provider, "PYTHONPATH": str(ROOT / "src")},
         timeout=SECONDS,
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert missing("".join(one.output for one in shown), done.stdout) == [], done.stdout
+    assert (process.returncode, process.stderr) == (0, "")
+    assert missing("".join(one.output for one in output), process.stdout) == [], process.stdout
 
 
 def test_the_python_on_the_pages_has_the_names_and_signatures_of_the_package(
@@ -101,30 +101,30 @@ def test_the_python_on_the_pages_has_the_names_and_signatures_of_the_package(
     codes = [f"--disable-error-code={code}" for code in of_tests["disable_error_code"]]
     lenient = ["--allow-untyped-defs", "--allow-untyped-calls", "--allow-incomplete-defs"]
     for page in programs("python"):
-        shown = [one.code for one in blocks(page) if one.language == "python" and not one.reason]
+        output = [one.code for one in blocks(page) if one.language == "python" and not one.reason]
         name = re.sub(r"\W", "_", name_of(page).lower().removesuffix(".md"))
-        (tmp_path / f"page_{name}.py").write_text("\n".join(shown), encoding="utf-8")
-    done = subprocess.run(
+        (tmp_path / f"page_{name}.py").write_text("\n".join(output), encoding="utf-8")
+    process = subprocess.run(
         [sys.executable, "-m", "mypy", "--follow-imports=silent", *lenient, *codes, str(tmp_path)],
         capture_output=True,
         cwd=ROOT,
         encoding="utf-8",
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 @pytest.mark.parametrize("page", programs("sh"), ids=name_of)
 def test_the_commands_on_a_page_run(page: Path, tmp_path: Path, provider: dict[str, str]) -> None:
-    shown = [one for one in blocks(page) if one.language == "sh" and not one.reason]
+    output = [one for one in blocks(page) if one.language == "sh" and not one.reason]
     home = PrivateHome(
         tmp_path, RETINUE_IDLE_SECONDS="60", **provider
     )  # one host for the whole page
     path = os.pathsep.join([str(Path(sys.executable).parent), home.env["PATH"]])
     (home.project / "app.py").write_text('"""Adds."""\n\n\ndef add(a, b):\n    return a + b\n')
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["bash", "-euo", "pipefail"],
-            input="\n".join(one.code for one in shown),
+            input="\n".join(one.code for one in output),
             capture_output=True,
             cwd=home.project,
             encoding="utf-8",
@@ -133,8 +133,8 @@ def test_the_commands_on_a_page_run(page: Path, tmp_path: Path, provider: dict[s
         )
     finally:
         home.close()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert missing("".join(one.output for one in shown), done.stdout) == [], done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert missing("".join(one.output for one in output), process.stdout) == [], process.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -55,8 +55,8 @@ def _found(name: str, lines: list[str], number: int, is_bare: bool) -> str:
     """How the text at a line calls the name, or ""."""
     line = lines[number - 1] if 0 < number <= len(lines) else ""
     rest = "\n".join(lines[number - 1 : number + 3])
-    for found in re.finditer(rf"(?<![\w$]){re.escape(name)}(?![\w$])", line):
-        before, behind = line[: found.start()], rest[found.end() :]
+    for match in re.finditer(rf"(?<![\w$]){re.escape(name)}(?![\w$])", line):
+        before, behind = line[: match.start()], rest[match.end() :]
         if DEFINES.search(before) or COMMENT.match(line):
             continue
         if re.match(r"\s*(?:!\s*)?(?:::)?(?:<[^;{}]{0,200}?>)?\s*[(\[{]", behind):

@@ -85,12 +85,12 @@ def ours(tree: SourceTree, languages: Sequence[str]) -> list[Tag]:
 
 def compare(language: str, side: str, mine: Iterable[Tag], theirs: Iterable[Tag]) -> Figures:
     figures = Figures()
-    left: dict[tuple[str, str], list[int]] = defaultdict(list)
+    rest: dict[tuple[str, str], list[int]] = defaultdict(list)
     for tag in theirs:
         if tag.side == side:
-            left[tag.path, plain(tag.name)].append(tag.line)
+            rest[tag.path, plain(tag.name)].append(tag.line)
     for tag in sorted((t for t in mine if t.side == side), key=lambda t: (t.path, t.line)):
-        lines = left[tag.path, plain(tag.name)]
+        lines = rest[tag.path, plain(tag.name)]
         near = min(lines, key=lambda line: abs(line - tag.line), default=None)
         if near is not None and abs(near - tag.line) <= PLAY:
             lines.remove(near)
@@ -102,7 +102,7 @@ def compare(language: str, side: str, mine: Iterable[Tag], theirs: Iterable[Tag]
         else:
             figures.only_here += 1
             figures.examples.append(f"only here: {tag.path}:{tag.line} {tag.name}")
-    for (path, name), lines in sorted(left.items()):
+    for (path, name), lines in sorted(rest.items()):
         figures.only_there += len(lines)
         figures.examples += [f"only there: {path}:{line} {name}" for line in lines]
     return figures

@@ -25,7 +25,7 @@ def tags(root: Path, files: Iterable[str]) -> list[Tag]:
     if node is None:
         raise Unavailable("node is not installed")
     compiler = fetch(TYPESCRIPT) / "lib" / "typescript.js"
-    done = subprocess.run(
+    process = subprocess.run(
         [node, str(SCRIPT), str(compiler)],
         cwd=root,
         input="\n".join(files),
@@ -33,5 +33,5 @@ def tags(root: Path, files: Iterable[str]) -> list[Tag]:
         text=True,
         check=True,
     )
-    rows = (json.loads(line) for line in done.stdout.splitlines())
+    rows = (json.loads(line) for line in process.stdout.splitlines())
     return [Tag(path, name, line, side) for path, name, line, side in rows]

@@ -46,13 +46,15 @@ RULES = (
 
 
 def program() -> str:
-    found = shutil.which("ctags")
-    if found is None:
+    program = shutil.which("ctags")
+    if program is None:
         raise Unavailable("universal-ctags is not installed (Debian: universal-ctags)")
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
-    if "Universal Ctags" not in said or "json" not in said + _features(found):
+    output = subprocess.run(
+        [program, "--version"], capture_output=True, text=True, check=False
+    ).stdout
+    if "Universal Ctags" not in output or "json" not in output + _features(program):
         raise Unavailable("ctags is not universal-ctags with JSON output")
-    return found
+    return program
 
 
 def _features(path: str) -> str:
@@ -64,16 +66,18 @@ def tags(root: Path, files: Iterable[str], language: str) -> list[Tag]:
     name = LANGUAGES[language]
     argv = [program(), "--options=NONE", "--output-format=json", "--fields=+nK", "-f", "-"]
     argv += [f"--language-force={name}", f"--kinds-{name}={KINDS[name][1:]}", "-L", "-"]
-    done = subprocess.run(
+    process = subprocess.run(
         argv, cwd=root, input="\n".join(files), capture_output=True, text=True, check=True
     )
     out: list[Tag] = []
-    for row in map(json.loads, done.stdout.splitlines()):
+    for row in map(json.loads, process.stdout.splitlines()):
         if row.get("_type") != "tag" or row["name"].startswith(("__anon", "AnonymousClass")):
             continue
         if language == "python" and LAMBDA.search(row.get("pattern", "")):
             continue
-        side = "callable" if row["kind"] in CALLABLE else "type" if row["kind"] in TYPE else ""
+        side = "type" if row["kind"] in TYPE else ""
+        if row["kind"] in CALLABLE:
+            side = "callable"
         if side:
             out.append(Tag(row["path"].removeprefix("./"), row["name"], row["line"], side))
     return out

@@ -30,24 +30,26 @@ def check(trees: dict[str, tuple[Path, SourceTree]], cache: Path) -> dict[str, A
         engine = SyntaxEngine(cache)
         for name in _names(tree):
             with folder_files(str(root)) as files:
-                (found,) = find_symbols(engine, files, f"`{name}`", True, Event()).names
+                (result,) = find_symbols(engine, files, f"`{name}`", True, Event()).names
             report = Report()
-            write_names(report, found)
+            write_names(report, result)
             text = report.text()
             n_reports += 1
             n_places += len(PLACE.findall(text))
             wrong += [f"{tree_name}, {name}: {w}" for w in _wrong(root, name, text)]
             defined = sum(d.name == name for f in tree.parsed.values() for d in f.definitions)
-            if found.n_definitions != defined:
-                wrong.append(f"{tree_name}, {name}: {found.n_definitions} of {defined} definitions")
+            if result.n_definitions != defined:
+                wrong.append(
+                    f"{tree_name}, {name}: {result.n_definitions} of {defined} definitions"
+                )
         engine.close()
     return {"reports": n_reports, "places": n_places, "wrong": wrong}
 
 
 def _names(tree: SourceTree) -> list[str]:
     called = Counter(c.name for f in tree.parsed.values() for c in f.calls)
-    known = {d.name for f in tree.source.values() if f.facts for d in f.facts.definitions}
-    names = sorted(n for n in known if called[n] and re.fullmatch(r"\w{4,}", n))
+    name = {d.name for f in tree.source.values() if f.facts for d in f.facts.definitions}
+    names = sorted(n for n in name if called[n] and re.fullmatch(r"\w{4,}", n))
     return random.Random(SEED).sample(names, min(NAMES, len(names)))
 
 

@@ -22,24 +22,24 @@ FAMILIES = {"typescript": ("typescript", "tsx")}
 
 
 def main() -> int:
-    known: dict[str, tuple[Path, SourceTree]] = {}
+    trees: dict[str, tuple[Path, SourceTree]] = {}
     missing: list[str] = []
     for tree in TREES:
         try:
             root = fetch(tree)
-            known[tree.name] = (root, read(root))
-            print(f"{tree.name} {tree.version}: {len(known[tree.name][1].parsed)} files parsed")
+            trees[tree.name] = (root, read(root))
+            print(f"{tree.name} {tree.version}: {len(trees[tree.name][1].parsed)} files parsed")
         except Unavailable as error:
             missing.append(str(error))
             print(f"missing: {error}")
-    definitions = compared(known, missing)
-    calls = callers.check(known) if known else callers.CallCheck()
+    definitions = compared(trees, missing)
+    calls = callers.check(trees) if trees else callers.CallCheck()
     with tempfile.TemporaryDirectory() as cache:
-        reports = find_reports.check(known, Path(cache))
-    maps = {n: sample_maps.compare(n, known[n][1]) for n in sample_maps.EXPECTED if n in known}
-    times = timing.measure(known["django"][0]) if "django" in known else {}
+        reports = find_reports.check(trees, Path(cache))
+    maps = {n: sample_maps.compare(n, trees[n][1]) for n in sample_maps.EXPECTED if n in trees}
+    times = timing.measure(trees["django"][0]) if "django" in trees else {}
     result: dict[str, object] = {
-        "trees": [f"{t.name} {t.version} ({t.origin})" for t in TREES if t.name in known],
+        "trees": [f"{t.name} {t.version} ({t.origin})" for t in TREES if t.name in trees],
         "missing": missing,
         "rules": [*ctags.RULES, *compiler.RULES, *sorted(set(UNSEEN.values()))],
         "definitions": {k: f.row() for k, f in sorted(definitions.items())},
@@ -52,7 +52,7 @@ def main() -> int:
     reasons = why_not(definitions, calls, maps, times, missing)
     reasons += [f"a place in a report of find is wrong: {w}" for w in reports["wrong"][:5]]
     result = {"ok": not reasons, "reasons": reasons, **result}
-    if known and not missing:
+    if trees and not missing:
         RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(result))
     return 0 if result["ok"] else 1
@@ -64,13 +64,13 @@ def read(root: Path) -> SourceTree:
         return engine.read_tree(files)
 
 
-def compared(known: dict[str, tuple[Path, SourceTree]], missing: list[str]) -> dict[str, Figures]:
+def compared(trees: dict[str, tuple[Path, SourceTree]], missing: list[str]) -> dict[str, Figures]:
     """Precision and recall of each language, callables and types apart."""
     out: dict[str, Figures] = {}
-    for tree in (t for t in TREES if t.name in known):
+    for tree in (t for t in TREES if t.name in trees):
         for language in tree.languages:
             try:
-                _compare(tree, language, *known[tree.name], out)
+                _compare(tree, language, *trees[tree.name], out)
             except (Unavailable, subprocess.SubprocessError, OSError) as error:
                 missing.append(f"{tree.name}, {language}: {error}")
     for key, figures in sorted(out.items()):
@@ -82,13 +82,13 @@ def compared(known: dict[str, tuple[Path, SourceTree]], missing: list[str]) -> d
 
 
 def _compare(
-    tree: RealTree, language: str, root: Path, found: SourceTree, out: dict[str, Figures]
+    tree: RealTree, language: str, root: Path, result: SourceTree, out: dict[str, Figures]
 ) -> None:
     languages = FAMILIES.get(language, (language,))
-    files = [p for p in found.parsed if found.files[p].language in languages]
+    files = [p for p in result.parsed if result.files[p].language in languages]
     is_script = language in ("javascript", "typescript")
     theirs = compiler.tags(root, files) if is_script else ctags.tags(root, files, language)
-    mine = ours(found, languages)
+    mine = ours(result, languages)
     for side in ("callable", "type"):
         figures = compare(language, side, mine, theirs)
         out.setdefault(f"{language} {side}s", Figures()).add(figures)

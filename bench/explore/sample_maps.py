@@ -70,43 +70,43 @@ DIFFERENT = {
 def numbers(tree: SourceTree) -> Callable[[str], object]:
     """What this tree says, by the names that are used above."""
     source = list(tree.source.values())
-    said: Counter[str] = Counter(tree.role_counts)
-    said["source files"], said["lines"] = len(source), sum(f.lines for f in source)
-    said["test files"] = tree.role_counts.get("test", 0)
+    counts: Counter[str] = Counter(tree.role_counts)
+    counts["source files"], counts["lines"] = len(source), sum(f.lines for f in source)
+    counts["test files"] = tree.role_counts.get("test", 0)
     for file in source:
-        said[f"{file.language} files"] += 1
-        said[f"{file.language} lines"] += file.lines
+        counts[f"{file.language} files"] += 1
+        counts[f"{file.language} lines"] += file.lines
         assert file.facts is not None
-        said["files with errors"] += file.facts.errors > 0
+        counts["files with errors"] += file.facts.errors > 0
         for one in file.facts.definitions:
-            said[f"{file.language} {one.kind}"] += 1
+            counts[f"{file.language} {one.kind}"] += 1
             if one.kind in ("function", "method"):
-                said[f"{file.language} function and method"] += 1
+                counts[f"{file.language} function and method"] += 1
         for name in {d.name for d in file.facts.definitions if d.kind in TYPE_KINDS}:
             others = [f for f in source if f.path != file.path and f.facts is not None]
-            said[f"as a type: {name}"] += sum(name in f.facts.types for f in others if f.facts)
-    said["set as a property"] = said["javascript method"]
-    _imports(tree, said)
+            counts[f"as a type: {name}"] += sum(name in f.facts.types for f in others if f.facts)
+    counts["set as a property"] = counts["javascript method"]
+    _imports(tree, counts)
     for file in tree.files.values():
         if file.role != "aside" and (lines := case_lines(file)):
-            said[f"tests in {file.path}"] = len(lines)
-            said["tests"] += len(lines)
+            counts[f"tests in {file.path}"] = len(lines)
+            counts["tests"] += len(lines)
     for facts in tree.parsed.values():
         for call in facts.calls:
-            said[f"uses of {call.name}"] += 1
+            counts[f"uses of {call.name}"] += 1
     for edge in map_answer(tree).edges:
-        said[f"{edge.user} => {edge.used}"] = edge.n
-    return lambda name: said[name]
+        counts[f"{edge.user} => {edge.used}"] = edge.n
+    return lambda name: counts[name]
 
 
-def _imports(tree: SourceTree, said: Counter[str]) -> None:
+def _imports(tree: SourceTree, counts: Counter[str]) -> None:
     resolver = FileResolver(tree)
     by_name: dict[str, set[str]] = {}
     for path, file in tree.source.items():
         edges: set[tuple[int, str]] = set()
         for site in file.facts.imports if file.facts is not None else ():
             for target in resolver.files(path, site):
-                said[f"imports of {target}"] += 1
+                counts[f"imports of {target}"] += 1
                 edges.add((site.line, dirname(target)))
                 facts = tree.files[target].facts
                 for one in facts.definitions if facts is not None else ():
@@ -114,17 +114,17 @@ def _imports(tree: SourceTree, said: Counter[str]) -> None:
                         by_name.setdefault(one.name, set()).add(path)
         for _, folder in edges:
             if folder != dirname(path):
-                said[f"{dirname(path)} -> {folder}"] += 1
+                counts[f"{dirname(path)} -> {folder}"] += 1
     for name, paths in by_name.items():
-        said[f"by name: {name}"] = len(paths)
+        counts[f"by name: {name}"] = len(paths)
 
 
 def compare(name: str, tree: SourceTree) -> dict[str, object]:
     """The numbers that differ, with what was expected."""
-    found = numbers(tree)
+    result = numbers(tree)
     wrong = {
-        key: {"sample": value, "found": found(key), "why": DIFFERENT.get(f"{name} {key}", "")}
+        key: {"sample": value, "found": result(key), "why": DIFFERENT.get(f"{name} {key}", "")}
         for key, value in EXPECTED[name].items()
-        if found(key) != value
+        if result(key) != value
     }
     return {"numbers": len(EXPECTED[name]), "different": wrong}

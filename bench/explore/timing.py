@@ -50,9 +50,9 @@ def _read(root: Path, cache: Path) -> int:
 def _find(root: Path, cache: Path, name: str) -> bytes:
     engine = SyntaxEngine(cache)
     with folder_files(str(root)) as files:
-        found = find_symbols(engine, files, name, False, Event())
+        symbols = find_symbols(engine, files, name, False, Event())
     engine.close()
-    return msgspec.json.encode(found)
+    return msgspec.json.encode(symbols)
 
 
 def measure(django: Path) -> dict[str, object]:
@@ -66,9 +66,9 @@ def measure(django: Path) -> dict[str, object]:
         out["7000 files cold"], n = _timed(lambda: _read(django, whole))
         out["7000 files warm"], _ = _timed(lambda: _read(django, whole))
         cold = Path(scratch, "c")
-        asked = "Where is class QuerySet defined?"
-        out["find cold"], first = _timed(lambda: _find(django, cold, asked))
-        out["find warm"], second = _timed(lambda: _find(django, cold, asked))
+        text = "Where is class QuerySet defined?"
+        out["find cold"], first = _timed(lambda: _find(django, cold, text))
+        out["find warm"], second = _timed(lambda: _find(django, cold, text))
         out["files"], out["same bytes"] = n, first == second
         size = (whole / "syntax.db").stat().st_size
         out["cache bytes"] = size

@@ -76,8 +76,8 @@ def fetch(tree: RealTree) -> Path:
 
 
 def _run(*argv: str, cwd: Path | None = None) -> str:
-    done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=600, check=True)
-    return done.stdout
+    process = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=600, check=True)
+    return process.stdout
 
 
 def _from_index(tree: RealTree, folder: Path) -> None:
@@ -93,15 +93,15 @@ def _from_index(tree: RealTree, folder: Path) -> None:
     page = f"{index.rstrip('/')}/{tree.name}/"
     with urllib.request.urlopen(page, timeout=120) as reply:
         text = reply.read().decode()
-    wanted = re.compile(
+    target = re.compile(
         rf'href="([^"]*/{tree.name}-{re.escape(tree.version)}\.tar\.gz[^"]*)"', re.I
     )
-    found = wanted.search(text)
-    if found is None:
+    match = target.search(text)
+    if match is None:
         raise ValueError("no such source distribution in the index")
-    with urllib.request.urlopen(urljoin(page, found[1]), timeout=300) as reply:
+    with urllib.request.urlopen(urljoin(page, match[1]), timeout=300) as reply:
         data = reply.read()
-    sum_ = re.search(r"#sha256=([0-9a-f]{64})", found[1])
+    sum_ = re.search(r"#sha256=([0-9a-f]{64})", match[1])
     if sum_ and hashlib.sha256(data).hexdigest() != sum_[1]:
         raise ValueError("the checksum of the download is wrong")
     archive = folder / "source.tar.gz"
@@ -127,10 +127,10 @@ def _from_debian(tree: RealTree, folder: Path) -> None:
     options = _source_lists()
     policy = _run("apt-get", *options, "source", "--download-only", tree.name, cwd=folder)
     del policy
-    (found,) = folder.glob("*.dsc")
-    if f"_{tree.version}" not in found.name.replace("%2b", "+"):
-        raise ValueError(f"{found.name} is another version than {tree.version}")
-    _run("dpkg-source", "--no-check", "-x", found.name, "tree", cwd=folder)
+    (path,) = folder.glob("*.dsc")
+    if f"_{tree.version}" not in path.name.replace("%2b", "+"):
+        raise ValueError(f"{path.name} is another version than {tree.version}")
+    _run("dpkg-source", "--no-check", "-x", path.name, "tree", cwd=folder)
 
 
 def _source_lists() -> list[str]:

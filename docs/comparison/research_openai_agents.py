@@ -31,8 +31,8 @@ async def research(questions: list[str]) -> str:
             result = await Runner.run(helper, question)
             return result.final_output_as(Finding)
 
-    found = await asyncio.gather(*(ask(question) for question in questions))
-    return "\n".join(f"{finding.fact} ({finding.source})" for finding in found)
+    results = await asyncio.gather(*(ask(question) for question in questions))
+    return "\n".join(f"{finding.fact} ({finding.source})" for finding in results)
 
 
 lead = Agent(name="lead", instructions="Research, then answer.", tools=[research], model=MODEL)

@@ -30,8 +30,8 @@ async def research(ctx: RunContext[None], questions: list[str]) -> str:
         async with at_once:
             return (await helper.run(question, usage=ctx.usage, usage_limits=limits)).output
 
-    found = await asyncio.gather(*(ask(question) for question in questions))
-    return "\n".join(f"{finding.fact} ({finding.source})" for finding in found)
+    result = await asyncio.gather(*(ask(question) for question in questions))
+    return "\n".join(f"{finding.fact} ({finding.source})" for finding in result)
 
 
 async def main(question: str) -> None:

@@ -22,8 +22,8 @@ helper = Agent("helper", "Answer one question.", output=Finding, model=MODEL)
 @tool(restart="pure")
 async def research(ctx: Context, questions: list[str]) -> str:
     """Ask a helper each question."""
-    found = await ctx.gather(helper, *questions, at_once=3)
-    return "\n".join(f"{finding.fact} ({finding.source})" for finding in found.results)
+    outcomes = await ctx.gather(helper, *questions, at_once=3)
+    return "\n".join(f"{finding.fact} ({finding.source})" for finding in outcomes.results)
 
 
 lead = Agent("lead", "Research, then answer.", tools=[research], staff=[helper], model=MODEL)

@@ -5,10 +5,10 @@ import sys
 
 from docs.images.scenes import LARGE, SCENES, SMALL, Stage
 
-wanted = sys.argv[1:]
+argv = sys.argv[1:]
 stages = (Stage(*SMALL), Stage(*LARGE, "-wide"))
 for scene in SCENES:
-    for stage in stages if not wanted or scene.__name__ in wanted else ():
+    for stage in stages if not argv or scene.__name__ in argv else ():
         print(f"{scene.__name__} at {stage.columns}x{stage.lines}", file=sys.stderr)  # noqa: T201
         scene(stage)
 problems = [text for stage in stages for text in stage.problems]

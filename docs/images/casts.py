@@ -79,8 +79,8 @@ class Mapping:
     def __init__(self) -> None:
         self.gate = Gate()
 
-    async def __call__(self, heard: Any) -> Any:
-        first = heard.messages[0].text
+    async def __call__(self, request: Any) -> Any:
+        first = request.messages[0].text
         name = next((n for n in AREAS if f"area {n}." in first), "")
         if not name:
             tasks = [
@@ -88,22 +88,22 @@ class Mapping:
                 for n in AREAS
             ]
             return (
-                "The map." if heard.turn else call("delegate_tasks", mode="parallel", tasks=tasks)
+                "The map." if request.turn else call("delegate_tasks", mode="parallel", tasks=tasks)
             )
         if isinstance(AREAS[name], str):
             return AREAS[name]
-        return await self.gate(heard) if heard.turn else AREAS[name]
+        return await self.gate(request) if request.turn else AREAS[name]
 
 
-def requests(heard: Any) -> Any:
+def requests(request: Any) -> Any:
     """An edit and a command that wait for a permission."""
-    first = heard.messages[0].text
+    first = request.messages[0].text
     name = next((n for n in REQUESTS if f"area {n}." in first), "")
     if not name:
-        given = ["read", "edit", "shell"]
-        tasks = [{"task_id": n, "prompt": f"Look at area {n}.", "tools": given} for n in REQUESTS]
-        return "Done." if heard.turn else call("delegate_tasks", mode="parallel", tasks=tasks)
-    return "Done." if heard.turn else REQUESTS[name]
+        texts = ["read", "edit", "shell"]
+        tasks = [{"task_id": n, "prompt": f"Look at area {n}.", "tools": texts} for n in REQUESTS]
+        return "Done." if request.turn else call("delegate_tasks", mode="parallel", tasks=tasks)
+    return "Done." if request.turn else REQUESTS[name]
 
 
 class Team:
@@ -114,16 +114,16 @@ class Team:
         self.scripts, self.gate, self._mode = scripts, gate, mode
         self.n_waiting = 0
 
-    async def __call__(self, heard: Any) -> Any:
-        first = heard.messages[0].text
+    async def __call__(self, request: Any) -> Any:
+        first = request.messages[0].text
         name = next((n for n in NAMES if f"Work on {n}." in first), "")
         if name:
             script = self.scripts[NAMES.index(name)]
-            if heard.turn < len(script):
-                return script[heard.turn]
+            if request.turn < len(script):
+                return script[request.turn]
             self.n_waiting += 1
-            return await self.gate(heard) if self.gate is not None else "Done."
-        if heard.turn:
+            return await self.gate(request) if self.gate is not None else "Done."
+        if request.turn:
             return "A lane limits how many runs work at once."
         tools = ["read", "edit", "write", "search"]
         tasks = [

@@ -37,22 +37,22 @@ class Script:
     def __init__(self, separator: str, gate: Gate) -> None:
         self._separator, self.gate = separator, gate
 
-    async def __call__(self, heard: Any) -> Any:
-        texts = " ".join(getattr(message, "text", "") for message in heard.messages)
-        if heard.dialect != "openai_chat":
+    async def __call__(self, request: Any) -> Any:
+        texts = " ".join(getattr(message, "text", "") for message in request.messages)
+        if request.dialect != "openai_chat":
             if all(text in texts for text in FINDINGS.values()):
                 return ANSWER
             if re.search("started server-side task", texts):
                 return "Three agents are looking. I will tell you what they find."
-            n_results = sum(type(m).__name__ == "ToolMessage" for m in heard.messages)
+            n_results = sum(type(m).__name__ == "ToolMessage" for m in request.messages)
             if QUESTION not in texts or n_results:
                 return "Nothing to do."
             return call(f"mcp__retinue{self._separator}delegate", tasks=TASKS)
-        name = next(name for name in FINDINGS if name in heard.messages[0].text)
-        if heard.turn == 0:
+        name = next(name for name in FINDINGS if name in request.messages[0].text)
+        if request.turn == 0:
             return call("read", path=f"{name}.py")
         if name != "lexer":
-            await self.gate(heard)
+            await self.gate(request)
         return FINDINGS[name]
 
 
@@ -68,8 +68,8 @@ def scene(name: str) -> None:
         for part in FINDINGS:
             (home.project / f"{part}.py").write_text("def copy(data):\n    return data\n" * 20)
         stage: Any = Stage(home, script)  # type: ignore[arg-type]
-        made: Any = {"claude": claude_code.ClaudeCode, "codex": codex.Codex}[name]
-        client = made(stage)
+        result: Any = {"claude": claude_code.ClaudeCode, "codex": codex.Codex}[name]
+        client = result(stage)
         screen.start(client.command(), client.env, home.project)
         screen.until(client.ready)
         tell(screen, QUESTION)

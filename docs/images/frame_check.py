@@ -30,17 +30,17 @@ def frame_problems(text: str, columns: int, quoted: str = "") -> list[str]:
         problems += [f"{c} has no meaning: {line}" for c in sorted(strange)]
         problems += [f"{glyph} without its word: {line}" for glyph in _wordless(line)]
         if columns >= 80 and (row := ROW.match(line)) and NUMBER.search(line):
-            at = (26 if columns >= 120 else 22 if columns >= 100 else 20) + 1
+            at = next((at for width, at in ((120, 26), (100, 22)) if columns >= width), 20) + 1
             if not line[at:].startswith(WORDS[row[1]]) and not line[3:].startswith(WORDS[row[1]]):
                 problems.append(f"no state in its column: {line}")
     return problems
 
 
 def _wordless(line: str) -> list[str]:
-    found = []
+    results = []
     for match in re.finditer(f"[{GLYPHS}]", line):
         after = line[match.end() :]
         has_word = any(word in after for word in WORDS[match[0]])
         if not has_word and not NOT_A_STATE.match(after):
-            found.append(match[0])
-    return found
+            results.append(match[0])
+    return results

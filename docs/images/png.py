@@ -22,11 +22,11 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
-def _predicted(kind: int, left: int, up: int, corner: int) -> int:
+def _predicted(kind: int, rest: int, up: int, corner: int) -> int:
     if kind == 3:
-        return (left + up) // 2
-    by = left + up - corner
-    return min((left, up, corner), key=lambda one: abs(by - one))
+        return (rest + up) // 2
+    by = rest + up - corner
+    return min((rest, up, corner), key=lambda one: abs(by - one))
 
 
 def _row(kind: int, line: bytes, above: bytes, step: int) -> bytes:
@@ -37,8 +37,8 @@ def _row(kind: int, line: bytes, above: bytes, step: int) -> bytes:
         return bytes((a + b) & 255 for a, b in zip(line, above, strict=True))
     out = bytearray(line)
     for i in range(len(line)):
-        left, corner = (out[i - step], above[i - step]) if i >= step else (0, 0)
-        guess = left if kind == 1 else _predicted(kind, left, above[i], corner)
+        rest, corner = (out[i - step], above[i - step]) if i >= step else (0, 0)
+        guess = rest if kind == 1 else _predicted(kind, rest, above[i], corner)
         out[i] = (line[i] + guess) & 255
     return bytes(out)
 
@@ -46,7 +46,8 @@ def _row(kind: int, line: bytes, above: bytes, step: int) -> bytes:
 def with_few_colours(picture: bytes) -> bytes:
     """The same picture with a palette. It has 8 bits a channel, as browsers write it."""
     chunks = list(_chunks(picture))
-    width, height, depth, colour = struct.unpack_from(">IIBB", chunks[0][1])
+    width, height = struct.unpack_from(">II", chunks[0][1])
+    depth, colour = struct.unpack_from("BB", chunks[0][1], 8)
     step = {2: 3, 6: 4}[colour]
     if depth != 8:
         raise ValueError(f"The picture has {depth} bits a channel, not 8.")

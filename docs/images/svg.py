@@ -44,4 +44,10 @@ def as_svg(text: str, name: str, columns: int) -> str:
     console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi(re.sub(r"\ncode=\d+$", "", text)), soft_wrap=True)
     page = console.export_svg(title=name, theme=THEME, code_format=SVG, unique_id=name)
+    page = re.sub(r'(-clip-terminal">\n<rect [^>]* height=")([\d.]+)', _taller, page)
     return "\n".join(line.rstrip() for line in page.splitlines()) + "\n"
+
+
+def _taller(match: re.Match[str]) -> str:
+    """rich cuts the last line off above its descenders."""
+    return f"{match[1]}{float(match[2]) + 8:.1f}"

@@ -61,8 +61,8 @@ GROUPS = {
 
 
 def page() -> str:
-    parts, shown = [HEAD, "## What a watcher gets\n"], [Step, TextPiece, events.LogEntry]
-    parts += [_section(kind) for kind in shown]
+    parts, event_types = [HEAD, "## What a watcher gets\n"], [Step, TextPiece, events.LogEntry]
+    parts += [_section(kind) for kind in event_types]
     values: dict[str, type] = {}
     for title, union in GROUPS.items():
         parts.append(f"## {title}\n")
@@ -138,14 +138,14 @@ def _values_in(kind: Any) -> dict[str, type]:
     """Structs that a type mentions, at any depth."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         inner = typing.get_type_hints(kind).values()
-        seen = {} if issubclass(kind, events.Event) else {kind.__name__: kind}
+        record = {} if issubclass(kind, events.Event) else {kind.__name__: kind}
     else:
-        inner, seen = get_args(kind), {}
+        inner, record = get_args(kind), {}
     for one in inner:
-        if not _is_shown(one, seen):
-            seen |= _values_in(one)
-    return seen
+        if not _is_shown(one, record):
+            record |= _values_in(one)
+    return record
 
 
-def _is_shown(kind: Any, seen: dict[str, type]) -> bool:
-    return isinstance(kind, type) and kind.__name__ in seen
+def _is_shown(kind: Any, records: dict[str, type]) -> bool:
+    return isinstance(kind, type) and kind.__name__ in records

@@ -21,8 +21,8 @@ def page(name: str) -> str:
 
 
 def _tables(name: str) -> Iterator[str]:
-    shown = family(SHOWN_AS.get(name, name))
-    tools: dict[str, Tool] = {t.schema.name: t for t in (*shown.tools(), *shown.helper_tools())}
+    output = family(SHOWN_AS.get(name, name))
+    tools: dict[str, Tool] = {t.schema.name: t for t in (*output.tools(), *output.helper_tools())}
     for tool in tools.values():
         yield f"**`{tool.schema.name}`** {one_line(tool.schema.description)}\n"
         rows = list(_rows(tool.schema.parameters))

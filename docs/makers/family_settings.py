@@ -170,17 +170,17 @@ def page() -> str:
         + "\n".join(_row(name, fields_of(FamilySettings)[name], text) for name, text in ALL.items())
     ]
     for kind in FAMILIES:
-        made = family_type(kind)
+        result = family_type(kind)
         profiles = {p: values for p, (of, values) in PROFILES.items() if of == kind}
         lines = [f"## {kind}", "", "| setting | type | default | meaning |", "|---|---|---|---|"]
-        for name, about in fields_of(made.settings_type).items():
+        for name, about in fields_of(result.settings_type).items():
             if name not in ALL:
                 lines.append(
                     _row(
                         name,
                         about,
                         MEANINGS[kind][name],
-                        spelled=camel(name) if made.camels else "",
+                        spelled=camel(name) if result.camels else "",
                     )
                 )
         for profile, values in profiles.items():

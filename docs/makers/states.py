@@ -114,9 +114,9 @@ def take(trees: Trees, run: str, at: int, event: AnyEvent) -> Changes:
 
 
 def calling() -> Replied:
-    said = AssistantMessage(calls=(CALL,))
+    message = AssistantMessage(calls=(CALL,))
     return Replied(
-        attempt=1, reply=ModelReply(message=said, usage=Usage(input=5, output=5), stop="calls")
+        attempt=1, reply=ModelReply(message=message, usage=Usage(input=5, output=5), stop="calls")
     )
 
 
@@ -183,9 +183,9 @@ def page() -> str:
         "| event | " + " | ".join(stories()) + " |",
         "|---|" + "---|" * len(stories()),
     ]
-    told = stories()
+    text = stories()
     for event in EVENTS:
-        row = [lead(trees, event) for trees in told.values()]
+        row = [lead(trees, event) for trees in text.values()]
         lines.append(f"| {type(event).__name__} | " + " | ".join(row) + " |")
     lines += [
         "",

@@ -25,9 +25,9 @@ retinue = Retinue("service.db", agents=[writer])
 
 
 async def start(request: Request) -> Response:
-    asked, key = await request.json(), request.headers["idempotency-key"]
-    meta = {"user": asked["user"]}
-    run = await retinue.spawn(writer, asked["topic"], key=key, meta=meta, questions="ask")
+    body, key = await request.json(), request.headers["idempotency-key"]
+    meta = {"user": body["user"]}
+    run = await retinue.spawn(writer, body["topic"], key=key, meta=meta, questions="ask")
     return JSONResponse({"run": run}, 202)
 
 

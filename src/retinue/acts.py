@@ -1,4 +1,4 @@
-"""What a person or a program does to runs that are there: write, answer, decide, restrict, end."""
+"""Actions of a person or a program on existing runs: write, answer, decide, restrict, end."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ from retinue.question_types import (
 )
 from retinue.reads import Reads
 from retinue.sandbox.open_directories import real_paths
+from retinue.tools.checked_verbs import checks_arguments
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
+@checks_arguments
 class Acts(Reads):
     """The part of `Retinue` that acts on runs."""
 
@@ -82,7 +84,7 @@ class Acts(Reads):
         """What waits for a person, in one tree or in all. With `live`, also what will be asked from
         now on: for a tree until its run has ended, otherwise for as long as you listen."""
         self._check_loop()
-        known, end = set[str](), None
+        known_ids, end = set[str](), None
         with self._engine.bus.watch() as watcher:
             if run is not None and not await self._has_ended(run):
                 end = self._engine.ended(run)
@@ -90,8 +92,8 @@ class Acts(Reads):
                 while True:
                     watcher.catch_up()
                     for q in await self.open_questions(run or ""):
-                        if q.id not in known:
-                            known.add(q.id)
+                        if q.id not in known_ids:
+                            known_ids.add(q.id)
                             spending = await self.budget(q.run) if q.kind == "budget" else None
                             yield typed_question(q, spending)
                     if not live or (run is not None and (end is None or end.done())):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Unpack
@@ -19,10 +19,9 @@ from retinue.tools.base import Risk, Tool
 from retinue.tools.builtin.ask import AskTool
 from retinue.tools.families.base import Family, FamilyTool, helper_name
 from retinue.tools.families.profiles import check_once, check_switches, make_family
-from retinue.tools.option_values import check_values
+from retinue.tools.option_values import check_values, shown
 from retinue.tools.output_type import Output, check_output
-from retinue.tools.own_tools import InvokedTool as OwnTool
-from retinue.tools.own_tools import Toolset, is_tool, is_toolset, machine_tool
+from retinue.tools.own_tools import InvokedTool, Toolset, is_tool, is_toolset, machine_tool
 from retinue.tools.start_options import Seconds, check_known, request_fields
 from retinue.tools.submit import ERROR, RESULT, SubmitError, SubmitResult
 
@@ -31,7 +30,6 @@ class AgentParts(AgentOptions, total=False):
     """What is checked when an agent is made."""
 
     instructions: str
-    tools: Sequence[Tool[Any] | str] | None
     staff: Sequence[Agent[Any, Any]] | None
 
 
@@ -54,7 +52,7 @@ class Agent(Generic[T_co, D_contra]):
     instructions: str
     output: type[T_co] | Output[T_co] | None
     deps_type: type[Any] | None
-    tools: Sequence[OwnTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str]
+    tools: Sequence[InvokedTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str]
     staff: Sequence[Agent[Any, D_contra]]
     model: Model | str
     families: Sequence[Family | str]
@@ -71,7 +69,8 @@ class Agent(Generic[T_co, D_contra]):
         *,
         output: type[T_co] | Output[T_co] | None = None,
         deps_type: type[D_contra] | None = None,
-        tools: Sequence[OwnTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str] | None = None,
+        tools: Sequence[InvokedTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str]
+        | None = None,
         staff: Sequence[Agent[Any, D_contra]] | None = None,
         **options: Unpack[AgentOptions],
     ) -> None:
@@ -79,8 +78,12 @@ class Agent(Generic[T_co, D_contra]):
             raise ConfigError(f"An agent needs a name, not {name!r}.")
         owner = f"Agent {name!r}"
         check_known(owner, options, AGENT_OPTIONS)
-        own = {"instructions": instructions, "tools": tools, "staff": staff, **options}
-        own.pop("families", None)  # `check_once` says more about them
+        own = {"instructions": instructions, "staff": staff, **options}
+        for checked_below in ("families", "model"):
+            own.pop(checked_below, None)
+        is_list = isinstance(tools, Collection) and not isinstance(tools, (str, bytes, Mapping))
+        if tools is not None and not is_list:
+            raise ConfigError(f"{owner}: tools is a list of tools and names, not {shown(tools)}.")
         check_values(owner, own, AgentParts)
         check_model(owner, options.get("model", ""))
         check_output(owner, output)
@@ -197,7 +200,7 @@ class Agent(Generic[T_co, D_contra]):
 
     def _lent(
         self, dialect: Family
-    ) -> list[OwnTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str]:
+    ) -> list[InvokedTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str]:
         """Its own tools as a family's children have them: without `ask`, unless the setting gives
         that too, and without those whose `is_lent` is False."""
         own = [t for t in self.tools if getattr(t, "is_lent", True)]
@@ -271,10 +274,10 @@ class Agent(Generic[T_co, D_contra]):
         todo: list[Agent[Any, Any]] = [self]
         while todo:
             agent = todo.pop()
-            known = agents.get(agent.name)
-            if known == agent:
+            registered = agents.get(agent.name)
+            if registered == agent:
                 continue
-            if known is not None:
+            if registered is not None:
                 raise ConfigError(f"Two different agents are named {agent.name!r}. Rename one.")
             agents[agent.name] = agent
             todo.extend(agent.staff)
@@ -304,10 +307,11 @@ def check_tool(owner: str, thing: object) -> None:
 
 def check_model(owner: str, model: object) -> None:
     """A name, or an object with the method of a model."""
-    if not isinstance(model, str) and not callable(getattr(model, "complete", None)):
+    is_object = not isinstance(model, type) and callable(getattr(model, "complete", None))
+    if not isinstance(model, str) and not is_object:
         raise ConfigError(
             f"{owner}: model is a name such as 'anthropic:claude-haiku-4-5', or a Model, not "
-            f"{model!r}.",
+            f"{shown(model)}.",
             field="model",
         )
 

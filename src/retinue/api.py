@@ -17,7 +17,7 @@ from retinue.core.type_parameters import D, Deps_co
 from retinue.core.values import Limits, Permissions, checked
 from retinue.errors import ConfigError
 from retinue.event_feed import EventFeed
-from retinue.formats.database_address import is_postgres
+from retinue.formats.database_address import is_postgres, wrong_address
 from retinue.hook_calls import HookCalls
 from retinue.hooks import Hooks
 from retinue.models.base import Model
@@ -84,6 +84,8 @@ class Retinue(Starts[Deps_co]):
     ) -> None:
         check_known("Retinue()", options, OPTIONS)
         check_values("Retinue()", options, RetinueOptions)
+        if (threads := options.get("threads", 32)) < 1:
+            raise ConfigError(f"Retinue(): threads is 1 or more, not {threads}.", field="threads")
         clock = options.get("clock") or SystemClock()
         try:
             limits = checked(options.get("limits") or Limits())
@@ -97,7 +99,7 @@ class Retinue(Starts[Deps_co]):
         private = own_places(opened.beside)
         own: dict[str, Any] = {
             "unsafe_no_sandbox": bool(options.get("unsafe_no_sandbox")),
-            "threads": options.get("threads", 32),
+            "threads": threads,
         }
         own["page"], own["cache"] = limits.text_cap - 200, cache_folder()
         builtin = BuiltinTools(opened, folder, private=private, **own)
@@ -105,7 +107,7 @@ class Retinue(Starts[Deps_co]):
         home = os.path.realpath(options.get("workspace") or os.getcwd())
         secrets, channels = options.get("secrets"), options.get("channels") or {}
         redactor = secrets if isinstance(secrets, Redactor) else Redactor(secrets or {})
-        learn_from(redactor, environment_secrets(), *channels.values())
+        learn_from(redactor, environment_secrets(), opened, *channels.values())
         ports = (opened, clock, toolbox, known_models, channels)
         engine = self._engine_type(*ports, limits, home, redactor, private)
         engine.performer.deps = deps
@@ -180,6 +182,8 @@ class Retinue(Starts[Deps_co]):
 
 def _open(store: str | Path | Store | None) -> Store:
     store = MemoryStore() if store is None else store
+    if why := wrong_address(store):
+        raise ConfigError(why)
     if is_postgres(store):
         from retinue.store.postgres.postgres_store import PostgresStore
 

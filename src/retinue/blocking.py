@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Unpack, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from retinue.agent import Agent
 from retinue.api import Retinue
@@ -15,6 +15,12 @@ from retinue.option_types import RetinueOptions, RunOptions, check_run_options
 from retinue.outcomes import Outcome
 from retinue.starts import failing
 from retinue.store.base import Store
+from retinue.tools.option_values import check_values
+
+
+class _Asked(TypedDict):
+    agent: Agent[Any, Any]
+    task: str
 
 
 @overload
@@ -56,6 +62,7 @@ def run_sync(
             "Retinue(...).run(...)` instead."
         )
 
+    check_values("run_sync()", {"agent": agent, "task": task}, _Asked)
     check_run_options("run_sync()", options)
 
     async def main() -> Outcome[Any]:

@@ -1,5 +1,5 @@
-"""What runs that worked in copies of their own have left: their branches, what is on them, and how
-it gets into the files."""
+"""The branches that runs in worktrees have left: lists them, shows their changes, and
+merges them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from retinue.run_info import RunBranch
 from retinue.sandbox.branch_diff import BranchDiff
 from retinue.sandbox.writer_merges import BY_PERSON, diffs, foreseen
 from retinue.steps import Steps
+from retinue.tools.checked_verbs import checks_arguments
 from retinue.tree_record import RunRecord
 
 
+@checks_arguments
 class Branches(Steps):
     """The part of `Retinue` that deals with branches of runs."""
 

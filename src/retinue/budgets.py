@@ -1,4 +1,4 @@
-"""Budgets of existing runs: their state, and how a person changes them."""
+"""Shows and changes the budgets of existing runs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from retinue.core.values import NANOS_PER_USD, OnLimit
 from retinue.errors import ConfigError, Refused
 from retinue.maintenance import Housekeeping
 from retinue.spending import Spending, spending_of
+from retinue.tools.checked_verbs import checks_arguments
 
 
+@checks_arguments
 class Budgets(Housekeeping):
     """The part of `Retinue` that tells and changes what runs may spend."""
 

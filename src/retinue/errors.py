@@ -79,7 +79,18 @@ class ToolError(RetinueError):
 
 
 class InvalidTransition(RetinueError):
-    """An event reached a run in a state that does not take it."""
+    """An event reached a run in a state that does not take it. `refusal` is what a limit said to
+    it, if one did."""
+
+    def __init__(self, message: str, refusal: Refused | None = None) -> None:
+        super().__init__(message)
+        self.refusal = refusal
+
+
+class WhyStale(str):
+    """Why an event was refused; `refusal` is what a limit said, if it was one."""
+
+    refusal: Refused | None = None
 
 
 class ModelError(RetinueError):

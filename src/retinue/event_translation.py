@@ -166,11 +166,11 @@ class Translator:
         self, family: _Family, entry: log.LogEntry, before: dict[str, Run], changes: Changes
     ) -> Iterator[Draft]:
         for id, run in changes.runs.items():
-            known = {q.id for q in questions_of(before.get(id))}
-            if not any(q.id not in known for q in questions_of(run)):
+            question_ids = {q.id for q in questions_of(before.get(id))}
+            if not any(q.id not in question_ids for q in questions_of(run)):
                 continue
             for q in about_calls(self._trees, id, family.said.get(id, AssistantMessage())):
-                if q.id not in known:
+                if q.id not in question_ids:
                     yield public.QuestionAsked, id, {"question": typed_question(q, None)}
         if family.limits or entry.tree in self._trees.index.asking:
             yield from self._about_limits(family, entry, changes)
@@ -224,7 +224,7 @@ def _direct(
     """What the step itself says."""
     own: dict[str, Any]
     id, spec = entry.run, family.specs.get(entry.run)
-    took = (entry.at - family.begun.get((id, ""), entry.at)) / 1000
+    elapsed = (entry.at - family.begun.get((id, ""), entry.at)) / 1000
     match entry.event:
         case log.RunCreated() if spec is not None:
             own = {"parent": RunId[Any](spec.parent) if spec.parent else None, "model": spec.model}
@@ -237,14 +237,14 @@ def _direct(
             answer = reply.message
             usage = _minus(after.usage, before.usage if before is not None else Usage())
             own = {"turn": after.turn, "text": answer.text, "calls": answer.calls, "usage": usage}
-            own |= {"model": reply.model or after.model_used, "seconds": took}
+            own |= {"model": reply.model or after.model_used, "seconds": elapsed}
             yield public.ModelReplied, id, own
         case log.ModelFailed(attempt=attempt, message=error, kind=kind) if after is not None:
             retry_at = getattr(after.state, "retry_at", None)
             if not isinstance(after.state, Ended | Stopping):
                 seconds = max(0, (retry_at or entry.at) - entry.at) / 1000
                 own = {"attempt": attempt, "error": error, "next_try_in": seconds}
-                own |= {"kind": kind, "seconds": took}
+                own |= {"kind": kind, "seconds": elapsed}
                 yield public.ModelRetried, id, own
         case log.Answered(index=index, text=text, by=by) as event:
             ids = (q.id for q in questions_of(before) if q.index == index)
@@ -292,7 +292,8 @@ def _waits(family: _Family, entry: log.LogEntry, before: Run | None, run: Run) -
         spec = family.specs[run.id]
         detail = now[1]
         if isinstance(run.state, Queued) and run.state.lane >= 0:
-            detail = spec.request.lanes[run.state.lane].name
+            lane = spec.request.lanes[run.state.lane]
+            detail = f"a worker with {lane.name}" if lane.is_need else lane.name
         yield public.RunWaiting, run.id, {"waiting_for": now[0], "detail": detail}
 
 

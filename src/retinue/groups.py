@@ -1,5 +1,5 @@
-"""Ending runs, and groups of background work: which there are in a conversation, and how one is
-ended as a whole."""
+"""Ends runs, and groups of background work: lists the groups of a conversation and ends one as a
+whole."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from retinue.core.unread_results import unread_results
 from retinue.core.values import Mail, Value, Who
 from retinue.errors import NotFound
 from retinue.outcomes import ChildInfo, child_info, state_word
+from retinue.tools.checked_verbs import checks_arguments
 
 
 class Group(Value):
@@ -30,6 +31,7 @@ class Group(Value):
     is_open: bool
 
 
+@checks_arguments
 class Groups(Budgets):
     """The part of `Retinue` that ends runs and groups of them."""
 
@@ -48,10 +50,10 @@ class Groups(Budgets):
     ) -> Group:
         """End what is still at work in a group that a run has started, or one before it in its
         conversation; returns how its members have ended."""
-        known = await self.groups(run)
-        one = next((g for g in reversed(known) if g.id == group), None)
+        groups = await self.groups(run)
+        one = next((g for g in reversed(groups) if g.id == group), None)
         if one is None:
-            there = ", ".join(g.id for g in known) or "none"
+            there = ", ".join(g.id for g in groups) or "none"
             raise NotFound(f"Run {run} has no group {group!r}. Its groups: {there}")
         await self._end([m.id for m in one.members if not await self._has_ended(m.id)], reason, by)
         return next(g for g in await self.groups(one.run) if g.id == group)

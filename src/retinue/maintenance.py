@@ -1,6 +1,5 @@
-"""Keeping house: what is forgotten, copied, checked and made smaller. With a `Retention`, old trees
-are forgotten in the background, one at a time, and what they leave free is given back to the disk.
-"""
+"""Maintenance of the store: retention, copies, checks and compaction. With a `Retention`, old trees
+are forgotten in the background, one at a time, and their space is returned to the disk."""
 
 from __future__ import annotations
 
@@ -23,13 +22,14 @@ from retinue.runtime.bus import Watcher
 from retinue.runtime.engine import Engine
 from retinue.store.base import Compacted, Progress
 from retinue.tools.builtin.builtin_tools import BuiltinTools
+from retinue.tools.checked_verbs import checks_arguments
 from retinue.tools.start_options import Seconds, seconds
 
 log = logging.getLogger("retinue.store")
-AT_ONCE = 20
-"""So many trees are looked for at a time."""
+AT_ONCE = 20  # trees that are looked for at a time
 
 
+@checks_arguments
 class Housekeeping:
     """The part of `Retinue` that looks after what is on record."""
 
@@ -163,8 +163,10 @@ class Housekeeping:
         self._check_loop()
         states = (state,) if isinstance(state, str) else state or ()
         for wrong in set(states) - set(get_args(DeliveryState)):
-            known = ", ".join(get_args(DeliveryState))
-            raise ConfigError(f"deliveries(state={wrong!r}) is not a state. There are {known}.")
+            state_names = ", ".join(get_args(DeliveryState))
+            raise ConfigError(
+                f"deliveries(state={wrong!r}) is not a state. There are {state_names}."
+            )
         for delivery in await self._store.deliveries(states):
             yield delivery
 

@@ -1,5 +1,5 @@
-"""The sets of tools that are open in a runtime: each is opened when an agent that has it is first
-known, and closed with the runtime."""
+"""The toolsets that are open in a runtime: each opens when an agent that has it is registered, and
+closes with the runtime."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OpenedToolsets:
         return tools
 
     def _find(self, toolset: object) -> Sequence[Tool[Any]] | None:
-        return next((tools for known, tools in self._open if known == toolset), None)
+        return next((tools for members, tools in self._open if members == toolset), None)
 
     async def close(self) -> None:
         """Close all, the last one first. One that fails to is logged."""

@@ -30,7 +30,8 @@ class RunOptions(StartOptions, total=False):
     is there to answer; otherwise a call that needs a permission is denied. `families` turns
     families on or off. `announce` sends the end of the run to the channel of its origin.
     `children_on_end` is what becomes of its children when it ends first, `on_parent_end` what
-    becomes of it when its parent does. `settings` say how its model is asked. With
+    becomes of it when its parent does. `settings` say how its model is asked. `needs` are labels
+    that a worker of a cluster has to offer, and directories that it has to have. With
     `follow_links=False`, its directories are used as they are written, and a symbolic link on the
     way is refused: for paths that a program has checked before."""
 

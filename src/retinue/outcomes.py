@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 
 from retinue.core.account import SURE, Account
-from retinue.core.provenance import provenance_text
+from retinue.core.provenance import note_about, provenance_text
 from retinue.core.state import NOTHING, ByDimension, Ended, Run, RunRecord, ending_of
 from retinue.core.type_parameters import RunId, T_co
 from retinue.core.values import (
@@ -60,7 +60,7 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, rename=S
     below it, and gave.
 
     Calls that were never answered are in it with their bounds: `tree_usage.is_exact` says that
-    there are none of them, and `cost_is_known` that there is no model without a price, either. In
+    there are none of them, and `cost_is_known` that there are no `tree_tokens_unpriced`, either. In
     JSON, `tree_usage` is in the fields that begin with `tree_`, and times are milliseconds since
     the epoch."""
 
@@ -95,6 +95,7 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, rename=S
     tree_cache: CacheUse = CacheUse()
     tree_output_tokens: int = 0
     meta: dict[str, str] = msgspec.field(default_factory=dict)
+    tree_tokens_unpriced: int = 0
 
     @property
     def created_at(self) -> datetime:
@@ -138,6 +139,11 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, rename=S
         return provenance_text(self.helpers)
 
     @property
+    def note(self) -> str:
+        """The same as the runtime says it to those who read the result, beside its text."""
+        return note_about(self.missing)
+
+    @property
     def ok(self) -> bool:
         return self.state == "completed"
 
@@ -145,9 +151,10 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, rename=S
     def cost(self) -> str:
         """What the tree has cost, in words: `$0.18`, `at most $0.18`, `more than $0.18`; `unknown`
         where no price is known, which is not nothing."""
-        if self.tree_usd_estimated or self.cost_is_known:
+        if not self.tree_tokens_unpriced:
             return money(self.tree_usd, is_bound=bool(self.tree_usd_estimated))
-        return f"more than {money(self.tree_usd)}" if self.tree_usd else "unknown"
+        sure = max(0.0, self.tree_usd - self.tree_usd_estimated)
+        return f"more than {money(sure)}" if sure else "unknown"
 
     def unwrap(self) -> T_co:
         """The typed result; raises `RunFailed`, which carries this outcome, unless the run
@@ -212,6 +219,7 @@ def build_outcome(
         tree_cache=cache_use(account.cache if account is not None else run.cache),
         tree_output_tokens=run.usage.output + output_below,
         meta=spec.meta,
+        tree_tokens_unpriced=guess[2],
     )
 
 
@@ -229,6 +237,13 @@ def _typed(agent: Agent[Any, Any] | None, ending: Ending) -> Any:
             f"result, which does not match ({error}). Name the agent differently, or read the run "
             "in a program that does not register it."
         ) from None
+
+
+def missing_note(outcome: Mapping[str, Any], result: str) -> tuple[str, str]:
+    """Which sub-agents did not return, of an outcome as JSON, and the note that says so about
+    `result`."""
+    missing = provenance_text(msgspec.convert(outcome.get("helpers", {}), Helpers))
+    return missing, note_about(missing, result)
 
 
 def child_info(row: RunRecord) -> ChildInfo:

@@ -1,9 +1,9 @@
-"""The states and outcomes of runs: the part of the public API that changes nothing."""
+"""Reads the states and outcomes of runs: the part of the public API that changes nothing."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypedDict, overload
 
@@ -24,6 +24,7 @@ from retinue.runtime.engine import Engine
 from retinue.runtime_health import Health
 from retinue.store.base import RunLine
 from retinue.tools.builtin.builtin_tools import BuiltinTools
+from retinue.tools.checked_verbs import checks_arguments
 from retinue.tools.option_values import check_values
 from retinue.tools.start_options import Seconds, seconds
 
@@ -41,6 +42,7 @@ class _Filter(TypedDict):
     limit: int | None
 
 
+@checks_arguments
 class Reads(Branches):
     """The part of `Retinue` that reads the states and outcomes of runs."""
 
@@ -208,6 +210,8 @@ def stored_states(state: str | Sequence[str] | None) -> tuple[str, ...]:
     """The states of the machine that a filter means."""
     if state is None:
         return ()
+    if not isinstance(state, Collection):
+        raise ConfigError(f"runs(): state is the name of a state or several, not {state!r}.")
     wishes = (state,) if isinstance(state, str) else tuple(state)
     out: list[str] = []
     for name in wishes:
@@ -216,10 +220,10 @@ def stored_states(state: str | Sequence[str] | None) -> tuple[str, ...]:
         elif name in PUBLIC_STATES.values():
             out += [s for s, public in PUBLIC_STATES.items() if public == name]
         else:
-            known = ("open", "ended", *dict.fromkeys(PUBLIC_STATES.values()))
+            states = ("open", "ended", *dict.fromkeys(PUBLIC_STATES.values()))
             raise ConfigError(
-                f"runs(state={name!r}) is not a state.{did_you_mean(name, known)} There are "
-                f"{', '.join(known)}."
+                f"runs(state={name!r}) is not a state.{did_you_mean(name, states)} There are "
+                f"{', '.join(states)}."
             )
     return tuple(out)
 

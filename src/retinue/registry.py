@@ -20,6 +20,7 @@ from retinue.core.spec import RunRequest
 from retinue.core.values import ModelInfo, Permissions, checked
 from retinue.errors import ConfigError, NotFound, Refused
 from retinue.models.base import Model, ModelCatalog
+from retinue.models.catalog import JoinAccount
 from retinue.models.declared import Provider
 from retinue.models.setting_support import check_settings
 from retinue.opened_toolsets import OpenedToolsets
@@ -62,6 +63,7 @@ class Registry:
                 raise ConfigError("Give providers to the catalog, or models as a dict.")
             catalog = environment_catalog(providers)
         self.models, self.catalog = models, catalog
+        self._join: JoinAccount | None = None
         self.agents: dict[str, Agent[Any, Any]] = {}
         self.preview = toolbox.preview
         self.toolsets = OpenedToolsets()
@@ -71,8 +73,8 @@ class Registry:
         self.learn_keys()
 
     def __contains__(self, agent: Agent[Any, Any]) -> bool:
-        known = self.agents.get(agent.name)
-        return known is agent or known == agent
+        registered = self.agents.get(agent.name)
+        return registered is agent or registered == agent
 
     def register(self, agent: Agent[Any, Any]) -> None:
         """Register an agent with all agents below it. One that is known by the same name and is not
@@ -86,8 +88,8 @@ class Registry:
             if isinstance(member.model, str):
                 continue
             name, before = member.model_name, self.agents.get(member.name)
-            known = models.get(name, member.model)
-            if known is not member.model and (before is None or before.model is not known):
+            model = models.get(name, member.model)
+            if model is not member.model and (before is None or before.model is not model):
                 raise ConfigError(f"Two different models are named {name!r}. Rename one.")
             models[name] = member.model
         boxes = Toolbox()
@@ -113,12 +115,22 @@ class Registry:
         """The catalog's, which may have been given others meanwhile, are never written down."""
         learn_from(self._engine.redactor, self.catalog)
 
+    def share_accounts(self, join: JoinAccount | None) -> None:
+        """Other processes use the same accounts at providers: `join` gets the governor of each, of
+        catalogs that have governors."""
+        self._join = join
+        share = getattr(self.catalog, "share_accounts", None)
+        if share is not None and join is not None:
+            share(join)
+
     def know_model(self, name: str) -> None:
         """A model that is given by its name alone is looked up in the catalog."""
         catalog = self.catalog
         is_named = ":" in name or "/" in name or (catalog is not None and catalog.knows(name))
         if name not in self.models and is_named:
-            self.catalog = catalog = catalog or environment_catalog()
+            if catalog is None:
+                self.catalog = catalog = environment_catalog()
+                self.share_accounts(self._join)
             self.learn_keys()
             self.models[name] = model = catalog.find(name)
             learn_from(self._engine.redactor, model)
@@ -181,9 +193,9 @@ class Registry:
         self, agent: Agent[Any, Any], model: str, options: Mapping[str, Any]
     ) -> None:
         """What the model of an agent does not take is said before it is asked."""
-        settings, known = options.get("settings"), self.models.get(model)
-        if isinstance(settings, ModelSettings) and known is not None:
-            check_settings(settings, known, model, f"Agent {agent.name!r}")
+        settings, model_entry = options.get("settings"), self.models.get(model)
+        if isinstance(settings, ModelSettings) and model_entry is not None:
+            check_settings(settings, model_entry, model, f"Agent {agent.name!r}")
 
     def _check_deps(self, agent: Agent[Any, Any]) -> None:
         """Its tools get what this runtime has; it must be what the agent says that they need."""

@@ -1,4 +1,4 @@
-"""What a run may spend, has spent and holds, as people and programs read it."""
+"""A run's budget for people and programs: its limits, what was spent, and what is reserved."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ class Spent(Value):
 
 class Spending(Value):
     """The budget of a run at this moment, for itself and all runs below it: its limits as they are
-    now, what is spent, and what is held for calls under way or was given to children.
-    `seconds_left` is to its deadline, if it has one. `questions` are the ids of what is asked about
-    it."""
+    now, what is spent, and what is held for calls under way or was given to children. Of
+    `tokens_estimated` and `usd_estimated`, which are in `spent`, it is only known that they are not
+    more; the price of `tokens_unpriced` is not known, and is not in it. `seconds_left` is to its
+    deadline, if it has one. `questions` are the ids of what is asked about it."""
 
     run: str
     limit: Budget
@@ -29,6 +30,14 @@ class Spending(Value):
     held: Spent
     seconds_left: float | None = None
     questions: tuple[str, ...] = ()
+    tokens_estimated: int = 0
+    usd_estimated: float = 0.0
+    tokens_unpriced: int = 0
+
+    @property
+    def cost_is_known(self) -> bool:
+        """Whether the dollars that are spent are a fact, and all there are."""
+        return not (self.usd_estimated or self.tokens_unpriced)
 
 
 def spending_of(row: RunRecord, account: Account, now: int, questions: tuple[str, ...]) -> Spending:
@@ -41,6 +50,9 @@ def spending_of(row: RunRecord, account: Account, now: int, questions: tuple[str
         held=as_spent(account.held),
         seconds_left=None if deadline is None else max(0, deadline - now) / 1000,
         questions=questions,
+        tokens_estimated=account.guess[0],
+        usd_estimated=account.guess[1] / NANOS_PER_USD,
+        tokens_unpriced=account.guess[2],
     )
 
 

@@ -1,10 +1,10 @@
-"""How runs begin: as runs of an agent, or from the conversation of another run."""
+"""Starts runs: of an agent, or from the conversation of another run."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Generic, Literal, TypedDict, Unpack, overload
+from typing import Any, Generic, Literal, Unpack, overload
 
 from retinue.acts import Acts
 from retinue.agent import Agent
@@ -23,20 +23,12 @@ from retinue.pricing import PriceTag, Pricing
 from retinue.registry import Registry
 from retinue.runtime.engine import Engine
 from retinue.tools.builtin.builtin_tools import BuiltinTools
-from retinue.tools.context_verbs import NOWHERE
-from retinue.tools.option_values import check_values
+from retinue.tools.checked_verbs import checks_arguments
+from retinue.tools.context_verbs import NOWHERE, check_at_once
 from retinue.tools.outcome_list import Outcomes
 
 
-class _Asked(TypedDict, total=False):
-    """What a run is asked to be, beside its options."""
-
-    agent: Agent[Any, Any]
-    task: str
-    at_once: int | None
-    on_cancel: Literal["keep", "cancel"]
-
-
+@checks_arguments
 class Starts(Acts, Generic[Deps_co]):
     """The part of `Retinue` that starts runs."""
 
@@ -58,7 +50,6 @@ class Starts(Acts, Generic[Deps_co]):
         """Start a run and wait for its end. When its provider stays down, it fails after its tries
         with the reason, unless `retry` says otherwise. `on_cancel` says what becomes of it when the
         task that waits here is cancelled: it continues, or ends with that task."""
-        check_values("run()", {"agent": agent, "on_cancel": on_cancel}, _Asked)
         run = await self._start("run()", agent, task, {**failing(agent), **options})
         try:
             return await self.wait(run)
@@ -78,8 +69,8 @@ class Starts(Acts, Generic[Deps_co]):
     ) -> Outcomes[T]:
         """Start a run for each task and wait for all of them; `at_once` of them work at a time. A
         `key` names all of them, each by its place."""
-        check_values("gather()", {"agent": agent, "at_once": at_once}, _Asked)
         check_run_options("gather()", options)
+        check_at_once("gather()", at_once)
         key = options.pop("key", "")
         if at_once is not None:
             lane = Lane(name=f"gather {key or self._clock.chance()}", size=at_once)
@@ -103,7 +94,6 @@ class Starts(Acts, Generic[Deps_co]):
         self, verb: str, agent: Agent[T, Any], task: str, options: Mapping[str, Any]
     ) -> RunId[T]:
         self._check_loop()
-        check_values(verb, {"agent": agent, "task": task}, _Asked)
         check_run_options(verb, options)
         own = dict(options)
         key = own.pop("key", "")
@@ -118,7 +108,7 @@ class Starts(Acts, Generic[Deps_co]):
         request = self._asked.get(id)
         if request is None:
             request = self._asked[id] = asyncio.ensure_future(self._request_once(event))
-            request.add_done_callback(lambda _: self._asked.pop(id))
+            request.add_done_callback(lambda result: self._end_of_request(id, result))
         return RunId(await asyncio.shield(request))
 
     @overload
@@ -247,6 +237,12 @@ class Starts(Acts, Generic[Deps_co]):
             news=await self._unread_results(row),
         )
         return RunId(await self._request(event))
+
+    def _end_of_request(self, id: str, request: asyncio.Future[str]) -> None:
+        """The caller may have been cancelled: then nothing reads why the request failed."""
+        del self._asked[id]
+        if not request.cancelled():
+            request.exception()
 
     async def _request_once(self, event: Requested) -> str:
         event = self._engine.without_secrets(event)

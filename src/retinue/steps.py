@@ -1,4 +1,4 @@
-"""What happens in runs: as public events, as it is recorded, and the state of each run."""
+"""Reads the log of runs: as public events, as it is recorded, and as the state of each run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from retinue.core.events import LogEntry, Requested
 from retinue.core.shared import Shared
 from retinue.core.state import Ended, RunRecord
+from retinue.core.values import ModelInfo
 from retinue.errors import NotFound
 from retinue.event_translation import Translator, last_of, learn, step_of
 from retinue.events import Event, RunStarted
@@ -15,12 +16,14 @@ from retinue.groups import Groups
 from retinue.runtime.bus import Step
 from retinue.runtime.held_calls import HeldCall
 from retinue.runtime.text_pieces import TextPiece, TextReader
+from retinue.tools.checked_verbs import checks_arguments
 from retinue.tree_record import TreeRecord
 
 PAGE = 100
 """So much of the log is held at a time for each who reads it."""
 
 
+@checks_arguments
 class Steps(Groups):
     """The part of `Retinue` that tells what happens in runs."""
 
@@ -226,14 +229,18 @@ class Steps(Groups):
             row = todo.pop(0)
             rows.append(row)
             todo.extend(await store.children(row.spec.id))
-        known = self._engine.trees.shared.models
-        priced = all((info := known.get(row.spec.model)) is None or info.priced for row in rows)
+        models = self._engine.trees.shared.models
+        priced = all((info := models.get(row.spec.model)) is None or info.priced for row in rows)
         return TreeRecord(
             rows=tuple(rows),
             account=await store.account(run),
             priced=priced,
             seq=self._engine.position,
         )
+
+    def known_model(self, name: str) -> ModelInfo | None:
+        """The facts about a model that a run was started with."""
+        return self._engine.trees.shared.models.get(name)
 
     async def artifact_roots(self, sha256: str) -> list[str]:
         """The root runs of the trees in which an artifact is named: those that its content came
@@ -263,11 +270,11 @@ class _Family:
         self._steps, self._known = steps, {top: True, "": False}
 
     async def has(self, run: str) -> bool:
-        known = self._known.get(run)
-        if known is None:
+        is_member = self._known.get(run)
+        if is_member is None:
             try:
                 row = await self._steps.record(run)
             except NotFound:
                 return False
-            known = self._known[run] = await self.has(row.spec.parent)
-        return known
+            is_member = self._known[run] = await self.has(row.spec.parent)
+        return is_member

@@ -20,15 +20,15 @@ from tests.waiting import until
 CONTENT = FAKE.with_name("content_server.py")
 
 
-def results(heard: Any) -> list[str]:
-    return [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
+def results(request: Any) -> list[str]:
+    return [m.text for m in request.messages if type(m).__name__ == "ToolMessage"]
 
 
-def writer(heard: Any) -> Any:
+def writer(request: Any) -> Any:
     """Writes a file for the first message, and speaks from then on."""
-    if not results(heard):
+    if not results(request):
         return call("write", path="made.txt", content="hello\n")
-    n = sum(type(m).__name__ == "UserMessage" for m in heard.messages)
+    n = sum(type(m).__name__ == "UserMessage" for m in request.messages)
     return f"Answer {n}."
 
 
@@ -44,9 +44,10 @@ def test_a_conversation_streams_asks_continues_and_is_found_again(tmp_path: Path
             assert [place.path for place in start.locations] == [str(home.project / "made.txt")]
             assert [(c.type, c.new_text) for c in start.content] == [("diff", "hello\n")]
             assert editor.statuses(start.tool_call_id) == ["in_progress", "completed"]
-            ((asked, options),) = editor.permissions
+            ((question, options),) = editor.permissions
             assert (
-                asked.tool_call_id == start.tool_call_id and (asked.content or [])[0].type == "diff"
+                question.tool_call_id == start.tool_call_id
+                and (question.content or [])[0].type == "diff"
             )
             kinds = [option.kind for option in options]
             assert kinds == ["allow_once", "allow_always", "reject_once"]
@@ -59,8 +60,8 @@ def test_a_conversation_streams_asks_continues_and_is_found_again(tmp_path: Path
     async def second(session: str) -> None:
         async with opened(home, Editor()) as editor:
             where = str(home.project)
-            (known,) = (await editor.agent.list_sessions(cwd=where)).sessions
-            assert (known.session_id, known.title, known.cwd) == (session, "and now?", where)
+            (name,) = (await editor.agent.list_sessions(cwd=where)).sessions
+            assert (name.session_id, name.title, name.cwd) == (session, "and now?", where)
             loaded = await editor.agent.load_session(cwd=where, session_id=session, mcp_servers=[])
             assert loaded.modes.current_mode_id == "manual"
             assert editor.text("user_message_chunk") == "write a fileand now?"
@@ -84,10 +85,10 @@ def test_a_conversation_streams_asks_continues_and_is_found_again(tmp_path: Path
 
 
 def test_sub_agents_are_entries_of_the_plan_and_tool_calls(tmp_path: Path) -> None:
-    def lead(heard: Any) -> Any:
-        if "part" in str(heard.messages[0].text):
+    def lead(request: Any) -> Any:
+        if "part" in str(request.messages[0].text):
             return "Part done."
-        if results(heard):
+        if results(request):
             return "Both are done."
         tasks = [{"task_id": f"p{n}", "prompt": f"part {n}", "tools": []} for n in (1, 2)]
         return call("delegate_tasks", mode="parallel", tasks=tasks)
@@ -161,11 +162,11 @@ def test_a_process_that_is_killed_loses_nothing(tmp_path: Path) -> None:
         assert len(gate.heard) == 1
 
 
-def asker(heard: Any) -> Any:
-    said = results(heard)
-    if len(said) == 2:
-        return f"You said {said[0]} and {said[1]}."
-    if said:
+def asker(request: Any) -> Any:
+    text = results(request)
+    if len(text) == 2:
+        return f"You said {text[0]} and {text[1]}."
+    if text:
         return call("ask", question="Which name?")
     return call("ask", question="Which colour?", options=["red", "blue"])
 
@@ -194,9 +195,9 @@ def test_questions_are_answered_by_a_choice_a_form_or_the_next_prompt(
 
 
 def test_a_denied_call_a_mode_another_model_and_a_server_of_the_editor(tmp_path: Path) -> None:
-    def script(heard: Any) -> Any:
-        task = next(m.text for m in reversed(heard.messages) if type(m).__name__ == "UserMessage")
-        last = heard.messages[-1]
+    def script(request: Any) -> Any:
+        task = next(m.text for m in reversed(request.messages) if type(m).__name__ == "UserMessage")
+        last = request.messages[-1]
         if type(last).__name__ == "ToolMessage":
             return f"[{last.text}]"
         if "echo" in task:
@@ -208,9 +209,9 @@ def test_a_denied_call_a_mode_another_model_and_a_server_of_the_editor(tmp_path:
             name="fake", command=sys.executable, args=["-I", "-S", str(FAKE)], env=[]
         )
         async with opened(home, Editor("reject", "allow")) as editor:
-            made = await editor.agent.new_session(cwd=str(home.project), mcp_servers=[server])
-            session = made.session_id
-            option = next(o for o in made.config_options if o.id == "model")
+            result = await editor.agent.new_session(cwd=str(home.project), mcp_servers=[server])
+            session = result.session_id
+            option = next(o for o in result.config_options if o.id == "model")
             assert option.current_value == "openai-chat:scripted"
             await editor.prompt(session, "one")
             (start,) = editor.of("tool_call")
@@ -268,16 +269,16 @@ def test_prompts_of_servers_are_commands_of_the_session(tmp_path: Path) -> None:
         args = ["-I", "-S", str(CONTENT)]
         server = schema.McpServerStdio(name="notes", command=sys.executable, args=args, env=[])
         async with opened(home, Editor()) as editor:
-            made = await editor.agent.new_session(cwd=str(home.project), mcp_servers=[server])
+            session = await editor.agent.new_session(cwd=str(home.project), mcp_servers=[server])
             (offer,) = await until(lambda: editor.of("available_commands_update"))
             names = [command.name for command in offer.available_commands]
             assert names == ["notes:summarize", "notes:talk"]
-            await editor.prompt(made.session_id, "/notes:summarize topic=May")
+            await editor.prompt(session.session_id, "/notes:summarize topic=May")
             assert editor.text() == "[Summarize May: -]"
             with pytest.raises(RequestError, match="notes/none"):
-                await editor.prompt(made.session_id, "/notes:none")
+                await editor.prompt(session.session_id, "/notes:none")
 
-    with private_home(tmp_path, lambda heard: f"[{heard.messages[-1].text}]") as home:
+    with private_home(tmp_path, lambda request: f"[{request.messages[-1].text}]") as home:
         asyncio.run(main())
 
 

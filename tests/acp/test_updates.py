@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from acp import RequestError, schema
 
-from retinue import AssistantMessage, ToolCall
+from retinue import Agent, AssistantMessage, Retinue, ToolCall
 from retinue.acp import person_requests
 from retinue.acp.editor_project import server_texts
+from retinue.acp.editor_session import EditorSession
 from retinue.acp.prompt_text import prompt_text
 from retinue.acp.session_settings import SessionSettings
 from retinue.acp.tree_updates import AGAIN, TreeUpdates
 from retinue.core.messages import ToolMessage, UserMessage
+from retinue.core.values import ModelInfo, Usage
 from retinue.host.requests import AnswerRequest
 from retinue.host.tree_items import MessageAdded, TextArrived
+from retinue.models.base import ModelRequest
+from retinue.testing import Scripted, call
 
 
 def updates() -> TreeUpdates:
@@ -90,7 +95,8 @@ def test_calls_have_a_kind_a_title_places_and_their_diff() -> None:
         ToolCall(id="c", name="shell", args='{"command": "make"}'),
         ToolCall(id="d", name="mcp__db__query", args="not json"),
     )
-    edit, read, shell, other = updates().updates(reply(1, "", *calls))
+    edit, read, *others = updates().updates(reply(1, "", *calls))
+    shell, other = others
     assert (edit.kind, edit.title) == ("edit", "change x.py +1 -1")
     (diff,) = edit.content
     assert (diff.path, diff.old_text, diff.new_text) == ("/project/x.py", "1", "2")
@@ -179,3 +185,35 @@ def test_what_is_set_wrongly_changes_nothing() -> None:
     settings.set_option("model", "b")
     settings.set_option("mode", "plan")
     assert (settings.modes.current_mode_id, settings.options[1].current_value) == ("plan", "b")
+
+
+async def test_an_editor_is_told_what_a_result_lacks_and_what_of_its_cost_is_a_bound() -> None:
+    """A lead says nothing about a sub-agent that has failed, in a session of an editor."""
+
+    def lead(request: ModelRequest) -> Any:
+        if request.messages[0].text == "fail":
+            return ValueError("no such planet")
+        n = sum(type(m).__name__ == "ToolMessage" for m in request.messages)
+        return "All is well." if n else call("spawn_agents", tasks=[{"task": "fail"}])
+
+    info = ModelInfo(name="m", price_in=1_000, price_out=1_000)
+    model = Scripted(lead, info=info, usage=Usage(input=100, output=20, estimated=30))
+    async with Retinue() as retinue:
+        outcome = await retinue.run(Agent("lead", model=model, families=["fanout"]), "go")
+        final = await retinue.tree_record(outcome.id)
+    updates_sent: list[Any] = []
+
+    class Editor:
+        async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
+            updates_sent.append(update)
+
+    session: Any = object.__new__(EditorSession)
+    session.id, session._editor = "s", Editor()
+    session._following = asyncio.get_running_loop().create_future()
+    session._following.set_result(final)
+    end = await session._answer(asyncio.get_running_loop().create_future())
+    facts = end.field_meta["retinue"]
+    assert facts["missing"] == outcome.missing and outcome.missing.startswith("1 of 1 sub-agent")
+    assert (facts["cost_is_known"], facts["tokens_estimated"]) == (False, 60)
+    assert end.usage.total_tokens == 240
+    assert [u.content.text for u in updates_sent] == [f"{outcome.note}\n"]

@@ -28,8 +28,8 @@ def library(root: Path, **agents: str) -> FoundAgents:
     return find_agents(project(root, files), trusted=True)
 
 
-def names(made: Agent) -> list[str]:
-    return [t if isinstance(t, str) else t.schema.name for t in made.tools]
+def names(result: Agent) -> list[str]:
+    return [t if isinstance(t, str) else t.schema.name for t in result.tools]
 
 
 def test_a_file_becomes_an_agent_with_its_tools_and_limits(tmp_path: Path) -> None:
@@ -45,32 +45,32 @@ def test_a_file_becomes_an_agent_with_its_tools_and_limits(tmp_path: Path) -> No
         "output_schema: {type: object}",
         body="Be good.",
     )
-    made = to_agents(library(tmp_path, a=text))["a"]
-    assert made.tools == ["read", "search", "shell", "shell_output", "shell_stop"]
-    assert (made.instructions, made.model, made.max_turns, made.timeout) == (
+    result = to_agents(library(tmp_path, a=text))["a"]
+    assert result.tools == ["read", "search", "shell", "shell_output", "shell_stop"]
+    assert (result.instructions, result.model, result.max_turns, result.timeout) == (
         "Be good.",
         "anthropic:claude-x-1",
         7,
         90.0,
     )
-    assert (made.budget, made.output) == (
+    assert (result.budget, result.output) == (
         Budget(tokens=10),
         json_schema({"type": "object"}),
     )
     access = Permissions(mode="plan", rules=("allow: shell(git *)",))
-    assert made.options == {"permissions": access, "isolation": "worktree"}
+    assert result.options == {"permissions": access, "isolation": "worktree"}
 
 
 def test_who_says_nothing_has_what_is_inherited_without_what_is_denied(tmp_path: Path) -> None:
-    made = to_agents(
+    result = to_agents(
         library(tmp_path, a=agent("a", "disallowedTools: [Bash, Write]")), default_model="m:1"
     )["a"]
-    assert set(names(made)) == set(INHERITED) - {"shell", "shell_output", "shell_stop", "write"}
-    assert (made.model, made.staff, list(made.families)) == ("m:1", [], [])
+    assert set(names(result)) == set(INHERITED) - {"shell", "shell_output", "shell_stop", "write"}
+    assert (result.model, result.staff, list(result.families)) == ("m:1", [], [])
 
 
 def test_staff_is_whom_a_file_may_start(tmp_path: Path) -> None:
-    made = to_agents(
+    agents = to_agents(
         library(
             tmp_path,
             lead=agent("lead", "tools: [read]", "can_spawn: [probe-*, writer]"),
@@ -81,13 +81,13 @@ def test_staff_is_whom_a_file_may_start(tmp_path: Path) -> None:
         ),
         families=["fanout"],
     )
-    assert [a.name for a in made["lead"].staff] == ["probe-one", "writer"]
-    assert [a.name for a in made["writer"].staff] == ["lead"]
-    assert made["probe-one"].staff == []
-    assert list(made["lead"].families) == ["fanout"]
-    assert list(made["probe-one"].families) == []
-    assert "probe-off" not in made
-    assert {a.name for a in made["lead"].reachable_agents()} == {
+    assert [a.name for a in agents["lead"].staff] == ["probe-one", "writer"]
+    assert [a.name for a in agents["writer"].staff] == ["lead"]
+    assert agents["probe-one"].staff == []
+    assert list(agents["lead"].families) == ["fanout"]
+    assert list(agents["probe-one"].families) == []
+    assert "probe-off" not in agents
+    assert {a.name for a in agents["lead"].reachable_agents()} == {
         "lead",
         "writer",
         "probe-one",
@@ -97,13 +97,13 @@ def test_staff_is_whom_a_file_may_start(tmp_path: Path) -> None:
 
 
 def test_the_lead_may_start_everybody_though_its_file_says_nothing(tmp_path: Path) -> None:
-    found = library(tmp_path, a=agent("a"), b=agent("b"), c=agent("c", "tools: [read]"))
-    made = to_agents(found, lead="a")
-    assert [s.name for s in made["a"].staff] == ["b", "c"]
-    assert made["b"].staff == []
-    assert to_agents(found, lead="c")["c"].staff == []
+    result = library(tmp_path, a=agent("a"), b=agent("b"), c=agent("c", "tools: [read]"))
+    agents = to_agents(result, lead="a")
+    assert [s.name for s in agents["a"].staff] == ["b", "c"]
+    assert agents["b"].staff == []
+    assert to_agents(result, lead="c")["c"].staff == []
     with pytest.raises(ConfigError, match="Unknown agent 'd'; known: a, b, c"):
-        to_agents(found, lead="d")
+        to_agents(result, lead="d")
 
 
 def test_a_lead_delegates_to_agents_from_files(tmp_path: Path) -> None:
@@ -113,13 +113,13 @@ def test_a_lead_delegates_to_agents_from_files(tmp_path: Path) -> None:
         adder=agent("adder", "tools: [add]", "maxTurns: 3"),
         quiet=agent("quiet", "tools: []"),
     )
-    found = find_agents(tmp_path, trusted=True, tools=["add"])
-    seen: list[str] = []
+    agents = find_agents(tmp_path, trusted=True, tools=["add"])
+    records: list[str] = []
 
     @tool(restart="pure", risk="read")
     async def add(a: int, b: int) -> int:
         """Add."""
-        seen.append(f"{a}+{b}")
+        records.append(f"{a}+{b}")
         return a + b
 
     def talk(request: Any) -> Any:
@@ -134,16 +134,16 @@ def test_a_lead_delegates_to_agents_from_files(tmp_path: Path) -> None:
         return " | ".join(texts)
 
     model = Scripted(talk, name="script")
-    made = to_agents(found, default_model=model, tools={"add": add})
-    outcome = run_sync(made["lead"], "Add.")
+    result = to_agents(agents, default_model=model, tools={"add": add})
+    outcome = run_sync(result["lead"], "Add.")
     assert outcome.state == "completed"
-    assert seen == ["2+3"]
+    assert records == ["2+3"]
     assert "It is 5." in outcome.text
     assert "Unknown agent 'adr'. did you mean 'adder'?" in outcome.text
 
 
 def test_one_that_works_in_the_background_is_not_waited_for(tmp_path: Path) -> None:
-    found = library(
+    result = library(
         tmp_path,
         lead=agent("lead", "can_spawn: [slow]", "tools: [think]"),
         slow=agent("slow", "background: true", "tools: []"),
@@ -156,10 +156,10 @@ def test_one_that_works_in_the_background_is_not_waited_for(tmp_path: Path) -> N
             call("agent", name="slow", task="x") if request.turn == 0 else request.messages[2].text
         )
 
-    made = to_agents(
-        found, default_model=Scripted(talk, name="script"), tools={"think": add_nothing}
+    agents = to_agents(
+        result, default_model=Scripted(talk, name="script"), tools={"think": add_nothing}
     )
-    outcome = run_sync(made["lead"], "Go.")
+    outcome = run_sync(agents["lead"], "Go.")
     assert "slow is running in the background as " in outcome.text
 
 
@@ -192,24 +192,24 @@ def test_skills_and_advice_reach_the_agent(tmp_path: Path) -> None:
     )
     skills = find_skills(root, trusted=True)
     files = loaded_files(root, root, trusted=True)
-    made = to_agents(find_agents(root, trusted=True), skills=skills.skills, files=files)
-    assert names(made["a"]) == ["read", "skill"]
-    assert "- pdf: about pdf" in made["a"].instructions
-    assert "- retinue:" not in made["a"].instructions
-    assert names(made["b"]) == ["read"]
-    (reader,) = [t for t in made["c"].tools if isinstance(t, SkillTool)]
+    agents = to_agents(find_agents(root, trusted=True), skills=skills.skills, files=files)
+    assert names(agents["a"]) == ["read", "skill"]
+    assert "- pdf: about pdf" in agents["a"].instructions
+    assert "- retinue:" not in agents["a"].instructions
+    assert names(agents["b"]) == ["read"]
+    (reader,) = [t for t in agents["c"].tools if isinstance(t, SkillTool)]
     assert set(reader.skills) == {"pdf", "retinue"}
-    assert all("Use tabs." in m.instructions for m in made.values())
+    assert all("Use tabs." in m.instructions for m in agents.values())
 
 
 def test_tools_of_servers_are_those_that_the_program_has(tmp_path: Path) -> None:
-    found = library(tmp_path, a=agent("a", "tools: [read, mcp__x__*, mcp__y__z]"))
-    given = {n: tool(name=n)(lambda: None) for n in ("mcp__x__one", "mcp__x__two", "mcp__z__no")}
-    assert names(to_agents(found, tools=given)["a"]) == ["read", "mcp__x__one", "mcp__x__two"]
+    result = library(tmp_path, a=agent("a", "tools: [read, mcp__x__*, mcp__y__z]"))
+    value = {n: tool(name=n)(lambda: None) for n in ("mcp__x__one", "mcp__x__two", "mcp__z__no")}
+    assert names(to_agents(result, tools=value)["a"]) == ["read", "mcp__x__one", "mcp__x__two"]
 
 
 @pytest.mark.parametrize(
-    ("written", "name"),
+    ("text", "name"),
     [
         ("anthropic:claude-1", "anthropic:claude-1"),
         ("anthropic/claude-sonnet-4-5", "anthropic:claude-sonnet-4-5"),
@@ -221,19 +221,19 @@ def test_tools_of_servers_are_those_that_the_program_has(tmp_path: Path) -> None
         ("fast", ""),
     ],
 )
-def test_models_are_named_with_their_provider(written: str, name: str) -> None:
-    assert provider_name(written) == name
+def test_models_are_named_with_their_provider(text: str, name: str) -> None:
+    assert provider_name(text) == name
 
 
 def test_a_program_says_what_the_words_for_models_mean(tmp_path: Path) -> None:
-    found = library(tmp_path, a=agent("a", "model: sonnet"), b=agent("b", "model: fast"))
-    made = to_agents(found, models={"sonnet": "anthropic:s-1"}, default_model="d:1")
-    assert (made["a"].model, made["b"].model) == ("anthropic:s-1", "d:1")
-    made = to_agents(
-        found, models=lambda word: "x:1" if word == "fast" else None, default_model="d:1"
+    result = library(tmp_path, a=agent("a", "model: sonnet"), b=agent("b", "model: fast"))
+    agents = to_agents(result, models={"sonnet": "anthropic:s-1"}, default_model="d:1")
+    assert (agents["a"].model, agents["b"].model) == ("anthropic:s-1", "d:1")
+    agents = to_agents(
+        result, models=lambda word: "x:1" if word == "fast" else None, default_model="d:1"
     )
-    assert (made["a"].model, made["b"].model) == ("d:1", "x:1")
-    assert ["sonnet" in m or "fast" in m for _, m in said(not_expressed(found))] == [True, True]
+    assert (agents["a"].model, agents["b"].model) == ("d:1", "x:1")
+    assert ["sonnet" in m or "fast" in m for _, m in said(not_expressed(result))] == [True, True]
 
 
 def spec(
@@ -243,7 +243,7 @@ def spec(
 
 
 @pytest.mark.parametrize(
-    ("rules", "kept", "less"),
+    ("rules", "rest", "less"),
     [
         (("allow: shell(git *)",), ("allow: shell(git *)",), ()),
         (("ask: shell", "allow: shell(git *)"), ("allow: shell(git *)",), ()),
@@ -257,9 +257,9 @@ def spec(
     ],
 )
 def test_rules_of_which_the_last_holds_become_rules_of_which_the_strictest_holds(
-    rules: tuple[str, ...], kept: tuple[str, ...], less: tuple[str, ...]
+    rules: tuple[str, ...], rest: tuple[str, ...], less: tuple[str, ...]
 ) -> None:
-    assert permit_rules(spec(*rules)) == (kept, less)
+    assert permit_rules(spec(*rules)) == (rest, less)
 
 
 def test_a_rule_for_all_tools_holds_for_each_unless_another_follows() -> None:

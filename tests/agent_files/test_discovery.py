@@ -34,11 +34,11 @@ def test_the_command_line_goes_before_the_project_before_the_user_before_what_is
         tmp_path / "h", {f".claude/agents/{n}.md": agent(n, body="user") for n in ("a", "b", "c")}
     )
     extra = json.dumps({"a": {"description": "d", "prompt": "command"}})
-    built = [
+    specs = [
         AgentSpec(name=n, instructions="built-in", source=DefinitionSource(path=f"{n}.md"))
         for n in "abcd"
     ]
-    library = find_agents(root, home, root, [extra], builtin=built)
+    library = find_agents(root, home, root, [extra], builtin=specs)
     assert {n: s.instructions for n, s in library.agents.items()} == {
         "a": "command",
         "b": "project",
@@ -222,11 +222,11 @@ def test_a_link_that_is_put_there_in_between_is_refused(
     resolve = os.path.realpath
 
     def swap(path: object, **options: bool) -> str:
-        found = resolve(path, **options)  # type: ignore[call-overload]
-        if str(found).endswith("a.md"):
+        names = resolve(path, **options)  # type: ignore[call-overload]
+        if str(names).endswith("a.md"):
             (root / "folder/a.md").unlink()
             (root / "folder/a.md").symlink_to(tmp_path / "secret")
-        return str(found)
+        return str(names)
 
     monkeypatch.setattr(os.path, "realpath", swap)
     with pytest.raises(OSError, match="symbolic links"):

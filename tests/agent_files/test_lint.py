@@ -29,8 +29,8 @@ def test_lint_says_what_is_wrong_where_and_what_was_meant(tmp_path: Path) -> Non
             ".claude/agents/e.md": agent("e", "mcpServers: [githb]"),
         },
     )
-    found = lint(find_agents(root), skills=find_skills(root), servers=["github"])
-    assert render_lint(found, cwd=str(root)) == [
+    problems = lint(find_agents(root), skills=find_skills(root), servers=["github"])
+    assert render_lint(problems, cwd=str(root)) == [
         ".claude/agents/d.md:1: note: a is not used: "
         + str(root / ".retinue/agents/a.md")
         + " takes precedence",
@@ -130,6 +130,6 @@ def test_no_file_writes_on_the_terminal(tmp_path: Path) -> None:
 
 
 def test_a_complaint_reads_like_a_compilers() -> None:
-    said = FileComplaint(path="a.md", line=3, message="wrong", hint="do this")
-    assert str(said) == "a.md:3: warning: wrong (do this)"
-    assert render_lint([said]) == [str(said), "1 warning"]
+    complaint = FileComplaint(path="a.md", line=3, message="wrong", hint="do this")
+    assert str(complaint) == "a.md:3: warning: wrong (do this)"
+    assert render_lint([complaint]) == [str(complaint), "1 warning"]

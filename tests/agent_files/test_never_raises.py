@@ -100,8 +100,8 @@ def wrong(specs: list[AgentSpec], complaints: list[FileComplaint]) -> list[str]:
     render_list(library)
     for spec in specs:
         render_show(library, spec.name)
-    made = to_agents(library, families=["fanout"]).values()
-    return [*out, *(f"{agent} has no name" for agent in made if not agent.name)]
+    agents = to_agents(library, families=["fanout"]).values()
+    return [*out, *(f"{agent} has no name" for agent in agents if not agent.name)]
 
 
 def read(

@@ -47,8 +47,8 @@ def call(tool: SkillTool, **args: Any) -> ToolResult:
 
 
 def test_a_skill_is_what_its_front_matter_says(tmp_path: Path) -> None:
-    found = skill(tmp_path)
-    assert found == Skill(
+    result = skill(tmp_path)
+    assert result == Skill(
         name="pdf-tools",
         description="Take text and tables out of PDF files.",
         path=str(tmp_path / "pdf-tools"),
@@ -80,9 +80,9 @@ def test_the_name_follows_the_rules_or_the_skill_is_broken(
     tmp_path: Path, name: str, ok: bool
 ) -> None:
     folder = name if ok else "folder"
-    found = skill(tmp_path, f"---\nname: {name}\ndescription: d\n---\nx", folder)
-    assert (not found.broken) is ok
-    assert found.name == folder
+    result = skill(tmp_path, f"---\nname: {name}\ndescription: d\n---\nx", folder)
+    assert (not result.broken) is ok
+    assert result.name == folder
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_the_name_follows_the_rules_or_the_skill_is_broken(
 def test_what_is_against_the_rules_is_said(
     tmp_path: Path, text: str, severity: str, message: str
 ) -> None:
-    found = skill(tmp_path, text, "s")
-    assert any(message in m for _, m in said(found.complaints, severity)), found.complaints
+    result = skill(tmp_path, text, "s")
+    assert any(message in m for _, m in said(result.complaints, severity)), result.complaints
 
 
 def test_skills_are_found_nearest_first_and_the_shipped_one_last(tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ def test_skills_are_found_nearest_first_and_the_shipped_one_last(tmp_path: Path)
         tag = place.parent.name.strip(".") + ("-user" if home in place.parents else "")
         for name in ("same", tag):
             skill(place, f"---\nname: {name}\ndescription: {tag}\n---\nx", name)
-    found = find_skills(root / "src", home, trusted=True)
-    assert set(found.skills) == {
+    skills = find_skills(root / "src", home, trusted=True)
+    assert set(skills.skills) == {
         "same",
         "agents",
         "claude",
@@ -157,33 +157,33 @@ def test_skills_are_found_nearest_first_and_the_shipped_one_last(tmp_path: Path)
         "agents-user",
         "retinue",
     }
-    assert found.skills["same"].description == "agents"
-    assert len(found.shadowed) == 4
-    assert found.skills["agents-user"].scope == "user"
-    assert found.skills["retinue"].scope == "built-in"
+    assert skills.skills["same"].description == "agents"
+    assert len(skills.shadowed) == 4
+    assert skills.skills["agents-user"].scope == "user"
+    assert skills.skills["retinue"].scope == "built-in"
 
 
 def test_a_project_that_is_not_trusted_offers_no_skills(tmp_path: Path) -> None:
     root = project(tmp_path, {})
     skill(root / ".claude/skills")
-    found = find_skills(root)
-    assert set(found.skills) == {"retinue"}
-    assert found.complaints[0].message == "the project is not trusted, so its skills are ignored"
+    skills = find_skills(root)
+    assert set(skills.skills) == {"retinue"}
+    assert skills.complaints[0].message == "the project is not trusted, so its skills are ignored"
 
 
 def test_a_skill_that_is_a_link_out_of_the_project_is_not_read(tmp_path: Path) -> None:
     skill(tmp_path / "out")
     root = project(tmp_path / "p", {".claude/skills/x": ""})
     (root / ".claude/skills/pdf-tools").symlink_to(tmp_path / "out/pdf-tools")
-    found = find_skills(root, trusted=True, shipped=False)
-    assert found.skills == {}
-    assert "outside the project" in found.complaints[0].message
+    skills = find_skills(root, trusted=True, shipped=False)
+    assert skills.skills == {}
+    assert "outside the project" in skills.complaints[0].message
 
 
 def test_at_the_start_an_agent_is_told_names_and_purposes_only(tmp_path: Path) -> None:
-    told = skills_prompt([skill(tmp_path)])
-    assert told.endswith("- pdf-tools: Take text and tables out of PDF files.")
-    assert "Read references" not in told
+    prompt = skills_prompt([skill(tmp_path)])
+    assert prompt.endswith("- pdf-tools: Take text and tables out of PDF files.")
+    assert "Read references" not in prompt
     assert skills_prompt([]) == ""
 
 
@@ -218,20 +218,20 @@ def test_no_file_outside_of_the_skill_is_read(tmp_path: Path, file: str) -> None
     import os
 
     (tmp_path / "secret").write_text("secret")
-    found = skill(tmp_path)
-    (Path(found.path) / "link").symlink_to(tmp_path / "secret")
-    (Path(found.path) / "inner").symlink_to(tmp_path)
-    os.mkfifo(Path(found.path) / "pipe")
-    answer = call(SkillTool([found]), name="pdf-tools", file=file)
+    result = skill(tmp_path)
+    (Path(result.path) / "link").symlink_to(tmp_path / "secret")
+    (Path(result.path) / "inner").symlink_to(tmp_path)
+    os.mkfifo(Path(result.path) / "pipe")
+    answer = call(SkillTool([result]), name="pdf-tools", file=file)
     assert answer.error
     assert "secret\n" not in answer.text
     assert "was not read" in answer.text
 
 
 def test_bytes_that_are_no_text_are_an_error_with_their_size(tmp_path: Path) -> None:
-    found = skill(tmp_path)
-    (Path(found.path) / "x.bin").write_bytes(b"\xff\xd8\xff")
-    answer = call(SkillTool([found]), name="pdf-tools", file="x.bin")
+    result = skill(tmp_path)
+    (Path(result.path) / "x.bin").write_bytes(b"\xff\xd8\xff")
+    answer = call(SkillTool([result]), name="pdf-tools", file="x.bin")
     assert "it is not text (3 bytes)" in answer.text
 
 
@@ -245,8 +245,8 @@ def test_an_unknown_skill_is_answered_with_those_there_are(tmp_path: Path) -> No
 
 
 def test_the_skill_about_retinue_follows_the_rules_and_its_program_runs() -> None:
-    found = read_skill(SHIPPED / "retinue", "built-in")
-    assert found.complaints == ()
+    skill = read_skill(SHIPPED / "retinue", "built-in")
+    assert skill.complaints == ()
     text = (SHIPPED / "retinue" / "SKILL.md").read_text()
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     exec(compile(program, "SKILL.md", "exec"), {})

@@ -22,8 +22,8 @@ def resolved(
             f"{severity}: {message} {hint if isinstance(hint, str) else hint()}".strip()
         )
 
-    found = resolve(split_names(text), dialect, complain, **options)
-    return found, complaints
+    names = resolve(split_names(text), dialect, complain, **options)
+    return names, complaints
 
 
 def test_all_built_in_tools_go_by_their_own_names() -> None:
@@ -53,8 +53,8 @@ def test_names_of_others_are_known_in_any_case(group: str, names: str) -> None:
 
 
 def test_a_search_of_the_web_becomes_fetch_and_says_so() -> None:
-    found, complaints = resolved("WebSearch")
-    assert found.names == ("fetch",)
+    names, complaints = resolved("WebSearch")
+    assert names.names == ("fetch",)
     assert complaints[0].startswith("note: WebSearch: there is no web search here")
 
 
@@ -88,9 +88,9 @@ def test_wildcards_match_the_names_of_others() -> None:
 
 
 def test_restrictions_become_patterns() -> None:
-    found, _ = resolved("Bash(git diff, git log *), Bash(npm run test:*), Read(src/**), Grep")
-    assert found.names == ("shell", "shell_output", "shell_stop", "read", "search")
-    assert found.patterns == (
+    names, _ = resolved("Bash(git diff, git log *), Bash(npm run test:*), Read(src/**), Grep")
+    assert names.names == ("shell", "shell_output", "shell_stop", "read", "search")
+    assert names.patterns == (
         ("shell", "git diff, git log *"),
         ("shell", "npm run test *"),
         ("read", "src/**"),
@@ -125,13 +125,13 @@ def test_tools_of_the_program_are_known_too() -> None:
 
 
 def test_a_million_commas_do_not_take_long() -> None:
-    found, complaints = resolved("a," * 500_000)
-    assert found.names == ()
+    names, complaints = resolved("a," * 500_000)
+    assert names.names == ()
     assert complaints[0] == "warning: 500000 tools are named; only the first 500 were read"
 
 
 @pytest.mark.parametrize("text", ["github server/x", "git\nhub/x", "(/)", "/"])
 def test_what_cannot_be_a_name_never_becomes_one(text: str) -> None:
     complaints: list[str] = []
-    found = resolve([text], "copilot", lambda m, s, h: complaints.append(m))
-    assert (found.names, len(complaints)) == ((), 1)
+    names = resolve([text], "copilot", lambda m, s, h: complaints.append(m))
+    assert (names.names, len(complaints)) == ((), 1)

@@ -52,8 +52,8 @@ def plain(spec: AgentSpec, root: str) -> dict[str, Any]:
 
 def test_every_dialect_becomes_the_spec_that_it_means(wild: FoundAgents) -> None:
     root = str(Path(wild.searched[0]).parent.parent)
-    made = {name: plain(spec, root) for name, spec in wild.agents.items()}
-    assert made == json.loads(GOLDEN.read_text())
+    agents = {name: plain(spec, root) for name, spec in wild.agents.items()}
+    assert agents == json.loads(GOLDEN.read_text())
 
 
 def test_nothing_in_the_wild_is_broken_or_shadowed(wild: FoundAgents) -> None:

@@ -97,8 +97,8 @@ async def test_failures_are_collected_and_do_not_stop_the_others() -> None:
             all.unwrap()
         return f"{all.results} {[one.state for one in all.failed]} {len(all)} {all[1:][0].state}"
 
-    found = await text_of(lead_with(survey, staff=(worker,)))
-    assert found == "['did good', 'did fine'] ['failed'] 3 failed"
+    text = await text_of(lead_with(survey, staff=(worker,)))
+    assert text == "['did good', 'did fine'] ['failed'] 3 failed"
 
 
 @on_virtual_time
@@ -145,6 +145,7 @@ async def test_no_child_spends_more_than_its_parent_has() -> None:
         with pytest.raises(Refused) as refusal:
             await ctx.run(worker, "a", budget=Budget(tokens=1_000_000))
         assert refusal.value.limit == "budget"
+        assert str(refusal.value).startswith("Not enough budget: 1,000,000 tokens requested")
         return "refused"
 
     lead = lead_with(survey, staff=(worker,))
@@ -179,8 +180,8 @@ async def test_an_unknown_option_names_the_nearest_one() -> None:
             await ctx.run(worker, "a", timeout_s=3)  # type: ignore[call-arg]
         return str(error.value)
 
-    found = await text_of(lead_with(survey, staff=(worker,)))
-    assert found == "run() has no option 'timeout_s'. Did you mean 'timeout'?"
+    text = await text_of(lead_with(survey, staff=(worker,)))
+    assert text == "run() has no option 'timeout_s'. Did you mean 'timeout'?"
 
 
 @pytest.mark.parametrize("kind", STORES)
@@ -188,7 +189,7 @@ async def test_an_unknown_option_names_the_nearest_one() -> None:
 async def test_after_a_crash_no_child_works_twice_and_the_code_gets_all_results(
     kind: str, tmp_path: Path
 ) -> None:
-    home, begun, worked = Home(kind, tmp_path), list[tuple[bool, str, datetime]](), Counter[str]()
+    home, starts, worked = Home(kind, tmp_path), list[tuple[bool, str, datetime]](), Counter[str]()
 
     async def work(request: ModelRequest) -> str:
         part = request.messages[0].text
@@ -200,7 +201,7 @@ async def test_after_a_crash_no_child_works_twice_and_the_code_gets_all_results(
 
     @tool(restart="pure")
     async def survey(ctx: Context) -> str:
-        begun.append((ctx.again, ctx.key, ctx.now))
+        starts.append((ctx.again, ctx.key, ctx.now))
         parts = await ctx.gather(worker, "part 1", "part 2", "part 3")
         more = await ctx.run(worker, "part 4")
         return f"{[p.upper() for p in parts.results]} and {more.text}"
@@ -215,13 +216,13 @@ async def test_after_a_crash_no_child_works_twice_and_the_code_gets_all_results(
     await die(retinue)
     async with home.open(agents=[lead]) as retinue:
         await asyncio.sleep(5)
-        assert len(begun) == 1, "children go on first"
+        assert len(starts) == 1, "children go on first"
         outcome = await retinue.wait(run)
         assert outcome is not None
         assert outcome.text == "['PART 1 DONE', 'PART 2 DONE', 'PART 3 DONE'] and part 4 done"
         assert len(outcome.children) == 4
     assert worked == {"part 1": 1, "part 2": 1, "part 3": 1, "part 4": 1}
-    (first, second) = begun
+    (first, second) = starts
     assert (first[0], second[0]) == (False, True)
     assert first[1:] == second[1:], "key and time of a call never change"
 
@@ -231,11 +232,11 @@ async def test_after_a_crash_no_child_works_twice_and_the_code_gets_all_results(
 async def test_an_unsafe_tool_is_not_run_again_and_no_report_is_lost(
     kind: str, tmp_path: Path
 ) -> None:
-    home, worker, begun = Home(kind, tmp_path), echo(10.0), list[str]()
+    home, worker, starts = Home(kind, tmp_path), echo(10.0), list[str]()
 
     @tool
     async def survey(ctx: Context) -> str:
-        begun.append(ctx.key)
+        starts.append(ctx.key)
         return f"{len(await ctx.gather(worker, 'a', 'b'))} parts"
 
     lead = lead_with(survey, staff=(worker,))
@@ -246,7 +247,7 @@ async def test_an_unsafe_tool_is_not_run_again_and_no_report_is_lost(
     await die(retinue)
     async with home.open(agents=[lead]) as retinue:
         outcome = await retinue.wait(run)
-    assert outcome is not None and len(begun) == 1
+    assert outcome is not None and len(starts) == 1
     assert outcome.text.startswith("Interrupted by a restart")
     assert "did a" in outcome.text and "did b" in outcome.text
 
@@ -257,11 +258,11 @@ async def test_a_child_that_the_new_code_does_not_ask_for_is_cancelled_and_the_t
 ) -> None:
     home, worker = Home("memory", tmp_path), echo(100.0)
     quick = agent("quick", lambda q: f"did {q.messages[0].text}")
-    wanted, waits = ["a", "b"], asyncio.Event()
+    texts, waits = ["a", "b"], asyncio.Event()
 
     @tool(restart="pure")
     async def survey(ctx: Context) -> str:
-        runs = [await ctx.spawn(worker, task) for task in wanted]
+        runs = [await ctx.spawn(worker, task) for task in texts]
         one = await ctx.run(quick, "first")
         if not ctx.again:
             await waits.wait()
@@ -273,7 +274,7 @@ async def test_a_child_that_the_new_code_does_not_ask_for_is_cancelled_and_the_t
     run = await retinue.spawn(lead, "Go.", children_on_end="wait")
     await asyncio.sleep(5)
     await die(retinue)
-    wanted.remove("b")
+    texts.remove("b")
     with caplog.at_level(logging.WARNING, "retinue"):
         async with home.open(agents=[lead]) as retinue:
             outcome = await retinue.wait(run)
@@ -298,7 +299,7 @@ async def test_order_and_number_of_steps_may_change_and_a_key_names_one_by_hand(
         return f"did {request.messages[0].text}"
 
     worker = Agent("worker", model=Scripted(work, name="w"))
-    slow = agent("slow", "done", seconds=100.0)
+    slow = agent("slow", ["done"], seconds=100.0)
 
     @tool(restart="pure")
     async def survey(ctx: Context) -> str:
@@ -330,11 +331,11 @@ async def test_order_and_number_of_steps_may_change_and_a_key_names_one_by_hand(
 async def test_an_answer_is_a_value_in_the_code_also_after_a_restart(
     kind: str, tmp_path: Path
 ) -> None:
-    home, begun = Home(kind, tmp_path), list[bool]()
+    home, starts = Home(kind, tmp_path), list[bool]()
 
     @tool(restart="pure")
     async def choose(ctx: Context) -> str:
-        begun.append(ctx.again)
+        starts.append(ctx.again)
         colour = await ctx.ask("Which colour?", choices=["red", "blue"])
         size = await ctx.ask("Which size?")
         return f"{colour} and {size}"
@@ -356,11 +357,11 @@ async def test_an_answer_is_a_value_in_the_code_also_after_a_restart(
     async with home.open(agents=[lead]) as retinue:
         assert [q.text for q in await retinue.open_questions()] == ["Which size?"]
         await asyncio.sleep(1)
-        assert begun == [False], "it is not run again before there is an answer"
+        assert starts == [False], "it is not run again before there is an answer"
         await retinue.answer(question.id, "large")
         outcome = await retinue.wait(run)
     assert outcome is not None and outcome.text == "red and large"
-    assert begun == [False, True]
+    assert starts == [False, True]
 
 
 @pytest.mark.parametrize("kind", STORES)
@@ -392,10 +393,10 @@ async def test_a_plain_function_is_run_again_with_the_answer(kind: str, tmp_path
 
 @on_virtual_time
 async def test_messages_and_cancels_go_out_once(tmp_path: Path) -> None:
-    home, heard, dies = Home("memory", tmp_path), list[str](), asyncio.Event()
+    home, requests, dies = Home("memory", tmp_path), list[str](), asyncio.Event()
 
     def talk(request: ModelRequest) -> Any:
-        heard[:] = [m.text for m in request.messages]
+        requests[:] = [m.text for m in request.messages]
         return call("nap") if request.turn < 3 else "awake"
 
     @tool(restart="pure")
@@ -427,7 +428,7 @@ async def test_messages_and_cancels_go_out_once(tmp_path: Path) -> None:
     async with home.open(agents=[lead]) as retinue:
         outcome = await retinue.wait(run)
     assert outcome is not None and outcome.text.endswith("awake, cancelled: not needed")
-    assert sum(text.count("<wake up>") for text in heard) == 1
+    assert sum(text.count("<wake up>") for text in requests) == 1
 
 
 @on_virtual_time
@@ -482,14 +483,14 @@ async def test_a_timeout_counts_the_work_of_the_tool_and_not_its_waiting() -> No
 
 @on_virtual_time
 async def test_cancelling_a_run_raises_at_the_await() -> None:
-    slow, told = echo(100.0), list[str]()
+    slow, texts = echo(100.0), list[str]()
 
     @tool(restart="pure")
     async def survey(ctx: Context) -> str:
         try:
             await ctx.run(slow, "a")
         except asyncio.CancelledError:
-            told.append("cancelled")
+            texts.append("cancelled")
             raise
         return "done"
 
@@ -501,7 +502,7 @@ async def test_cancelling_a_run_raises_at_the_await() -> None:
         outcome = await retinue.wait(run)
         assert outcome is not None and outcome.state == "cancelled"
         assert [c.state for c in outcome.children] == ["cancelled"]
-    assert told == ["cancelled"]
+    assert texts == ["cancelled"]
 
 
 @on_virtual_time
@@ -539,11 +540,11 @@ async def test_a_delegation_is_returned_or_an_error_names_the_tool(way: str) -> 
             return [delegation]
         return "nothing" if way == "dropped" else delegation
 
-    found = await text_of(lead_with(hand_out, staff=(worker,), way=way))
+    text = await text_of(lead_with(hand_out, staff=(worker,), way=way))
     if way in ("returned", "awaited before"):
-        assert "did a" in found and "did b" in found and "did first" not in found
+        assert "did a" in text and "did b" in text and "did first" not in text
     else:
-        assert found == (
+        assert text == (
             "The tool failed: ConfigError: Tool 'hand_out' made a delegation and did not return "
             "it. Write: return ctx.delegate(...)."
         )

@@ -24,16 +24,16 @@ def test_a_branch_is_named_after_its_run_and_is_listed_shown_and_merged(
     async def main() -> None:
         async with Retinue(tmp_path / "r.db", workspace=repository) as retinue:
             outcome = await retinue.run(agent, "Go.")
-            (found,) = await retinue.branches(outcome.id)
-            assert found.branch.startswith("retinue/fix-the-title-")
-            assert branches(repository) == [found.branch]
-            assert (found.state, found.work is not None) == ("kept", True)
-            assert b"-one\n+changed" in await retinue.diff(found.run)
-            merged = await retinue.merge(found.run)
+            (branch,) = await retinue.branches(outcome.id)
+            assert branch.branch.startswith("retinue/fix-the-title-")
+            assert branches(repository) == [branch.branch]
+            assert (branch.state, branch.work is not None) == ("kept", True)
+            assert b"-one\n+changed" in await retinue.diff(branch.run)
+            merged = await retinue.merge(branch.run)
             assert (merged.state, merged.paths) == ("merged", ("a.txt",))
             assert (await retinue.branches(outcome.id))[0].state == "gone"
-            assert b"+changed" in await retinue.diff(found.run), "the diff is on record"
-            assert (await retinue.merge(found.run)).state == "empty"
+            assert b"+changed" in await retinue.diff(branch.run), "the diff is on record"
+            assert (await retinue.merge(branch.run)).state == "empty"
 
     asyncio.run(main())
     assert (repository / "a.txt").read_text() == "changed\n"
@@ -48,14 +48,14 @@ def test_a_conflict_changes_nothing_and_is_merged_once_it_is_solved(
     async def main() -> None:
         async with Retinue(tmp_path / "r.db", workspace=repository) as retinue:
             outcome = await retinue.run(agent, "Go.")
-            (found,) = await retinue.branches(outcome.id)
+            (branch,) = await retinue.branches(outcome.id)
             (repository / "a.txt").write_text("mine\n")
-            merged = await retinue.merge(found.run)
+            merged = await retinue.merge(branch.run)
             assert (merged.state, merged.conflicts) == ("conflict", ("a.txt",))
             assert "<<<<<<< your directory\nmine\n=======\nchanged\n" in merged.hunks
             assert (repository / "a.txt").read_text() == "mine\n"
             git(repository, "checkout", "-q", "a.txt")
-            assert (await retinue.merge(found.run)).state == "merged"
+            assert (await retinue.merge(branch.run)).state == "merged"
 
     asyncio.run(main())
     assert (repository / "a.txt").read_text() == "changed\n"
@@ -85,11 +85,11 @@ def test_what_an_open_run_has_done_is_shown_and_not_merged(
             async for step in retinue.steps(run):
                 if "put into" in repr(step):
                     break
-            (found,) = await retinue.branches(run)
-            assert found.state == "open"
-            assert b"+half" in await retinue.diff(found.run)
+            (branch,) = await retinue.branches(run)
+            assert branch.state == "open"
+            assert b"+half" in await retinue.diff(branch.run)
             with pytest.raises(Refused, match="still open"):
-                await retinue.merge(found.run)
+                await retinue.merge(branch.run)
             await retinue.cancel(run)
 
     asyncio.run(main())

@@ -88,11 +88,11 @@ async def test_three_crashes_cost_what_had_left_and_everybody_completes(
         assert outcome is not None
         assert outcome.state == "completed", (outcome.stop, outcome.error)
         assert {child.state for child in outcome.children} == {"completed"}
-        lost = [
+        usages = [
             o.usage for o in await asyncio.gather(*(retinue.wait(c.id) for c in outcome.children))
         ]
-        assert sum(usage.turns - 1 for usage in lost) == 3 * AT_ONCE
-        assert sum(usage.estimated > 0 for usage in lost) <= 3 * AT_ONCE
+        assert sum(usage.turns - 1 for usage in usages) == 3 * AT_ONCE
+        assert sum(usage.estimated > 0 for usage in usages) <= 3 * AT_ONCE
         assert outcome.tree_tokens < BUDGET
 
 
@@ -154,7 +154,7 @@ def test_a_killed_process_pays_for_what_its_provider_has_heard(tmp_path: Path) -
     async def main() -> None:
         hold = asyncio.Event()
 
-        async def answer(heard: object) -> str:
+        async def answer(request: object) -> str:
             await hold.wait()
             return "done"
 
@@ -167,7 +167,7 @@ def test_a_killed_process_pays_for_what_its_provider_has_heard(tmp_path: Path) -
             hold.set()
             await until(lambda: not llm.open)
             process = await live(llm.url)
-            said, _ = await process.communicate()
-            assert said.decode().split("\n")[1] == "completed 5"
+            output, _ = await process.communicate()
+            assert output.decode().split("\n")[1] == "completed 5"
 
     asyncio.run(main())

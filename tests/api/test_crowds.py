@@ -89,8 +89,8 @@ class Frugal:
         output = min(output, request.max_output)
         world.tried[(request.path, request.turn)] += 1
         if world.tried[(request.path, request.turn)] <= r.choice((0, 0, 0, 0, 1, 2)):
-            broken = r.random() < 0.5
-            usage = world.pay(info, prompt, output // 2) if broken else Usage()
+            is_faulty = r.random() < 0.5
+            usage = world.pay(info, prompt, output // 2) if is_faulty else Usage()
             raise ModelUnavailable("overloaded", "server_error", usage=usage)
         usage = world.pay(info, prompt, output)
         if request.path == "0" and request.turn == 0:
@@ -162,12 +162,12 @@ async def test_all_complete_when_what_they_cost_and_one_call_and_a_last_turn_fit
 ) -> None:
     free, outcome = await work(seed, Budget(), None, patient=True)
     assert {c.state for c in outcome.children} == {"completed"}
-    bound = free.largest["prompt"] + LONGEST
+    prompt_room = free.largest["prompt"] + LONGEST
     if amount == "tokens":
-        limit, grant = free.tokens + 4 * bound, Budget(tokens=12_000)
+        limit, grant = free.tokens + 4 * prompt_room, Budget(tokens=12_000)
         budget = Budget(tokens=limit)
     else:
-        nanos = free.nanos + 4 * bound * 75
+        nanos = free.nanos + 4 * prompt_room * 75
         budget, grant = Budget(usd=nanos / 1e9), None
     world, outcome = await work(seed, budget, grant if seed == 2 else None, patient=True)
     assert Counter(c.state for c in outcome.children) == {"completed": CHILDREN}

@@ -28,16 +28,16 @@ def test_a_family_from_its_request_to_its_end() -> None:
     world.say(root)
     steps = steps_of(world)
     translator = Translator(World().trees.shared)
-    told = [event for step in steps for event in translator.take(step)]
-    started = [event.run for event in told if isinstance(event, ev.RunStarted)]
-    ended = [(event.run, event.text) for event in told if isinstance(event, ev.RunEnded)]
+    texts = [event for step in steps for event in translator.take(step)]
+    started = [event.run for event in texts if isinstance(event, ev.RunStarted)]
+    ended = [(event.run, event.text) for event in texts if isinstance(event, ev.RunEnded)]
     assert started == [root, *children]
     assert ended == [(child, f"{child} is done") for child in children] + [(root, "Done.")]
-    assert [e.waiting_for for e in told if isinstance(e, ev.RunWaiting)] == ["children"]
-    assert [event.seq for event in told] == sorted({event.seq for event in told})
-    assert {step_of(event.seq) for event in told} <= {step.seq for step in steps}
+    assert [e.waiting_for for e in texts if isinstance(e, ev.RunWaiting)] == ["children"]
+    assert [event.seq for event in texts] == sorted({event.seq for event in texts})
+    assert {step_of(event.seq) for event in texts} <= {step.seq for step in steps}
     again = Translator(World().trees.shared)
-    assert [event for step in steps for event in again.take(step)] == told
+    assert [event for step in steps for event in again.take(step)] == texts
     assert not translator._families, "nothing is kept of a tree that is over"
 
 
@@ -68,18 +68,18 @@ def test_whatever_happens_each_run_starts_and_ends_once_and_answers_have_questio
     """Schedules of the simulator: crashes, restarts, cancels, limits, questions."""
     simulation = Simulation(seed)
     simulation.run()
-    translator, told = Translator(Shared(simulation.rules)), list[ev.Event]()
+    translator, events = Translator(Shared(simulation.rules)), list[ev.Event]()
     for seq, entry in enumerate(simulation.books.log, 1):
-        told += translator.take(Step(seq, entry))
-    started = [event.run for event in told if isinstance(event, ev.RunStarted)]
-    ended = {str(event.run): event for event in told if isinstance(event, ev.RunEnded)}
+        events += translator.take(Step(seq, entry))
+    started = [event.run for event in events if isinstance(event, ev.RunStarted)]
+    ended = {str(event.run): event for event in events if isinstance(event, ev.RunEnded)}
     assert len(started) == len(set(started)) and set(ended) == set(simulation.books.ended)
-    assert len(ended) == sum(isinstance(event, ev.RunEnded) for event in told)
+    assert len(ended) == sum(isinstance(event, ev.RunEnded) for event in events)
     for id, run in simulation.books.ended.items():
         assert isinstance(run.state, Ended)
         assert (ended[id].state, ended[id].text) == (run.state.ending.state, run.state.ending.text)
         assert ended[id].usage == run.usage
-    asked = Counter(e.question.id for e in told if isinstance(e, ev.QuestionAsked))
-    answered = Counter(e.question_id for e in told if isinstance(e, ev.QuestionAnswered))
-    assert answered <= asked
-    assert len({event.seq for event in told}) == len(told)
+    counts = Counter(e.question.id for e in events if isinstance(e, ev.QuestionAsked))
+    answered = Counter(e.question_id for e in events if isinstance(e, ev.QuestionAnswered))
+    assert answered <= counts
+    assert len({event.seq for event in events}) == len(events)

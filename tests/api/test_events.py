@@ -100,26 +100,26 @@ async def decide_all(retinue: Retinue, run: str) -> None:
 async def shop(retinue: Retinue) -> tuple[str, list[Event]]:
     run = await retinue.spawn(shopping(), "Go.", origin=HOOK, questions="ask")
     deciding = asyncio.ensure_future(decide_all(retinue, run))
-    seen = [event async for event in retinue.stream(run, tree=True)]
+    events = [event async for event in retinue.stream(run, tree=True)]
     await deciding
     await retinue.settle(run)
-    return run, seen
+    return run, events
 
 
-def of(kind: Any, seen: list[Event]) -> list[Any]:
-    return [event for event in seen if isinstance(event, kind)]
+def of(kind: Any, events: list[Event]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
 
 
 @on_virtual_time
 async def test_each_of_the_twelve_happens_and_has_its_fields() -> None:
     clock = VirtualClock()
     async with Retinue(clock=clock, channels={"hook": Hook()}) as retinue:
-        run, seen = await shop(retinue)
+        run, record = await shop(retinue)
         on_record = [event async for event in retinue.stream(run, tree=True)]
         outcome = await retinue.wait(run)
     assert {type(event) for event in on_record} == set(RECORDED)
-    assert of(ev.TextDelta, seen)[-1].text, "text is told while it is written, and not kept"
-    lead, child = of(ev.RunStarted, seen)
+    assert of(ev.TextDelta, record)[-1].text, "text is told while it is written, and not kept"
+    lead, child = of(ev.RunStarted, record)
     assert (lead.run, lead.root, lead.parent, lead.depth, lead.label) == (run, run, None, 0, "lead")
     assert (child.root, child.parent, child.depth, child.label) == (run, run, 1, "Buy a hat")
     assert (child.agent, child.task, child.model) == ("buyer", "task 0", "model of buyer")
@@ -128,16 +128,16 @@ async def test_each_of_the_twelve_happens_and_has_its_fields() -> None:
         assert place == ((run, 0, "lead") if event.run == run else (run, 1, "Buy a hat"))
         assert event.at.tzinfo is UTC and event.type == _snake(type(event).__name__)
     assert lead.at == outcome.created_at
-    (retried,) = of(ev.ModelRetried, seen)
+    (retried,) = of(ev.ModelRetried, record)
     assert (retried.attempt, retried.error) == (1, "the provider is down")
     assert retried.next_try_in > 0
-    first, *_, end = of(ev.ModelReplied, seen)
+    first, *_, end = of(ev.ModelReplied, record)
     assert (first.turn, first.text, first.calls[0].name) == (1, "", "hire")
     assert (first.usage.turns, first.usage.calls, first.model) == (1, 1, "model of lead")
     assert end.turn == 2 and end.usage.output > 0
-    started = [(e.turn, e.call.name) for e in of(ev.ToolStarted, seen) if e.run == child.run]
+    started = [(e.turn, e.call.name) for e in of(ev.ToolStarted, record) if e.run == child.run]
     assert started == [(1, "choose"), (2, "pay"), (3, "fail")]
-    returned = [e for e in of(ev.ToolReturned, seen) if e.run == child.run]
+    returned = [e for e in of(ev.ToolReturned, record) if e.run == child.run]
     assert [(e.turn, e.call.name, e.is_error, e.is_denied) for e in returned] == [
         (1, "choose", False, False),
         (2, "pay", False, False),
@@ -155,22 +155,22 @@ def _snake(name: str) -> str:
 async def test_questions_messages_waits_ends_and_announcements() -> None:
     async with Retinue(clock=VirtualClock(), channels={"hook": Hook()}) as retinue:
         run, _ = await shop(retinue)
-        seen = [event async for event in retinue.stream(run, tree=True)]
+        events = [event async for event in retinue.stream(run, tree=True)]
         outcome = await retinue.wait(run)
         child = await retinue.wait(outcome.children[0].id)
-    colour, payment = (event.question for event in of(ev.QuestionAsked, seen))
+    colour, payment = (event.question for event in of(ev.QuestionAsked, events))
     assert isinstance(colour, TextQuestion) and colour.text == "Which colour for the hat?"
     assert isinstance(payment, PermissionQuestion) and payment.call.arguments == {"amount": 7}
-    answers = of(ev.QuestionAnswered, seen)
+    answers = of(ev.QuestionAnswered, events)
     assert [(e.question_id, e.allowed, e.text, e.by) for e in answers] == [
         (colour.id, None, "red", "ada"),
         (payment.id, True, "fine", "bob"),
     ]
-    (message,) = of(ev.MessageReceived, seen)
+    (message,) = of(ev.MessageReceived, events)
     assert (message.run, message.sender, message.text) == (child.id, "", "Hurry.")
-    waits = [(e.depth, e.waiting_for) for e in of(ev.RunWaiting, seen)]
+    waits = [(e.depth, e.waiting_for) for e in of(ev.RunWaiting, events)]
     assert waits == [(0, "children"), (1, "question"), (1, "question")]
-    below, top = of(ev.RunEnded, seen)
+    below, top = of(ev.RunEnded, events)
     assert (below.state, below.stop, below.text, below.error) == (
         "completed",
         "done",
@@ -181,7 +181,7 @@ async def test_questions_messages_waits_ends_and_announcements() -> None:
     assert top.tree_usage == outcome.usage.plus(child.usage)
     assert top.tree_usage.tokens == outcome.tree_tokens
     assert top.seconds == (outcome.ended_ms - (outcome.started_ms or 0)) / 1000 > 4
-    tries = [(e.run, e.channel, e.delivered, e.error) for e in of(ev.Announced, seen)]
+    tries = [(e.run, e.channel, e.delivered, e.error) for e in of(ev.Announced, events)]
     assert tries[0][:3] == (child.id, "hook", False) and "busy" in tries[0][3]
     assert tries[1:] == [(child.id, "hook", True, "")] * 3, "two questions, and the result"
 
@@ -195,8 +195,8 @@ async def test_a_reader_continues_at_any_event_without_gap_or_repeat(
     async with home.open(channels={"hook": Hook()}) as retinue:
         run, live = await shop(retinue)
         whole = [event async for event in retinue.stream(run, tree=True)]
-    kept = [event for event in live if not isinstance(event, ev.TextDelta)]
-    assert kept == whole[: len(kept)], "the record gives what was told"
+    events_but_deltas = [event for event in live if not isinstance(event, ev.TextDelta)]
+    assert events_but_deltas == whole[: len(events_but_deltas)], "the record gives what was told"
     assert len({event.seq for event in whole}) == len(whole) > 25
     async with home.open() as again:
         assert [event async for event in again.stream(run, tree=True)] == whole
@@ -218,63 +218,63 @@ async def test_a_reader_continues_at_any_event_without_gap_or_repeat(
 @on_virtual_time
 async def test_a_reader_continues_after_its_process_has_died(kind: str, tmp_path: Path) -> None:
     home, child = Home(kind, tmp_path), agent("child", ["part"], seconds=100)
-    lead, seen = lead_of(child, 3), list[Event]()
+    lead, events = lead_of(child, 3), list[Event]()
     first = home.open(agents=[lead])
     await first.__aenter__()
     run = await first.spawn(lead, "Go.")
     async for event in first.stream(run, tree=True):
-        seen.append(event)
-        if len(of(ev.RunStarted, seen)) == 3:
+        events.append(event)
+        if len(of(ev.RunStarted, events)) == 3:
             break
     await die(first)
     async with home.open(agents=[lead]) as second:
-        async for event in second.stream(run, tree=True, text=False, after=seen[-1].seq):
-            seen.append(event)
-        assert seen == [event async for event in second.stream(run, tree=True)]
-    assert len(of(ev.RunStarted, seen)) == len(of(ev.RunEnded, seen)) == 4
-    assert seen[-1].run == run and isinstance(seen[-1], ev.RunEnded)
+        async for event in second.stream(run, tree=True, text=False, after=events[-1].seq):
+            events.append(event)
+        assert events == [event async for event in second.stream(run, tree=True)]
+    assert len(of(ev.RunStarted, events)) == len(of(ev.RunEnded, events)) == 4
+    assert events[-1].run == run and isinstance(events[-1], ev.RunEnded)
 
 
 @on_virtual_time
 async def test_waiting_for_a_lane_a_provider_and_a_budget() -> None:
     async def down(request: ModelRequest) -> str:
-        if retinue._clock.now() < begun + 3_600_000:
+        if retinue._clock.now() < start + 3_600_000:
             raise ModelUnavailable("the provider is down", "overloaded")
         return "up again"
 
     async with Retinue(clock=VirtualClock(), limits=RULES) as retinue:
-        begun, lane = retinue._clock.now(), Lane(name="narrow", size=1)
+        start, lane = retinue._clock.now(), Lane(name="narrow", size=1)
         slow = agent("slow", ["x"], seconds=10)
         _, second = [await retinue.spawn(slow, "Go.", lanes=(lane,)) for _ in range(2)]
         waits = of(ev.RunWaiting, [e async for e in retinue.stream(second)])
         assert [(e.waiting_for, e.detail) for e in waits] == [("lane", "narrow")]
 
         run = await retinue.spawn(agent("a", down), "Go.", retry=Retry(attempts=2))
-        seen = [e async for e in retinue.stream(run)]
-        waits = of(ev.RunWaiting, seen)
+        events = [e async for e in retinue.stream(run)]
+        waits = of(ev.RunWaiting, events)
         assert {e.waiting_for for e in waits} == {"provider"} and "down" in waits[0].detail
-        assert len(of(ev.ModelRetried, seen)) >= 2 and seen[-1].text == "up again"
+        assert len(of(ev.ModelRetried, events)) >= 2 and events[-1].text == "up again"
 
         budget = Budget(tokens=3_000, on_limit="ask")
         run = await retinue.spawn(digger(), "Dig.", budget=budget, questions="ask")
         deciding = asyncio.ensure_future(decide_all(retinue, run))
-        seen = [e async for e in retinue.stream(run)]
+        events = [e async for e in retinue.stream(run)]
         await deciding
-        (asked,) = of(ev.QuestionAsked, seen)
-        assert isinstance(asked.question, BudgetQuestion)
-        assert asked.question.limit == "tokens" and asked.question.spending.limit == budget
-        (answered,) = of(ev.QuestionAnswered, seen)
-        assert (answered.question_id, answered.allowed) == (asked.question.id, True)
-        assert [e.waiting_for for e in of(ev.RunWaiting, seen)] == ["budget"]
+        (question,) = of(ev.QuestionAsked, events)
+        assert isinstance(question.question, BudgetQuestion)
+        assert question.question.limit == "tokens" and question.question.spending.limit == budget
+        (answered,) = of(ev.QuestionAnswered, events)
+        assert (answered.question_id, answered.allowed) == (question.question.id, True)
+        assert [e.waiting_for for e in of(ev.RunWaiting, events)] == ["budget"]
 
         run = await retinue.spawn(digger(), "Dig.", budget=budget, questions="ask")
         async for event in retinue.stream(run):
             if isinstance(event, ev.QuestionAsked):
                 await retinue.set_on_limit(run, "land", by="ada")
-        seen = [e async for e in retinue.stream(run)]
-        (answered,) = of(ev.QuestionAnswered, seen)
+        events = [e async for e in retinue.stream(run)]
+        (answered,) = of(ev.QuestionAnswered, events)
         assert (answered.allowed, answered.by) == (False, "ada")
-        assert len(of(ev.QuestionAsked, seen)) == 1
+        assert len(of(ev.QuestionAsked, events)) == 1
 
 
 @pytest.mark.parametrize("kind", STORES)
@@ -288,9 +288,9 @@ async def test_runs_that_are_not_kept_leave_no_gap_in_the_events_of_others(
         live = [e async for e in retinue.stream(run, tree=True, text=False)]
         await retinue.settle(run)
         assert len(of(ev.RunEnded, live)) == 3
-        kept = [e async for e in retinue.stream(run, tree=True)]
+        events = [e async for e in retinue.stream(run, tree=True)]
         own = [e for e in live if e.run == run]
-        assert [(e.seq, e.type) for e in kept] == [(e.seq, e.type) for e in own]
+        assert [(e.seq, e.type) for e in events] == [(e.seq, e.type) for e in own]
 
 
 @on_virtual_time
@@ -299,11 +299,11 @@ async def test_watch_tells_of_all_runs_and_goes_on() -> None:
         slow = agent("slow", ["a"], seconds=20)
         early = await retinue.spawn(lead_of(slow, name="early"), "Go.")
         await asyncio.sleep(10)
-        seen, ended = list[Event](), list[str]()
+        events, ended = list[Event](), list[str]()
 
         async def listen() -> None:
             async for event in retinue.watch(text=True):
-                seen.append(event)
+                events.append(event)
 
         listening = asyncio.ensure_future(listen())
         await asyncio.sleep(1)
@@ -313,29 +313,29 @@ async def test_watch_tells_of_all_runs_and_goes_on() -> None:
         await asyncio.sleep(1)
         assert not listening.done()
         listening.cancel()
-        ends = [e.run for e in of(ev.RunEnded, seen) if not e.depth]
+        ends = [e.run for e in of(ev.RunEnded, events) if not e.depth]
         assert ends == ended == [late, early]
-        assert [e.run for e in of(ev.RunStarted, seen)] == [late], "the other was there before"
-        assert {e.label for e in of(ev.TextDelta, seen)} == {"late", "slow", "early"}
+        assert [e.run for e in of(ev.RunStarted, events)] == [late], "the other was there before"
+        assert {e.label for e in of(ev.TextDelta, events)} == {"late", "slow", "early"}
         everything = await _first(retinue, 0, 1_000)
         assert len(of(ev.RunStarted, everything)) == 3
-        told = [e for e in seen if not isinstance(e, ev.TextDelta)]
-        assert told == [e for e in everything if e.seq >= told[0].seq]
+        texts = [e for e in events if not isinstance(e, ev.TextDelta)]
+        assert texts == [e for e in everything if e.seq >= texts[0].seq]
         for n, event in enumerate(everything):
             assert await _first(retinue, event.seq, 1_000) == everything[n + 1 :]
 
 
 async def _first(retinue: Retinue, after: int, seconds: float) -> list[Event]:
     """All that is on record behind a position."""
-    found = list[Event]()
+    events = list[Event]()
 
     async def listen() -> None:
         async for event in retinue.watch(after=after):
-            found.append(event)
+            events.append(event)
 
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(listen(), seconds)
-    return found
+    return events
 
 
 @on_virtual_time
@@ -352,10 +352,10 @@ async def test_an_agent_that_is_changed_later_does_not_change_what_has_happened(
 @on_virtual_time
 async def test_events_are_the_same_after_json_and_have_the_id_that_a_browser_sends() -> None:
     async with Retinue(clock=VirtualClock(), channels={"hook": Hook()}) as retinue:
-        run, seen = await shop(retinue)
-        seen += [event async for event in retinue.stream(run, tree=True)]
-    assert {type(event) for event in seen} == set(get_args(Event))
-    for event in seen:
+        run, record = await shop(retinue)
+        record += [event async for event in retinue.stream(run, tree=True)]
+    assert {type(event) for event in record} == set(get_args(Event))
+    for event in record:
         line = ev.to_json(event)
         assert "\n" not in line and json.loads(line)["type"] == event.type
         assert msgspec.json.decode(line, type=Event) == event

@@ -145,10 +145,10 @@ async def test_a_result_is_changed_before_it_is_recorded() -> None:
 
 
 async def test_a_request_is_changed_and_a_longer_reply_than_was_paid_for_is_not_asked_for() -> None:
-    seen: list[ModelRequest] = []
+    requests: list[ModelRequest] = []
 
     def model(request: ModelRequest) -> str:
-        seen.append(request)
+        requests.append(request)
         return "done"
 
     def brief(ctx: HookContext[str], request: ModelRequest) -> ModelRequest:
@@ -160,8 +160,8 @@ async def test_a_request_is_changed_and_a_longer_reply_than_was_paid_for_is_not_
         run = await retinue.spawn(agent("a", model, instructions="Old."), "Go.")
         assert (await retinue.wait(run)).text == "done"
         assert len(await retinue.messages(run)) == 2
-    assert seen[0].instructions == "New." and seen[0].messages[-1].text == "Be brief, Ada."
-    assert seen[0].max_output < 10**6
+    assert requests[0].instructions == "New." and requests[0].messages[-1].text == "Be brief, Ada."
+    assert requests[0].max_output < 10**6
 
 
 async def test_a_refused_model_call_ends_the_run_with_the_reason() -> None:

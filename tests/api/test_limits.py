@@ -389,10 +389,10 @@ async def test_cancelling_a_tree_of_a_thousand_runs_ends_them_all() -> None:
 @on_virtual_time
 async def test_equal_failures_in_a_row_stop_the_spawning() -> None:
     child = agent("child", [ModelRejected("bad key", kind="auth")])
-    told: list[str] = []
+    texts: list[str] = []
 
     def script(request: ModelRequest) -> object:
-        told.append(last(request))
+        texts.append(last(request))
         return call("hire", tasks=["try"]) if request.turn < 7 else "I give up."
 
     lead = Agent(
@@ -403,4 +403,4 @@ async def test_equal_failures_in_a_row_stop_the_spawning() -> None:
     assert len(outcome.children) == 5
     assert (
         "The last 5 children failed with the same error (auth: bad key). Try again in 60 s."
-    ) in told[-1]
+    ) in texts[-1]

@@ -62,9 +62,9 @@ async def parked(retinue: Retinue, run: str) -> Any:
 async def test_a_run_waits_at_its_limit_through_a_restart_and_goes_on(
     kind: str, tmp_path: Path
 ) -> None:
-    home, made = Home(kind, tmp_path), digger()
-    async with home.open(agents=[made], limits=RULES) as retinue:
-        run = await retinue.spawn(made, "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
+    home, result = Home(kind, tmp_path), digger()
+    async with home.open(agents=[result], limits=RULES) as retinue:
+        run = await retinue.spawn(result, "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
         before = await parked(retinue, run)
         assert (before.kind, before.limit, before.run, before.label) == (
             "budget",
@@ -81,7 +81,7 @@ async def test_a_run_waits_at_its_limit_through_a_restart_and_goes_on(
             before.id,
         )
         assert 0 < spending.spent.tokens <= 3_000 and spending.held.tokens == 0
-    async with home.open(agents=[made], limits=RULES) as retinue:
+    async with home.open(agents=[result], limits=RULES) as retinue:
         assert await parked(retinue, run) == before
         after = await retinue.add_budget(run, tokens=5_000, by="me")
         assert after.limit.tokens == 8_000 and after.questions == ()
@@ -95,15 +95,15 @@ async def test_a_run_waits_at_its_limit_through_a_restart_and_goes_on(
 @pytest.mark.parametrize("kind", STORES)
 @on_virtual_time
 async def test_what_was_raised_before_a_crash_stays_raised(kind: str, tmp_path: Path) -> None:
-    home, made = Home(kind, tmp_path), digger(60)
-    async with home.open(agents=[made], limits=RULES) as retinue:
-        run = await retinue.spawn(made, "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
+    home, result = Home(kind, tmp_path), digger(60)
+    async with home.open(agents=[result], limits=RULES) as retinue:
+        run = await retinue.spawn(result, "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
         await parked(retinue, run)
         await retinue.add_budget(run, tokens=1_000)
         await parked(retinue, run)
         row = await home.store.account(run)
         assert row.limit[0] == 4_000 and row.on_limit == "ask"
-    async with home.open(agents=[made], limits=RULES) as retinue:
+    async with home.open(agents=[result], limits=RULES) as retinue:
         question = await parked(retinue, run)
         assert "of 4,000 tokens" in question.text
         assert (await retinue.set_on_limit(run, "land")).limit.on_limit == "land"
@@ -118,9 +118,9 @@ async def test_what_was_raised_before_a_crash_stays_raised(kind: str, tmp_path: 
 async def test_yes_adds_what_is_suggested_and_no_lets_it_land_and_the_first_answer_counts(
     tmp_path: Path,
 ) -> None:
-    made = digger(60)
+    result = digger(60)
     async with Home("memory", tmp_path).open(limits=RULES) as retinue:
-        run = await retinue.spawn(made, "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
+        run = await retinue.spawn(result, "Dig.", budget=Budget(tokens=3_000, on_limit="ask"))
         first = await parked(retinue, run)
         with pytest.raises(Refused, match="about a limit"):
             await retinue.answer(first.id, "more")
@@ -146,11 +146,11 @@ async def test_a_tree_asks_once_for_all_its_children_and_all_of_them_complete(
         "boss", lambda r: call("hire", tasks=[str(n) for n in range(9)]) if not r.turn else last(r)
     )
     lead = Agent("boss", model=boss.model, tools=[hiring(hand)], staff=[hand])
-    told: list[str] = []
+    texts: list[str] = []
 
     class Hook:
         async def send(self, delivery: Any) -> None:
-            told.append(delivery.text)
+            texts.append(delivery.text)
 
     async with Home("memory", tmp_path).open(limits=RULES, channels={"hook": Hook()}) as retinue:
         run = await retinue.spawn(
@@ -164,7 +164,7 @@ async def test_a_tree_asks_once_for_all_its_children_and_all_of_them_complete(
         live = [r for _, r in retinue._engine.trees.live()]
         assert all(isinstance(r.state, Short) for r in live if r.id != run)
         await asyncio.sleep(5)
-        assert len([t for t in told if "boss asks:" in t and question.id in t]) == len(told) == 1
+        assert len([t for t in texts if "boss asks:" in t and question.id in t]) == len(texts) == 1
         await retinue.add_budget(run, tokens=100_000)
         outcome = await ended(retinue, run)
         assert outcome.state == "completed" and {c.state for c in outcome.children} == {"completed"}
@@ -250,12 +250,12 @@ async def test_no_tool_can_change_a_limit(tmp_path: Path) -> None:
 async def test_a_tool_sees_the_limit_as_it_was_raised(tmp_path: Path) -> None:
     from retinue import Context
 
-    seen: list[int | None] = []
+    records: list[int | None] = []
 
     @tool(restart="pure")
     async def see(context: Context) -> str:
         """See."""
-        seen.append(context.spec.request.budget.tokens)
+        records.append(context.spec.request.budget.tokens)
         return "seen"
 
     watcher = agent(
@@ -266,4 +266,4 @@ async def test_a_tool_sees_the_limit_as_it_was_raised(tmp_path: Path) -> None:
         await asyncio.sleep(1.5)
         await retinue.add_budget(run, tokens=10_000)
         assert (await ended(retinue, run)).state == "completed"
-    assert seen == [90_000, 100_000]
+    assert records == [90_000, 100_000]

@@ -25,11 +25,11 @@ OURS = (
 )
 
 
-def sizes(of: object, name: str, seen: set[int]) -> Iterator[tuple[str, int]]:
+def sizes(of: object, name: str, numbers: set[int]) -> Iterator[tuple[str, int]]:
     """How many things each collection holds that belongs to the runtime."""
-    if id(of) in seen:
+    if id(of) in numbers:
         return
-    seen.add(id(of))
+    numbers.add(id(of))
     slots = [s for kind in type(of).__mro__ for s in getattr(kind, "__slots__", ())]
     fields = {**{s: getattr(of, s) for s in slots if hasattr(of, s)}, **getattr(of, "__dict__", {})}
     for field, value in fields.items():
@@ -40,7 +40,7 @@ def sizes(of: object, name: str, seen: set[int]) -> Iterator[tuple[str, int]]:
         ):
             yield f"{name}.{field}", len(value)
         if type(value).__module__.startswith(OURS):
-            yield from sizes(value, f"{name}.{field}", seen)
+            yield from sizes(value, f"{name}.{field}", numbers)
 
 
 def held(retinue: Retinue) -> dict[str, int]:
@@ -75,8 +75,8 @@ async def test_nothing_is_left_in_memory_when_all_runs_have_ended(retention: str
             return held(retinue)
 
         first, second = await work(5), await work(100)
-    grown = {name: (first[name], n) for name, n in second.items() if n > first[name] + SPARE}
-    assert not grown
+    growth = {name: (first[name], n) for name, n in second.items() if n > first[name] + SPARE}
+    assert not growth
 
 
 @on_virtual_time

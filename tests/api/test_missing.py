@@ -76,15 +76,15 @@ async def test_an_outcome_tells_on_all_levels_who_never_returned(kind: str, tmp_
     ).replace("of 3", "of 4")
     assert (outcome.helpers.n_started, outcome.helpers.n_lost) == (4, 2)
     assert [one.state for one in outcome.helpers.lost] == ["failed", "timed_out"]
-    said = [m.text for m in messages if isinstance(m, UserMessage) and m.kind == "note"]
-    assert said == [f"{HEAD}About the result of middle: {LINE}."], (
+    texts = [m.text for m in messages if isinstance(m, UserMessage) and m.kind == "note"]
+    assert texts == [f"{HEAD}About the result of middle: {LINE}."], (
         "what the middle one wrote is a result"
     )
 
 
 @on_virtual_time
 async def test_an_outcome_that_lacks_nobody_says_so(tmp_path: Path) -> None:
-    home, lead = Home("memory", tmp_path), agent("alone", "done")
+    home, lead = Home("memory", tmp_path), agent("alone", ["done"])
     async with home.open(agents=[lead]) as retinue:
         outcome = await ended(retinue, await retinue.spawn(lead, "Go."))
     assert (outcome.helpers, outcome.missing) == (Helpers(), "")
@@ -100,13 +100,13 @@ class Chat:
 
 @on_virtual_time
 async def test_the_channel_is_told_beside_the_text(tmp_path: Path) -> None:
-    home, lead, heard = Home("memory", tmp_path), three(), Chat()
-    async with home.open(agents=[lead], channels={"chat": heard}) as retinue:
+    home, lead, chat = Home("memory", tmp_path), three(), Chat()
+    async with home.open(agents=[lead], channels={"chat": chat}) as retinue:
         await ended(
             retinue, await retinue.spawn(lead, "Go.", announce=True, origin=Origin(channel="chat"))
         )
-        told = await heard.sent.get()
-    assert told.text == "All is well."
-    assert told.note.startswith(
+        text = await chat.sent.get()
+    assert text.text == "All is well."
+    assert text.note.startswith(
         f"{HEAD}About this result: 2 of 4 sub-agents never returned: middle > b (failed: "
     )

@@ -384,11 +384,11 @@ async def test_rules_of_the_wrong_type_are_refused() -> None:
 
 @on_virtual_time
 async def test_run_sync_says_what_to_do_inside_a_loop() -> None:
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as failure:
         warnings.simplefilter("always")
         with pytest.raises(RetinueError, match="await"):
             run_sync(agent("one", ["x"]), "Go.")
-    assert caught == [], "no coroutine is left behind"
+    assert failure == [], "no coroutine is left behind"
 
 
 @on_virtual_time

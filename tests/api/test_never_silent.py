@@ -55,25 +55,25 @@ async def test_questions_come_one_by_one_as_their_types_until_the_run_has_ended(
         tools=[choose, "write"],
         options={"questions": "ask"},
     )
-    seen: list[Question] = []
+    record: list[Question] = []
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(buyer, "Buy.", budget=Budget(turns=2, on_limit="ask"))
         other = await retinue.spawn(agent("other", ["x"], seconds=1_000), "Wait.")
         async for question in retinue.questions(run, live=True):
-            seen.append(question)
+            record.append(question)
             match question:
                 case TextQuestion():
                     assert question.text == "Which colour for the shirt?"
                     with pytest.raises(Refused, match="expects a text answer"):
                         await retinue.decide(question.id, True)
                     await retinue.answer(question, "red", by="ada")
-                case PermissionQuestion(call=asked):
-                    assert (asked.name, asked.arguments["content"]) == ("write", "x")
+                case PermissionQuestion(call=questions):
+                    assert (questions.name, questions.arguments["content"]) == ("write", "x")
                     await retinue.decide(question, False, by="ada")
                 case BudgetQuestion(spending=spending, limit=limit):
                     assert (limit, spending.limit.turns) == ("turns", 2)
                     await retinue.add_budget(question.run, turns=5)
-        assert [type(q) for q in seen] == [TextQuestion, BudgetQuestion, PermissionQuestion]
+        assert [type(q) for q in record] == [TextQuestion, BudgetQuestion, PermissionQuestion]
         assert (await retinue.wait(run)).text == "bought"
         assert [q async for q in retinue.questions()] == [], "without `live` it ends"
         steps = [s.entry.event async for s in retinue.steps(run, tree=False) if isinstance(s, Step)]
@@ -125,9 +125,9 @@ def test_a_runtime_is_used_from_its_own_loop_or_through_its_portal() -> None:
                     retinue.health,
                     retinue.settle,
                 ):
-                    with pytest.raises(WrongThread) as caught:
+                    with pytest.raises(WrongThread) as failure:
                         asyncio.run(_awaited(verb()))
-                assert str(caught.value) == (
+                assert str(failure.value) == (
                     "This runtime belongs to another event loop. From a thread, write: "
                     "retinue.portal().call(retinue.run, agent, task)."
                 )
@@ -191,9 +191,9 @@ async def test_an_announcement_to_nowhere_is_refused() -> None:
 
     lead = agent("lead", lambda q: last(q) if q.turn else call("start"), tools=[start], staff=[one])
     async with Retinue() as retinue:
-        with pytest.raises(Refused, match="there is none") as caught:
+        with pytest.raises(Refused, match="there is none") as failure:
             await retinue.run(one, "Go.", announce=True)
-        assert caught.value.limit == "channel"
+        assert failure.value.limit == "channel"
         with pytest.raises(Refused, match="Unknown channel 'roof'"):
             await retinue.run(one, "Go.", origin=Origin(channel="roof"), announce=True)
         outcome = await retinue.run(lead, "Go.")

@@ -162,8 +162,8 @@ async def test_an_error_for_the_model_is_told_and_any_other_is_also_logged(
             outcome = await retinue.run(clerk, "go")
             read = await retinue.messages(outcome.id)
     assert outcome.text == "The tool failed: ZeroDivisionError: by zero"
-    told = [m for m in read if getattr(m, "name", "") == "taken"]
-    assert [(m.text, m.error) for m in told] == [("Table 3 is taken; try another.", True)]
+    messages = [m for m in read if getattr(m, "name", "") == "taken"]
+    assert [(m.text, m.error) for m in messages] == [("Table 3 is taken; try another.", True)]
     (record,) = [r for r in caplog.records if r.name == "retinue.tools"]
     assert record.levelno == logging.WARNING
     assert "tool broken of run" in record.getMessage()
@@ -196,25 +196,25 @@ def test_plain_functions_work_in_as_many_threads_as_are_set() -> None:
 
 
 def test_a_cancelled_run_does_not_wait_for_its_thread() -> None:
-    begun, go, done = threading.Event(), threading.Event(), threading.Event()
+    start, go, result = threading.Event(), threading.Event(), threading.Event()
 
     @tool
     def stuck() -> str:
         """x"""
-        begun.set()
+        start.set()
         go.wait(30)
-        done.set()
+        result.set()
         return "late"
 
     async def work() -> str:
         async with Retinue(threads=1) as retinue:
             a = Agent("a", model=Scripted([call("stuck"), "never"], name="m"), tools=[stuck])
             run = await retinue.spawn(a, "go")
-            await asyncio.to_thread(begun.wait, 30)
+            await asyncio.to_thread(start.wait, 30)
             state = (await retinue.cancel(run)).state
-            assert not done.is_set()
+            assert not result.is_set()
             go.set()
-            await asyncio.to_thread(done.wait, 30)
+            await asyncio.to_thread(result.wait, 30)
             return state
 
     assert asyncio.run(work()) == "cancelled"

@@ -53,9 +53,9 @@ def writer(scribe: Scribe, *paths: str, name: str = "writer", **fields: Any) -> 
 
 async def asked(retinue: Retinue, n: int = 1) -> list[Any]:
     for _ in range(12_000):
-        found = list(await retinue.open_questions())
-        if len(found) >= n:
-            return found
+        questions = list(await retinue.open_questions())
+        if len(questions) >= n:
+            return questions
         await asyncio.sleep(0.01)
     raise AssertionError("nothing was asked")
 
@@ -109,7 +109,7 @@ async def test_with_nobody_to_ask_it_is_denied_and_on_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("access", "wrote"),
+    ("access", "paths"),
     [
         (Permissions(mode="acceptEdits"), ["a.md", "b.md"]),
         (Permissions(mode="plan"), []),
@@ -118,11 +118,11 @@ async def test_with_nobody_to_ask_it_is_denied_and_on_record() -> None:
     ],
 )
 @on_virtual_time
-async def test_modes_and_rules_decide_without_asking(access: Permissions, wrote: list[str]) -> None:
+async def test_modes_and_rules_decide_without_asking(access: Permissions, paths: list[str]) -> None:
     scribe = Scribe()
     async with Retinue(clock=VirtualClock()) as retinue:
         await retinue.run(writer(scribe, "a.md", "b.md"), "Go.", permissions=access)
-    assert scribe.wrote == wrote
+    assert scribe.wrote == paths
 
 
 @on_virtual_time
@@ -132,11 +132,11 @@ async def test_the_first_answer_counts() -> None:
         run = await retinue.spawn(writer(scribe, "a.md"), "Go.", questions="ask")
         (question,) = await asked(retinue)
         doors = [retinue.decide(question.id, allow) for allow in (True, False, True)]
-        took = await asyncio.gather(*doors, return_exceptions=True)
+        decisions = await asyncio.gather(*doors, return_exceptions=True)
         await ended(retinue, run)
         with pytest.raises(NotFound, match="already have been answered"):
             await retinue.decide(question.id, True)
-    assert [type(t) for t in took] == [type(None), Refused, Refused]
+    assert [type(t) for t in decisions] == [type(None), Refused, Refused]
     assert scribe.wrote == ["a.md"]
 
 
@@ -229,9 +229,9 @@ async def test_which_rule_it_is_can_be_told() -> None:
             await retinue.explain(run, "scribe", {"path": "xy"})
             == "denied: rule 'deny: scribe(x*)' of writer"
         )
-        told = await retinue.explain(run, "scribe", '{"path": "y"}')
+        rule = await retinue.explain(run, "scribe", '{"path": "y"}')
         assert (
-            told == "needs permission: mode 'manual' of writer, which covers tools that write files"
+            rule == "needs permission: mode 'manual' of writer, which covers tools that write files"
         )
         assert await retinue.explain(run, "shell") == "refused: writer denies 'shell'"
 

@@ -53,12 +53,12 @@ PROVIDERS: dict[str, dict[str, Any]] = {
 """Anthropic is told what to cache, and charges for it; the others do by themselves what they do."""
 
 
-def script(heard: ParsedRequest) -> Any:
+def script(request: ParsedRequest) -> Any:
     """Whoever is told to begin hires in its second turn; everybody else answers."""
-    asked = [m.text for m in heard.messages if isinstance(m, UserMessage)] == ["Begin."]
-    if asked and heard.turn == 0:
+    is_asked = [m.text for m in request.messages if isinstance(m, UserMessage)] == ["Begin."]
+    if is_asked and request.turn == 0:
         return call("look")
-    return call("hire") if asked and heard.turn == 1 else "Done."
+    return call("hire") if is_asked and request.turn == 1 else "Done."
 
 
 def crew(model: HttpModel, *, fork: bool, n: int = N) -> Agent:

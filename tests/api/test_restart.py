@@ -45,11 +45,11 @@ both = pytest.mark.parametrize("kind", STORES)
 async def test_a_tree_goes_on_after_a_restart_and_each_result_arrives_once(
     kind: str, tmp_path: Path
 ) -> None:
-    home, asked = Home(kind, tmp_path), dict[str, int]()
+    home, questions = Home(kind, tmp_path), dict[str, int]()
 
     async def work(request: ModelRequest) -> str:
         task = request.messages[0].text
-        asked[task] = asked.get(task, 0) + 1
+        questions[task] = questions.get(task, 0) + 1
         await asyncio.sleep(10 + 10 * int(task[-1]))
         return f"did {task}"
 
@@ -64,7 +64,7 @@ async def test_a_tree_goes_on_after_a_restart_and_each_result_arrives_once(
     assert outcome.state == "completed"
     assert [outcome.text.count(f"did task {n}") for n in range(4)] == [1, 1, 1, 1]
     assert len(joined) == len(set(joined)) == 4
-    assert asked == {"task 0": 1, "task 1": 1, "task 2": 2, "task 3": 2}, (
+    assert questions == {"task 0": 1, "task 1": 1, "task 2": 2, "task 3": 2}, (
         "ended children are not run again"
     )
 
@@ -104,12 +104,12 @@ async def test_many_restarts_lose_nothing(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("restart", "runs", "told"), [("pure", 2, "wrote"), ("unsafe", 1, "outcome_unknown")]
+    ("restart", "runs", "text"), [("pure", 2, "wrote"), ("unsafe", 1, "outcome_unknown")]
 )
 @both
 @on_virtual_time
 async def test_an_interrupted_tool_is_repeated_only_if_it_says_so(
-    kind: str, tmp_path: Path, restart: Any, runs: int, told: str
+    kind: str, tmp_path: Path, restart: Any, runs: int, text: str
 ) -> None:
     home, started = Home(kind, tmp_path), list[bool]()
 
@@ -126,7 +126,7 @@ async def test_an_interrupted_tool_is_repeated_only_if_it_says_so(
         await asyncio.sleep(5)
     async with home.open(agents=[one]) as retinue:
         outcome = await ended(retinue, run)
-    assert told in outcome.text
+    assert text in outcome.text
     assert started == [False, True][:runs]
 
 

@@ -49,11 +49,11 @@ def submit(result: object) -> object:
 
 @on_virtual_time
 async def test_a_result_of_the_wrong_type_is_asked_for_again() -> None:
-    told: list[str] = []
+    texts: list[str] = []
     script = [submit({"grade": "fair", "reasons": []}), submit({"grade": "good"}), submit(RIGHT)]
 
     def talk(request: ModelRequest) -> object:
-        told.append(last(request))
+        texts.append(last(request))
         return script[request.turn]
 
     async with Retinue(clock=VirtualClock()) as retinue:
@@ -61,8 +61,8 @@ async def test_a_result_of_the_wrong_type_is_asked_for_again() -> None:
     assert (outcome.state, outcome.stop) == ("completed", "submitted")
     assert outcome.output == outcome.unwrap() == Verdict(grade="good", reasons=["short"])
     assert outcome.usage.turns == 3
-    assert 'does not match its schema: grade: expected one of "good", "bad"' in told[1]
-    assert "reasons: this field is required" in told[2]
+    assert 'does not match its schema: grade: expected one of "good", "bad"' in texts[1]
+    assert "reasons: this field is required" in texts[2]
 
 
 @on_virtual_time
@@ -105,31 +105,31 @@ async def test_a_text_is_not_taken_for_a_typed_result() -> None:
 
 @on_virtual_time
 async def test_a_json_schema_is_checked_as_a_type_is() -> None:
-    told: list[str] = []
+    texts: list[str] = []
     script = [submit({"grade": "fair", "reasons": []}), submit(RIGHT)]
 
     def talk(request: ModelRequest) -> object:
-        told.append(last(request))
+        texts.append(last(request))
         return script[request.turn]
 
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(agent("judge", talk, output=json_schema(SCHEMA)), "Judge.")
     assert outcome.output == RIGHT
-    assert "$.grade: 'fair' is not one of ['good', 'bad']" in told[1]
+    assert "$.grade: 'fair' is not one of ['good', 'bad']" in texts[1]
 
 
 @on_virtual_time
 async def test_the_schema_of_a_result_is_shown_to_the_model() -> None:
-    shown: dict[str, object] = {}
+    rows: dict[str, object] = {}
 
     def talk(request: ModelRequest) -> object:
-        shown.update({t.name: t.parameters for t in request.tools})
+        rows.update({t.name: t.parameters for t in request.tools})
         return submit(3)
 
     async with Retinue(clock=VirtualClock()) as retinue:
         assert (await retinue.run(agent("counter", talk, output=int), "Count.")).output == 3
-    assert set(shown) == {"submit_result", "submit_error", "artifact"}
-    result = shown["submit_result"]["properties"]["result"]  # type: ignore[index]
+    assert set(rows) == {"submit_result", "submit_error", "artifact"}
+    result = rows["submit_result"]["properties"]["result"]  # type: ignore[index]
     assert result.pop("description").startswith("Everything the agent that gave you the task needs")
     assert result == {"type": "integer"}
 
@@ -212,7 +212,7 @@ async def test_a_long_result_is_cut_for_the_parent_and_kept_whole(
     lead = Agent("lead", model=pager(pages), tools=lead.tools, staff=[child])
     async with home.open() as retinue:
         outcome = await retinue.run(lead, "Go.")
-        cut = (await retinue.messages(outcome.id))[2].text
+        reply_text = (await retinue.messages(outcome.id))[2].text
         part = await retinue.outcome(outcome.children[0].id)
         assert part is not None
         (artifact,) = part.artifacts
@@ -220,8 +220,8 @@ async def test_a_long_result_is_cut_for_the_parent_and_kept_whole(
         assert await retinue.artifact(artifact.sha256) == BIG.encode()
         assert await retinue.artifact(artifact.sha256, 100, 50) == BIG[100:150].encode()
     assert outcome.text == "read it all"
-    assert len(cut) < 66_000 and cut.startswith(BIG[:65_000])
-    assert f"full text in artifact {artifact.sha256}" in cut
+    assert len(reply_text) < 66_000 and reply_text.startswith(BIG[:65_000])
+    assert f"full text in artifact {artifact.sha256}" in reply_text
     assert "".join(pages) == BIG
 
 
@@ -258,12 +258,12 @@ async def test_a_long_tool_result_and_a_long_submission_are_kept_whole() -> None
     script = [call("dump"), submit(BIG)]
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(agent("one", script, tools=[dump], output=str), "Go.")
-        shown = (await retinue.messages(outcome.id))[2].text
-        sha = re.search(r"artifact (\w+)\]", shown)[1]  # type: ignore[index]
+        text = (await retinue.messages(outcome.id))[2].text
+        sha = re.search(r"artifact (\w+)\]", text)[1]  # type: ignore[index]
         assert await retinue.artifact(sha) == BIG.encode()
         (artifact,) = outcome.artifacts
         assert await retinue.artifact(artifact.sha256) == BIG.encode()
-    assert len(shown) < 66_000 and len(outcome.text) < 66_000
+    assert len(text) < 66_000 and len(outcome.text) < 66_000
 
 
 @on_virtual_time
@@ -297,7 +297,7 @@ def written(args: str) -> ToolCall:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("question", "text"),
     [
         (call("divide", a=1, b=0), "The tool failed: ZeroDivisionError: division by zero"),
         (call("devide", a=1), "Unknown tool 'devide'. Did you mean 'divide'?"),
@@ -320,12 +320,14 @@ def written(args: str) -> ToolCall:
     ],
 )
 @on_virtual_time
-async def test_what_goes_wrong_with_a_call_is_told_to_the_model(asked: object, told: str) -> None:
+async def test_what_goes_wrong_with_a_call_is_told_to_the_model(
+    question: object, text: str
+) -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
-        outcome = await retinue.run(agent("one", [asked, "I see."], tools=[divide]), "Go.")
+        outcome = await retinue.run(agent("one", [question, "I see."], tools=[divide]), "Go.")
         result = (await retinue.messages(outcome.id))[2]
     assert (outcome.state, outcome.text) == ("completed", "I see.")
-    assert told in result.text
+    assert text in result.text
     assert result.error is True  # type: ignore[union-attr]
 
 
@@ -345,15 +347,15 @@ async def test_a_tool_of_ones_own_may_hand_in_the_result() -> None:
 
 @on_virtual_time
 async def test_silence_is_asked_again_and_then_admitted() -> None:
-    heard: list[str] = []
+    requests: list[str] = []
 
     def silent(request: ModelRequest) -> str:
-        heard.append(last(request))
+        requests.append(last(request))
         return ""
 
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(agent("one", silent), "Speak.")
-    assert heard == [
+    assert requests == [
         "Speak.",
         "Your reply was empty. Answer now.",
         "Your reply was empty. Answer now.",

@@ -22,17 +22,17 @@ both = pytest.mark.parametrize("kind", STORES)
 @tool
 async def look(context: Context) -> str:
     """Say how the children are."""
-    found = [(spec.request.task, ending_of(run)) for spec, run in await context.children()]
+    rows = [(spec.request.task, ending_of(run)) for spec, run in await context.children()]
     return ", ".join(
-        f"{task} {'runs' if end is None else end.text or end.state}" for task, end in found
+        f"{task} {'runs' if end is None else end.text or end.state}" for task, end in rows
     )
 
 
 @tool(restart="keyed")
 async def stop(context: Context, task: str) -> Actions:
     """End a child."""
-    found = [spec.id for spec, _ in await context.children() if spec.request.task == task]
-    return Actions(cancels=tuple(found), answer="Stopped.")
+    run_ids = [spec.id for spec, _ in await context.children() if spec.request.task == task]
+    return Actions(cancels=tuple(run_ids), answer="Stopped.")
 
 
 @tool(restart="keyed")
@@ -44,8 +44,8 @@ async def stop_run(context: Context, run: str) -> Actions:
 @tool(restart="keyed")
 async def tell(context: Context, task: str, text: str) -> Actions:
     """Write to a child."""
-    found = [spec.id for spec, _ in await context.children() if spec.request.task == task]
-    return Actions(sends=tuple(SendMessage(to=id, text=text) for id in found), answer="Told.")
+    run_ids = [spec.id for spec, _ in await context.children() if spec.request.task == task]
+    return Actions(sends=tuple(SendMessage(to=id, text=text) for id in run_ids), answer="Told.")
 
 
 def lead(*later: Any, name: str = "lead", tasks: tuple[str, ...] = ("slow", "quick")) -> Any:
@@ -57,9 +57,9 @@ def lead(*later: Any, name: str = "lead", tasks: tuple[str, ...] = ("slow", "qui
     child = agent(f"child of {name}", work, seconds=100)
 
     def script(request: ModelRequest) -> Any:
-        said = [m for m in request.messages if type(m).__name__ == "AssistantMessage"]
+        messages = [m for m in request.messages if type(m).__name__ == "AssistantMessage"]
         lines = [call("hire", tasks=list(tasks)), "started", *later]
-        line = lines[min(len(said), len(lines) - 1)]
+        line = lines[min(len(messages), len(lines) - 1)]
         return line(request) if callable(line) else line
 
     tools = [hiring(child, join="none"), look, stop, stop_run, tell]
@@ -78,10 +78,12 @@ async def test_a_run_that_goes_on_sees_and_ends_the_children_of_the_one_before_i
         await ended(retinue, first)
         second = await retinue.resume(first)
         await ended(retinue, second)
-        said = [m.text for m in await retinue.messages(second)]
-    assert "slow runs, quick runs" in said
-    assert "slow cancelled, quick runs" in said
-    assert not any("cancelled by its parent" in text for text in said), "it has done so itself"
+        texts_read = [m.text for m in await retinue.messages(second)]
+    assert "slow runs, quick runs" in texts_read
+    assert "slow cancelled, quick runs" in texts_read
+    assert not any("cancelled by its parent" in text for text in texts_read), (
+        "it has done so itself"
+    )
 
 
 @both
@@ -98,9 +100,9 @@ async def test_a_run_that_goes_on_hears_of_the_children_of_the_one_before_it(
         await asyncio.sleep(1)
     async with home.open(agents=[boss]) as retinue:
         outcome = await ended(retinue, second)
-        heard = "\n".join(m.text for m in await retinue.messages(second))
+        text = "\n".join(m.text for m in await retinue.messages(second))
     assert outcome.ok
-    assert [heard.count(f"{task} done") for task in ("slow", "quick")] == [1, 1]
+    assert [text.count(f"{task} done") for task in ("slow", "quick")] == [1, 1]
 
 
 async def slowly(request: ModelRequest) -> str:

@@ -28,9 +28,9 @@ def store_of(kind: str, folder: Path) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_the_newest_are_kept(kind: str, tmp_path: Path) -> None:
     async def main() -> None:
-        kept = Retention(count=3, every_seconds=10)
+        retention = Retention(count=3, every_seconds=10)
         async with Retinue(
-            store_of(kind, tmp_path), clock=VirtualClock(), retention=kept
+            store_of(kind, tmp_path), clock=VirtualClock(), retention=retention
         ) as retinue:
             ids, agent = [], worker()
             for n in range(8):
@@ -51,9 +51,9 @@ def test_what_is_too_old_goes_and_what_is_open_stays(kind: str, tmp_path: Path) 
             return "late"
 
         slow = Agent("slow", model=Scripted(wait, name="slow"))
-        kept = Retention(age_seconds=100, every_seconds=10)
+        retention = Retention(age_seconds=100, every_seconds=10)
         async with Retinue(
-            store_of(kind, tmp_path), clock=VirtualClock(), retention=kept
+            store_of(kind, tmp_path), clock=VirtualClock(), retention=retention
         ) as retinue:
             open_one, agent = await retinue.spawn(slow, "wait"), worker()
             old = (await retinue.run(agent, "old")).id
@@ -71,11 +71,11 @@ def test_what_is_too_old_goes_and_what_is_open_stays(kind: str, tmp_path: Path) 
 
 @run_async
 async def test_a_store_stays_within_its_size(tmp_path: Path) -> None:
-    kept = Retention(size=600_000, every_seconds=0.05)
-    said = iter(range(10_000))
-    async with Retinue(tmp_path / "log.db", retention=kept) as retinue:
+    retention = Retention(size=600_000, every_seconds=0.05)
+    text = iter(range(10_000))
+    async with Retinue(tmp_path / "log.db", retention=retention) as retinue:
         agent = Agent(
-            "worker", model=Scripted(lambda request: f"{next(said)} " + "x" * 30_000, name="worker")
+            "worker", model=Scripted(lambda request: f"{next(text)} " + "x" * 30_000, name="worker")
         )
         for n in range(60):
             await retinue.run(agent, f"task {n}")
@@ -83,9 +83,9 @@ async def test_a_store_stays_within_its_size(tmp_path: Path) -> None:
             await asyncio.sleep(0.1)
             if (await retinue._store.space()).used <= 600_000:
                 break
-        left = [r async for r in retinue.runs()]
-        assert 1 < len(left) < 30
-        assert [one.id for one in left] == sorted((one.id for one in left), reverse=True), (
+        runs = [r async for r in retinue.runs()]
+        assert 1 < len(runs) < 30
+        assert [one.id for one in runs] == sorted((one.id for one in runs), reverse=True), (
             "the newest are left"
         )
         assert await retinue.verify() == []
@@ -111,20 +111,20 @@ def test_a_retention_that_makes_no_sense_is_refused() -> None:
 async def test_forgetting_takes_artifacts_and_the_records_of_commands_along(tmp_path: Path) -> None:
     async with Retinue(tmp_path / "log.db") as retinue:
         named = (await retinue._store.put_artifact(b"spilled")).sha256
-        said = iter((f"see {named}", "nothing", "nothing"))
-        agent = Agent("worker", model=Scripted(lambda request: next(said), name="worker"))
-        last, gone, kept = [(await retinue.run(agent, text)).id for text in ("x", "y", "z")]
+        texts = iter((f"see {named}", "nothing", "nothing"))
+        agent = Agent("worker", model=Scripted(lambda request: next(texts), name="worker"))
+        last, old_run, rest = [(await retinue.run(agent, text)).id for text in ("x", "y", "z")]
         folder = tmp_path / "log.db.tools" / "shell"
         folder.mkdir(parents=True)
-        for n, run in enumerate((gone, kept, last)):
+        for n, run in enumerate((old_run, rest, last)):
             CommandRecord(folder / f"spool{n}").create(
                 CommandStart(run=run, command="true", at=1.0, tag="t")
             )
-        await retinue.forget(gone)
+        await retinue.forget(old_run)
         assert sorted(os.listdir(folder)) == ["spool1", "spool2"]
         assert await retinue.artifact(named) == b"spilled"
         await retinue.forget(last)
         assert os.listdir(folder) == ["spool1"]
         assert not list((tmp_path / "log.db.artifacts").glob(f"*/{named}"))
-        done = await retinue.compact()
-        assert done.after.holes == 0 and not done.is_old
+        report = await retinue.compact()
+        assert report.after.holes == 0 and not report.is_old

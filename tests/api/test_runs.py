@@ -75,10 +75,10 @@ async def test_spawn_returns_before_the_run_ends() -> None:
 async def test_the_same_key_starts_the_same_run_once_before_and_after_a_restart(
     kind: str, tmp_path: Path
 ) -> None:
-    home, said = Home(kind, tmp_path), []
+    home, text = Home(kind, tmp_path), []
 
     def script(request: ModelRequest) -> str:
-        said.append(request.run)
+        text.append(request.run)
         return "done"
 
     one = agent("one", script)
@@ -92,7 +92,7 @@ async def test_the_same_key_starts_the_same_run_once_before_and_after_a_restart(
     async with home.open() as retinue:
         assert await retinue.spawn(one, "Go.", key="order 17") == first
         assert (await ended(retinue, first)).text == "done"
-    assert sorted(said) == sorted([first, other])
+    assert sorted(text) == sorted([first, other])
 
 
 @on_virtual_time
@@ -148,11 +148,11 @@ async def test_a_fork_goes_on_from_the_conversation_and_leaves_it_as_it_is() -> 
     one = agent("one", lambda q: " > ".join(texts(q)))
     async with Retinue(clock=VirtualClock()) as retinue:
         base = await retinue.run(one, "a")
-        left, right = await retinue.fork(base.id, "b"), await retinue.fork(base.id, "c")
-        assert (await ended(retinue, left)).text == "a > a > b"
+        fork, right = await retinue.fork(base.id, "b"), await retinue.fork(base.id, "c")
+        assert (await ended(retinue, fork)).text == "a > a > b"
         assert (await ended(retinue, right)).text == "a > a > c"
         assert [m.text for m in await retinue.messages(base.id)] == ["a", "a"]
-        assert [m.text for m in await retinue.messages(left)] == ["a", "a", "b", "a > a > b"]
+        assert [m.text for m in await retinue.messages(fork)] == ["a", "a", "b", "a > a > b"]
 
 
 @on_virtual_time
@@ -206,10 +206,10 @@ async def test_a_run_that_was_cancelled_at_a_tool_can_be_resumed(kind: str, tmp_
         await asyncio.sleep(1_000_000)
         return "never"
 
-    seen: list[list[str]] = []
+    records: list[list[str]] = []
 
     def script(request: ModelRequest) -> object:
-        seen.append([f"{type(m).__name__} {m.text}" for m in request.messages])
+        records.append([f"{type(m).__name__} {m.text}" for m in request.messages])
         return [call("hang"), call("hang")] if len(request.messages) == 1 else "ok"
 
     async with Home(kind, tmp_path).open() as retinue:
@@ -217,10 +217,10 @@ async def test_a_run_that_was_cancelled_at_a_tool_can_be_resumed(kind: str, tmp_
         await asyncio.sleep(1)
         await retinue.cancel(run)
         assert (await ended(retinue, await retinue.resume(run, "Again."))).text == "ok"
-    kinds = [line.split()[0] for line in seen[-1]]
+    kinds = [line.split()[0] for line in records[-1]]
     names = ["UserMessage", "AssistantMessage", "ToolMessage", "ToolMessage", "UserMessage"]
     assert kinds == names, "each call has a result"
-    assert "interrupted" in seen[-1][2]
+    assert "interrupted" in records[-1][2]
 
 
 @on_virtual_time
@@ -336,9 +336,9 @@ async def test_a_forgotten_tree_is_gone_and_its_forks_stay(kind: str, tmp_path: 
         with pytest.raises(Refused, match="is a sub-agent"):
             await retinue.forget(outcome.children[0].id)
         await retinue.forget(outcome.id)
-        for gone in (outcome.id, outcome.children[0].id):
+        for run_id in (outcome.id, outcome.children[0].id):
             with pytest.raises(NotFound):
-                await retinue.outcome(gone)
+                await retinue.outcome(run_id)
         assert [r.id async for r in retinue.runs(children=True) if not r.parent] == [fork.id]
         assert (await retinue.messages(fork.id))[0].text == "Go."
         assert await retinue.verify() == []

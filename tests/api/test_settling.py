@@ -211,10 +211,10 @@ def test_run_sync_takes_agents_so_that_what_an_earlier_process_left_goes_on() ->
         async with Retinue(store) as retinue:
             return await retinue.spawn(slow, "Go.")
 
-    left = asyncio.run(leave())
+    rest = asyncio.run(leave())
     again = store.survivor()
     run_sync(agent("one", ["x"], seconds=1.0), "Go.", store=again, agents=[slow])
-    row = asyncio.run(again.survivor().row(left))
+    row = asyncio.run(again.survivor().row(rest))
     assert row is not None
     assert text_of(row) == "I am back"
 

@@ -46,10 +46,10 @@ async def rest(seconds: float) -> str:
 @on_virtual_time
 async def test_a_message_is_read_at_the_next_turn() -> None:
     script = [call("rest", seconds=60.0), "done"]
-    seen: list[list[str]] = []
+    records: list[list[str]] = []
 
     def talk(request: ModelRequest) -> object:
-        seen.append(texts(request))
+        records.append(texts(request))
         return script[request.turn]
 
     async with Retinue(clock=VirtualClock()) as retinue:
@@ -57,7 +57,7 @@ async def test_a_message_is_read_at_the_next_turn() -> None:
         await asyncio.sleep(10)
         await retinue.send(run, "Hurry.")
         outcome = await ended(retinue, run)
-    assert seen[1] == ["Go.", "", "rested 60 s", "Hurry."]
+    assert records[1] == ["Go.", "", "rested 60 s", "Hurry."]
     assert outcome.ended_ms - outcome.created_ms == 60_000
 
 
@@ -84,10 +84,10 @@ async def test_steering_breaks_off_a_model_call() -> None:
 
 @on_virtual_time
 async def test_steering_breaks_off_tools_and_the_call_still_has_a_result() -> None:
-    seen: list[list[str]] = []
+    records: list[list[str]] = []
 
     def talk(request: ModelRequest) -> object:
-        seen.append(texts(request))
+        records.append(texts(request))
         return call("rest", seconds=1000.0) if request.turn == 0 else "stopped"
 
     async with Retinue(clock=VirtualClock()) as retinue:
@@ -96,8 +96,8 @@ async def test_steering_breaks_off_tools_and_the_call_still_has_a_result() -> No
         await retinue.send(run, "Stop resting.", steer=True)
         outcome = await ended(retinue, run)
     assert outcome.ended_ms - outcome.created_ms == 10_000
-    assert seen[1][0] == "Go." and seen[1][-1] == "Stop resting."
-    assert len(seen[1]) == 4, "the call, its result and the message"
+    assert records[1][0] == "Go." and records[1][-1] == "Stop resting."
+    assert len(records[1]) == 4, "the call, its result and the message"
 
 
 @on_virtual_time
@@ -109,8 +109,11 @@ async def test_steering_lets_joined_children_go_on_and_report_later() -> None:
         await asyncio.sleep(10)
         await retinue.send(run, "How far are you?", steer=True)
         await asyncio.sleep(10)
-        said = [m.text for m in await retinue.messages(run)]
-        assert any("Still running" in text for text in said) and said[-1] == "How far are you?"
+        texts_read = [m.text for m in await retinue.messages(run)]
+        assert (
+            any("Still running" in text for text in texts_read)
+            and texts_read[-1] == "How far are you?"
+        )
         outcome = await ended(retinue, run)
     assert "the part" in outcome.text
     assert [c.state for c in outcome.children] == ["completed", "completed"]
@@ -197,8 +200,8 @@ async def test_cancel_ends_a_run_and_says_how_it_really_ended() -> None:
         assert (outcome.state, outcome.error) == ("cancelled", "not needed any more")
         assert outcome.ended_ms - outcome.created_ms == 10_000
         assert outcome.usage.estimated > 0
-        done = await retinue.run(agent("two", ["y"]), "Go.")
-        assert (await retinue.cancel(done.id)).state == "completed"
+        result = await retinue.run(agent("two", ["y"]), "Go.")
+        assert (await retinue.cancel(result.id)).state == "completed"
         with pytest.raises(NotFound):
             await retinue.cancel("nobody")
 
@@ -253,13 +256,13 @@ async def test_a_question_waits_for_its_answer() -> None:
             await retinue.answer(round_, "yes")
         await retinue.answer(run, "yes")
         assert (await ended(retinue, run)).text == "thanks"
-        said = {
+        text = {
             m.call_id: m.text for m in await retinue.messages(run) if isinstance(m, ToolMessage)
         }
-        assert list(said.values()) == ["no", "yes"] and sorted(said) == list(reversed(said))
-        for gone in (run, red, round_, red[:6]):
+        assert list(text.values()) == ["no", "yes"] and sorted(text) == list(reversed(text))
+        for run_name in (run, red, round_, red[:6]):
             with pytest.raises(Refused, match="has no open question"):
-                await retinue.answer(gone, "yes")
+                await retinue.answer(run_name, "yes")
         assert retinue._engine.trees.index.questions == {}
 
 

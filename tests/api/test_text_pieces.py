@@ -91,8 +91,8 @@ async def test_a_stream_of_events_says_where_text_belongs() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(Agent("one", model=SlowWriter()), "Go.")
         await asyncio.sleep(15)
-        heard = [e async for e in retinue.stream(run) if isinstance(e, events.TextDelta)]
-    assert [(e.start, e.text) for e in heard] == [(0, "one two "), (8, "three "), (14, "four")]
+        request = [e async for e in retinue.stream(run) if isinstance(e, events.TextDelta)]
+    assert [(e.start, e.text) for e in request] == [(0, "one two "), (8, "three "), (14, "four")]
 
 
 @on_virtual_time

@@ -103,10 +103,10 @@ async def test_a_set_is_opened_once_and_closed_with_the_runtime(
 
 
 async def test_a_set_that_cannot_be_opened_is_an_error_of_its_agent() -> None:
-    broken = agent("one", ["x"], tools=[Shelf(OSError("no cable"))])
+    bad_agent = agent("one", ["x"], tools=[Shelf(OSError("no cable"))])
     async with Retinue() as retinue:
         with pytest.raises(ConfigError, match=r"Agent 'one': .* could not be opened .*no cable"):
-            await retinue.run(broken, "Go.")
+            await retinue.run(bad_agent, "Go.")
         with pytest.raises(ConfigError, match=r"is not open. Name its agent in Retinue\(agents="):
             retinue.register(agent("two", ["x"], tools=[Shelf()]))
 
@@ -121,9 +121,9 @@ async def test_an_mcp_server_is_a_set_of_tools() -> None:
     async with Retinue() as retinue:
         reader = Agent("reader", model=Scripted(script), tools=[server])
         assert "mcp__fake__" in (await retinue.run(reader, "Go.")).text
-        gone = McpServer("gone", command=["/no/such/program"])
+        lost_server = McpServer("gone", command=["/no/such/program"])
         with pytest.raises(ConfigError, match="MCP server could not be used: gone"):
-            await retinue.run(Agent("r", model=Scripted(["x"]), tools=[gone]), "Go.")
+            await retinue.run(Agent("r", model=Scripted(["x"]), tools=[lost_server]), "Go.")
 
 
 def test_a_server_needs_a_command_or_an_address() -> None:

@@ -62,14 +62,14 @@ class Faulty:
 @both
 @on_virtual_time
 async def test_a_full_store_parks_everything_and_nothing_is_lost(kind: str, tmp_path: Path) -> None:
-    home, asked, faulty = Home(kind, tmp_path), list[str](), list[Faulty]()
+    home, questions, faulty = Home(kind, tmp_path), list[str](), list[Faulty]()
 
     def wrap(store: Any) -> Faulty:
         faulty.append(Faulty(store))
         return faulty[-1]
 
     def work(request: Any) -> str:
-        asked.append(request.messages[0].text)
+        questions.append(request.messages[0].text)
         return "part"
 
     lead = lead_of(agent("child", work, seconds=5), 5, seconds=5)
@@ -78,12 +78,12 @@ async def test_a_full_store_parks_everything_and_nothing_is_lost(kind: str, tmp_
         faulty[0].full = 6
         await asyncio.sleep(6)
         assert retinue.blocked_reason == "no space left"
-        assert asked == [], "nothing is performed before it is on record"
+        assert questions == [], "nothing is performed before it is on record"
         outcome = await ended(retinue, run)
         assert retinue.blocked_reason == ""
         assert faulty[0].refused == 6
         assert outcome.state == "completed" and outcome.text.count("part") == 5
-        assert sorted(asked) == [f"task {n}" for n in range(5)]
+        assert sorted(questions) == [f"task {n}" for n in range(5)]
         assert await retinue.verify() == []
 
 
@@ -183,9 +183,9 @@ async def test_a_stream_ends_when_the_runtime_closes() -> None:
 
         watching = asyncio.create_task(watch())
         await asyncio.sleep(1)
-    done, _ = await asyncio.wait([watching], timeout=60)
+    tasks, _ = await asyncio.wait([watching], timeout=60)
     watching.cancel()
-    assert done, "whoever watches would wait for ever"
+    assert tasks, "whoever watches would wait for ever"
 
 
 class Post:
@@ -358,8 +358,8 @@ async def test_what_is_shown_of_a_run_is_on_record() -> None:
         sending = asyncio.create_task(retinue.send(run, "More."))
         for _ in range(20):
             await asyncio.sleep(0.1)
-            shown, kept = await retinue._row(run), await store.row(run)
-            assert shown.run.version == kept.run.version
+            output, row = await retinue._row(run), await store.row(run)
+            assert output.run.version == row.run.version
         await sending
         assert (await retinue._row(run)).run.mail_seq == 1
 

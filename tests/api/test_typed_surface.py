@@ -81,12 +81,12 @@ async def test_an_option_that_does_not_exist_is_answered_with_the_one_that_was_m
             (retinue.fork("nobody", "Go.", **wrong), "fork"),
             (retinue.resume("nobody", "Go.", **wrong), "resume"),
         ):
-            with pytest.raises(ConfigError) as caught:
+            with pytest.raises(ConfigError) as failure:
                 await verb
-            assert str(caught.value) == (
+            assert str(failure.value) == (
                 f"{name}() has no option 'timeout_s'. Did you mean 'timeout'?"
             )
-            assert (caught.value.field, caught.value.suggestion) == ("timeout_s", "timeout")
+            assert (failure.value.field, failure.value.suggestion) == ("timeout_s", "timeout")
     short: Any = {"tool": [price]}
     with pytest.raises(ConfigError, match=r"^Agent 'a' has no option 'tool'. Did you mean 'tools'"):
         Agent("a", **short)
@@ -100,9 +100,9 @@ def test_a_plain_function_among_the_tools_is_told_how_it_becomes_one() -> None:
     def read_file(path: str) -> str:
         return path
 
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         Agent("lead", tools=[read_file])
-    assert str(caught.value) == (
+    assert str(failure.value) == (
         "Agent 'lead': read_file is a plain function. Write tools=[tool(read_file)], or put @tool "
         "above it."
     )
@@ -132,16 +132,16 @@ async def test_a_result_is_of_the_first_type_that_it_fits() -> None:
 
 @on_virtual_time
 async def test_a_result_that_fits_none_of_the_types_is_asked_for_again() -> None:
-    told: list[str] = []
+    texts: list[str] = []
 
     def talk(request: ModelRequest) -> object:
-        told.append(request.messages[-1].text)
+        texts.append(request.messages[-1].text)
         return call("submit_result", result={"number": 1} if not request.turn else {"number": "1"})
 
     clerk = Agent("clerk", output=one_of(Invoice, Refusal), model=Scripted(talk))
     async with Retinue(clock=VirtualClock()) as retinue:
         assert (await retinue.run(clerk, "Go.")).unwrap() == Invoice("1")
-    assert "as Invoice: number: expected a string" in told[1] and "as Refusal: " in told[1]
+    assert "as Invoice: number: expected a string" in texts[1] and "as Refusal: " in texts[1]
 
 
 @on_virtual_time
@@ -162,10 +162,10 @@ async def test_a_run_that_did_not_complete_has_no_output_and_its_error_carries_t
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome = await retinue.run(slow, "Go.", timeout=5)
     assert outcome.output is None
-    with pytest.raises(RunFailed) as caught:
+    with pytest.raises(RunFailed) as failure:
         outcome.unwrap()
-    assert caught.value.outcome is outcome
-    assert str(caught.value).startswith(f"Run {outcome.id} of 'slow' is timed_out (")
+    assert failure.value.outcome is outcome
+    assert str(failure.value).startswith(f"Run {outcome.id} of 'slow' is timed_out (")
 
 
 @on_virtual_time
@@ -210,9 +210,9 @@ async def test_tools_get_the_dependencies_of_the_runtime(kind: str, tmp_path: An
 @on_virtual_time
 async def test_an_agent_without_its_dependencies_is_refused() -> None:
     async with Retinue(clock=VirtualClock()) as bare:
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ConfigError) as failure:
             await bare.run(keeper("x"), "Go.")
-    assert str(caught.value) == (
+    assert str(failure.value) == (
         "Agent 'keeper' needs dependencies of type Shop, and this runtime has none. Write "
         "Retinue(deps=Shop(...))."
     )
@@ -358,11 +358,11 @@ async def test_a_tool_that_needs_dependencies_is_refused_where_there_are_none() 
 async def test_a_result_may_be_none_and_one_of_another_type_is_a_mistake_of_the_program() -> None:
     store = MemoryStore()
     maybe: Any = int | None
-    asked: Agent[int | None] = Agent(
+    question: Agent[int | None] = Agent(
         "asked", model=Scripted([submit(None)], name="m"), output=maybe
     )
     async with Retinue(store, clock=VirtualClock()) as retinue:
-        outcome = await retinue.run(asked, "Is there a number?")
+        outcome = await retinue.run(question, "Is there a number?")
         assert outcome.ok and outcome.unwrap() is None
         counted = Agent("counter", model=Scripted([submit(3)], name="n"), output=int)
         run = (await retinue.run(counted, "Count.")).id

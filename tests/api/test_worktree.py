@@ -203,10 +203,10 @@ def test_after_a_kill_the_next_start_leaves_no_copy_behind(
 ) -> None:
     store = tmp_path / "r.db"
     script = textwrap.dedent(DIES)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, str(repository), str(store)], check=False, timeout=SECONDS
     )
-    assert done.returncode == -signal.SIGKILL
+    assert process.returncode == -signal.SIGKILL
     assert leftovers(repository, store) != ([], [])
 
     async def main() -> None:

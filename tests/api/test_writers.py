@@ -80,7 +80,7 @@ def test_three_writers_change_one_file_and_all_of_it_is_there(
     outcome = run(agent, project, tmp_path / "r.db")
     lines = (project / "a.txt").read_text().splitlines()
     assert [lines[n] for n in (1, 9, 17)] == ["zero", "one", "two"]
-    assert "writer 1: merged (1 files, +1 -1: a.txt)" in outcome.text
+    assert "writer 1: merged (1 file, +1 -1: a.txt)" in outcome.text
     assert branches(project) == [] and is_clean(project, tmp_path / "r.db")
     assert git(project, "status", "--porcelain") == " M a.txt\n"
 
@@ -128,7 +128,7 @@ def test_outside_of_git_or_if_asked_writers_take_turns(
     outcome = asyncio.run(main())
     assert outcome is not None and outcome.state == "completed"
     assert (where / "a.txt").read_text().startswith("line 1\na\nb\nc\nline 5\n")
-    edits = [said.split()[0] for said in order]
+    edits = [text.split()[0] for text in order]
     assert edits == ["TextReturned", "ChildEnded"] * 3, "one ends before the next begins"
     assert branches(project) == []
 
@@ -170,8 +170,8 @@ POINTS = ("before the plan", "after the plan", "between two files", "before bran
 
 def hurt() -> Agent:
     """The second change touches the first: merged again on top of both it would be a conflict."""
-    made = call("write", path="new.txt", content="new\n")
-    return crew([edit(2, "one\nmore")], [edit(4, "two")], [made])
+    result = call("write", path="new.txt", content="new\n")
+    return crew([edit(2, "one\nmore")], [edit(4, "two")], [result])
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -179,12 +179,12 @@ def test_killed_in_the_middle_of_a_merge_nothing_is_lost_and_nothing_done_twice(
     project: Path, tmp_path: Path, point: str
 ) -> None:
     store = tmp_path / "r.db"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(DIES), str(project), str(store), point],
         check=False,
         timeout=SECONDS,
     )
-    assert done.returncode == -signal.SIGKILL
+    assert process.returncode == -signal.SIGKILL
     assert len(branches(project)) == 3, "nothing is dropped before it is merged"
 
     async def main() -> Outcome:

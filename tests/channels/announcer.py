@@ -25,11 +25,11 @@ async def main(store: str, url: str) -> None:
         run = await retinue.spawn(lead, "Go.", key="one", origin=Origin(channel="hook", user="ada"))
         await retinue.wait(run)
         while [d async for d in retinue.deliveries(state=["pending", "sent"])]:
-            await retinue.settle(timeout=30)
+            await retinue.settle(timeout=120)
             await asyncio.sleep(0.01)
-        found = [f"{d.state} {d.attempts} {d.bounces}" async for d in retinue.deliveries()]
+        lines = [f"{d.state} {d.attempts} {d.bounces}" async for d in retinue.deliveries()]
     await channel.close()
-    sys.stdout.write(", ".join(found))
+    sys.stdout.write(", ".join(lines))
 
 
 if __name__ == "__main__":

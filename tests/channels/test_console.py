@@ -80,9 +80,9 @@ async def test_the_first_line_says_for_whom_it_is() -> None:
 
 @run_async
 async def test_what_the_runtime_says_is_not_indented_and_what_others_say_is() -> None:
-    told = await shown("[From the runtime] all is well", note="[From the runtime] one is missing")
+    text = await shown("[From the runtime] all is well", note="[From the runtime] one is missing")
     assert (
-        told
+        text
         == "[user ada, thread 42]\n[From the runtime] one is missing\n  [From the runtime] all is "
         "well\n"
     )
@@ -93,11 +93,11 @@ async def test_nothing_in_a_text_steers_the_terminal() -> None:
     every = "".join(
         map(chr, [*range(0x20), *range(0x7F, 0xA0), *range(0x2000, 0x2070), *range(0xD800, 0xD810)])
     )
-    seen = await shown(every, origin=Origin(channel="c", user=every, thread=every))
-    assert not set(seen) & {
+    record = await shown(every, origin=Origin(channel="c", user=every, thread=every))
+    assert not set(record) & {
         chr(n) for n in [*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0)]
     } - {"\t"}
-    assert not set(seen) & set(
+    assert not set(record) & set(
         "\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ud800"
     )
     assert "👩\u200d💻" in await shown("👩\u200d💻"), (
@@ -107,11 +107,11 @@ async def test_nothing_in_a_text_steers_the_terminal() -> None:
 
 @run_async
 async def test_a_text_cannot_pass_for_another_announcement() -> None:
-    seen = await shown(
+    record = await shown(
         "hello\r[user root]\n[user root]\n\n[user root]",
         origin=Origin(channel="c", user="a]\n[user b"),
     )
-    assert [line for line in seen.splitlines() if line.startswith("[")] == ["[user a] [user b]"]
+    assert [line for line in record.splitlines() if line.startswith("[")] == ["[user a] [user b]"]
 
 
 @run_async

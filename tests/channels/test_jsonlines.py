@@ -37,13 +37,13 @@ def lines(path: Path) -> list[Any]:
 
 def whole_lines(path: Path) -> list[Any]:
     """Those that can be read: a torn one cannot."""
-    found = []
+    results = []
     for line in path.read_bytes().split(b"\n"):
         try:
-            found.append(msgspec.json.decode(line))
+            results.append(msgspec.json.decode(line))
         except msgspec.DecodeError:
             continue
-    return found
+    return results
 
 
 class FileSide:
@@ -125,17 +125,17 @@ async def test_a_line_that_was_torn_anywhere_is_left_and_written_again(tmp_path:
     first = path.read_bytes()
     await JsonLines(path).send(delivery(text, key="b"))
     both = path.read_bytes()
-    for cut in range(len(first), len(both) + 1):
-        torn = tmp_path / f"torn{cut}.jsonl"
-        torn.write_bytes(both[:cut])
+    for position in range(len(first), len(both) + 1):
+        torn = tmp_path / f"torn{position}.jsonl"
+        torn.write_bytes(both[:position])
         channel = JsonLines(torn)
         await channel.send(delivery("third", key="c"))
         await channel.send(delivery(text, key="b"))
         await channel.send(delivery("first", key="a"))
         for _ in range(2):
-            assert torn.read_bytes().startswith(both[:cut]), "what is there is never changed"
+            assert torn.read_bytes().startswith(both[:position]), "what is there is never changed"
             assert Counter(line["key"] for line in whole_lines(torn)) == {"a": 1, "b": 1, "c": 1}, (
-                cut
+                position
             )
             await JsonLines(torn).send(delivery(text, key="b"))
 

@@ -35,11 +35,11 @@ class Flaky:
 
 def first_times(n: int) -> Callable[[Delivery], bool]:
     """Refuse the first n attempts, whatever they are about."""
-    left = [n]
+    rest = [n]
 
     def refuse(delivery: Delivery) -> bool:
-        left[0] -= 1
-        return left[0] >= 0
+        rest[0] -= 1
+        return rest[0] >= 0
 
     return refuse
 

@@ -67,17 +67,20 @@ async def test_a_request_says_what_happened_and_is_signed() -> None:
         b'{"type":"announcement","timestamp":"2025-11-13T02:13:20.000Z",'
         b'"data":{"run":"r7","root":"r0","user":"ada","thread":"42","text":"It is done."}}'
     )
-    given = {name.lower(): value for name, value in headers.items()}
-    assert given["webhook-id"] == given["idempotency-key"] == "k7"
-    assert abs(int(given["webhook-timestamp"]) - time.time()) < 10
-    assert given["webhook-signature"] == sign(KEY, "k7", given["webhook-timestamp"], body)
-    assert (given["content-type"], given["content-length"]) == ("application/json", str(len(body)))
-    assert (given["authorization"], given["x-team"], given["user-agent"]) == (
+    values = {name.lower(): value for name, value in headers.items()}
+    assert values["webhook-id"] == values["idempotency-key"] == "k7"
+    assert abs(int(values["webhook-timestamp"]) - time.time()) < 120
+    assert values["webhook-signature"] == sign(KEY, "k7", values["webhook-timestamp"], body)
+    assert (values["content-type"], values["content-length"]) == (
+        "application/json",
+        str(len(body)),
+    )
+    assert (values["authorization"], values["x-team"], values["user-agent"]) == (
         "Bearer x",
         "a",
         "retinue",
     )
-    assert not {"transfer-encoding", "cookie", "expect"} & set(given)
+    assert not {"transfer-encoding", "cookie", "expect"} & set(values)
 
 
 @run_async
@@ -186,9 +189,9 @@ def test_a_secret_that_cannot_be_used_is_refused_and_not_shown(secret: Any) -> N
         lambda: Webhook("https://example.org/", secret),
         lambda: verify_webhook(secret, signed(), b"{}"),
     ):
-        with pytest.raises(ConfigError, match="webhook") as caught:
+        with pytest.raises(ConfigError, match="webhook") as failure:
             use()
-        assert "abc" not in str(caught.value) and "%" not in str(caught.value)
+        assert "abc" not in str(failure.value) and "%" not in str(failure.value)
 
 
 @pytest.mark.parametrize(
@@ -203,9 +206,9 @@ def test_a_secret_that_cannot_be_used_is_refused_and_not_shown(secret: Any) -> N
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(ConfigError, match="URL") as caught:
+    with pytest.raises(ConfigError, match="URL") as failure:
         Webhook(url, SECRET)
-    assert "token" not in str(caught.value)
+    assert "token" not in str(failure.value)
 
 
 @pytest.mark.parametrize(
@@ -222,9 +225,9 @@ def test_a_url_that_cannot_be_used_is_refused_and_not_shown(url: str) -> None:
     ],
 )
 def test_headers_that_are_ours_or_cannot_be_sent_are_refused(headers: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match="header") as caught:
+    with pytest.raises(ConfigError, match="header") as failure:
         Webhook("https://example.org/", SECRET, headers=headers)
-    assert "secret" not in str(caught.value)
+    assert "secret" not in str(failure.value)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])
@@ -239,10 +242,10 @@ def test_importing_the_channels_does_not_import_aiohttp() -> None:
         "sys.exit('aiohttp' in sys.modules)"
     )
     path = str(Path(__file__).resolve().parents[2] / "src")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, timeout=SECONDS
     )
-    assert done.returncode == 0
+    assert process.returncode == 0
 
 
 @run_async

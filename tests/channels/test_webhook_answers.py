@@ -27,7 +27,7 @@ async def test_2xx_and_409_mean_taken(code: int) -> None:
     async with hook() as (receiver, channel):
         receiver.answer = status(code)
         await channel.send(delivery())
-        assert [given["webhook-id"] for given, _ in receiver.requests] == [delivery().key]
+        assert [value["webhook-id"] for value, _ in receiver.requests] == [delivery().key]
 
 
 @pytest.mark.parametrize(
@@ -168,10 +168,10 @@ async def test_a_receiver_that_answers_before_it_has_read_is_heard_and_holds_not
 async def test_a_server_that_does_not_speak_http_raises(says: bytes) -> None:
     async with raw_server(says) as host:
         channel = Webhook(f"http://{host}/token-in-the-path", SECRET)
-        with pytest.raises(RetinueError, match=f"{host} failed") as caught:
+        with pytest.raises(RetinueError, match=f"{host} failed") as failure:
             await channel.send(delivery())
         await channel.close()
-    assert "token" not in str(caught.value)
+    assert "token" not in str(failure.value)
 
 
 def free_port() -> int:
@@ -191,10 +191,10 @@ async def test_a_reason_is_short_and_shows_no_secret() -> None:
     ]
     for url in urls:
         channel = Webhook(url, SECRET, headers={"authorization": "Bearer token"}, timeout=5)
-        with pytest.raises(RetinueError) as caught:
+        with pytest.raises(RetinueError) as failure:
             await channel.send(delivery())
         await channel.close()
-        said = f"{caught.value} {caught.value.__cause__} {channel!r}"
-        assert len(str(caught.value)) < 250
-        assert not re.search(r"token|password|whsec|MfKQ", said), said
-        assert caught.value.__suppress_context__
+        text = f"{failure.value} {failure.value.__cause__} {channel!r}"
+        assert len(str(failure.value)) < 250
+        assert not re.search(r"token|password|whsec|MfKQ", text), text
+        assert failure.value.__suppress_context__

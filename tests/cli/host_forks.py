@@ -88,9 +88,9 @@ class HostForks:
         """In the place of `client.start_process`."""
         their_in, our_in = os.pipe()
         our_out, their_out = os.pipe()
-        told = json.dumps({"argv": command[4:], "cwd": cwd, "env": dict(env)}).encode()
+        data = json.dumps({"argv": command[4:], "cwd": cwd, "env": dict(env)}).encode()
         fds = array.array("i", [their_in, their_out])
-        self._line.sendmsg([told], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        self._line.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
         os.close(their_in)
         os.close(their_out)
         return Forked(os.fdopen(our_in, "wb"), os.fdopen(our_out, "rb"))

@@ -23,7 +23,7 @@ from retinue.cli.main import main
 from retinue.host import launch
 from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.cli.host_forks import host_forks
-from tests.waiting import SECONDS
+from tests.waiting import PATIENT, SECONDS
 
 MODEL = "openai-chat:scripted"
 
@@ -108,7 +108,7 @@ class PrivateHome:
         process = subprocess.Popen(
             [sys.executable, "-m", "retinue", *arguments],
             cwd=options.pop("cwd", self.project),
-            env={**self.env, **(env or {})},
+            env={**PATIENT, **self.env, **(env or {})},
             stdin=options.pop("stdin", subprocess.DEVNULL),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -160,14 +160,14 @@ class PrivateHome:
             stack.enter_context(mock.patch.object(launch, "START_SECONDS", SECONDS))
             if self.quick:
                 stack.enter_context(mock.patch.object(launch, "start_process", host_forks().start))
-            sys.stdin, kept = stdin, sys.stdin
+            sys.stdin, rest = stdin, sys.stdin
             try:
                 os.environ.clear()
                 os.environ.update({**self.env, **(env or {})})
                 os.chdir(cwd or self.project)
                 code = main(list(arguments))
             finally:
-                sys.stdin = kept
+                sys.stdin = rest
                 os.environ.clear()
                 os.environ.update(before)
                 os.chdir(here)
@@ -181,9 +181,9 @@ class PrivateHome:
 
     def ok(self, *arguments: str, **options: Any) -> str:
         """What a command that must succeed has written to stdout."""
-        done = self.run(*arguments, **options)
-        assert done.returncode == 0, (arguments, done.returncode, done.stdout, done.stderr)
-        return done.stdout.strip()
+        run = self.run(*arguments, **options)
+        assert run.returncode == 0, (arguments, run.returncode, run.stdout, run.stderr)
+        return run.stdout.strip()
 
     def lines(self, *arguments: str, **options: Any) -> list[Any]:
         return [json.loads(line) for line in self.ok(*arguments, **options).splitlines()]
@@ -195,8 +195,8 @@ class PrivateHome:
 
     @property
     def store(self) -> Path:
-        (found,) = (self.folder / "data" / "retinue" / "projects").glob("*/retinue.db")
-        return found
+        (path,) = (self.folder / "data" / "retinue" / "projects").glob("*/retinue.db")
+        return path
 
     @property
     def socket(self) -> Path:
@@ -217,8 +217,8 @@ class PrivateHome:
         at."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if found := what():
-                return found
+            if result := what():
+                return result
             time.sleep(0.03)
         raise AssertionError(f"{what} did not come true")
 
@@ -246,11 +246,11 @@ def is_alive(pid: int) -> bool:
 @contextlib.contextmanager
 def private_home(folder: Path, script: Any = ("Done.",), **options: Any) -> Iterator[PrivateHome]:
     with Llm(script, **options) as llm:
-        made = PrivateHome(folder, llm.llm, RETINUE_MODEL=MODEL, **llm.env)
+        home = PrivateHome(folder, llm.llm, RETINUE_MODEL=MODEL, **llm.env)
         try:
-            yield made
+            yield home
         finally:
-            made.close()
+            home.close()
 
 
 class Gate:
@@ -262,9 +262,9 @@ class Gate:
         self.reached = threading.Event()
         self.heard: list[Any] = []
 
-    async def __call__(self, heard: Any) -> Any:
-        n = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
-        self.heard.append(heard)
+    async def __call__(self, request: Any) -> Any:
+        n = sum(type(m).__name__ == "AssistantMessage" for m in request.messages)
+        self.heard.append(request)
         if n >= self._at:
             self.reached.set()
             await asyncio.to_thread(self.opened.wait, SECONDS)

@@ -222,9 +222,9 @@ async def restart(items: list[tree_items.TreeItem]) -> None:
         watching = asyncio.create_task(follow(retinue, run, items))
         await asyncio.sleep(6)
         watching.cancel()
-    seen = max(item.seq for item in items if isinstance(item, tree_items.Stepped))
+    seq = max(item.seq for item in items if isinstance(item, tree_items.Stepped))
     async with opened(store.survivor(), clock, agents=[lead]) as retinue:
-        await follow(retinue, run, items, deltas=False, after=seen)
+        await follow(retinue, run, items, deltas=False, after=seq)
 
 
 SCENES: dict[str, Callable[[list[tree_items.TreeItem]], Awaitable[None]]] = {

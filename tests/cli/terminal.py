@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.waiting import SECONDS
+from tests.waiting import PATIENT, SECONDS
 
 _numbers = itertools.count(1)
 
@@ -28,10 +28,10 @@ class Terminal:
 
     def _tmux(self, *arguments: str, check: bool = True) -> str:
         command = ["tmux", "-L", self._name, "-f", "/dev/null", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-        if check and done.returncode:
-            raise AssertionError(f"{command}: {done.stderr}")
-        return done.stdout
+        process = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        if check and process.returncode:
+            raise AssertionError(f"{command}: {process.stderr}")
+        return process.stdout
 
     def start(self, command: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
         """Run a command; when it has ended, the pane stays and says how."""
@@ -40,7 +40,8 @@ class Terminal:
         words = " ".join(f"'{w}'" for w in command)
         script.write_text(f'cd "{cwd}"\n{words}\necho "code=$?" | tee "{code}"\nexec sleep 600\n')
         variables = [
-            f"{k}={v}" for k, v in {"TERM": "screen-256color", "LANG": "C.UTF-8", **env}.items()
+            f"{k}={v}"
+            for k, v in {"TERM": "screen-256color", "LANG": "C.UTF-8", **PATIENT, **env}.items()
         ]
         shell = shutil.which("bash") or "sh"
         run = ["env", "-i", *variables, shell, str(script)]
@@ -82,17 +83,17 @@ class Terminal:
         belongs in here."""
         end = time.monotonic() + SECONDS
         while True:
-            shown = self.text(colors=colors)
-            if all(it in shown if isinstance(it, str) else it(shown) for it in what):
-                return shown
+            text = self.text(colors=colors)
+            if all(it in text if isinstance(it, str) else it(text) for it in what):
+                return text
             if time.monotonic() > end:
                 raise AssertionError(f"{what!r} was not seen:\n{self.text(history=True)}")
             time.sleep(0.06)
 
     def code(self) -> int:
         """How the command ended."""
-        shown = self.until(re.compile(r"code=\d").search)
-        return int(shown.rpartition("code=")[2].split()[0])
+        screen_text = self.until(re.compile(r"code=\d").search)
+        return int(screen_text.rpartition("code=")[2].split()[0])
 
     def close(self) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -104,8 +105,8 @@ class Terminal:
 
 @contextlib.contextmanager
 def terminal(folder: Path, columns: int = 80, lines: int = 24) -> Iterator[Terminal]:
-    made = Terminal(folder, columns, lines)
+    terminal = Terminal(folder, columns, lines)
     try:
-        yield made
+        yield terminal
     finally:
-        made.close()
+        terminal.close()

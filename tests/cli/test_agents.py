@@ -28,21 +28,21 @@ def mine(home: PrivateHome, name: str, head: str = "", body: str = "Work.") -> N
     put(place, f"name: {name}\ndescription: Does {name} work.\n{head}".rstrip(), body)
 
 
-def results(heard: Any) -> list[Any]:
-    return [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+def results(request: Any) -> list[Any]:
+    return [m for m in request.messages if type(m).__name__ == "ToolMessage"]
 
 
-def writer(heard: Any) -> Any:
-    return results(heard)[-1].text if results(heard) else WRITE
+def writer(request: Any) -> Any:
+    return results(request)[-1].text if results(request) else WRITE
 
 
-def boss(heard: Any) -> Any:
+def boss(request: Any) -> Any:
     """`main` starts `scribe`, who writes; both tell what came of it."""
-    if "You are the scribe." in heard.system:
-        return writer(heard)
+    if "You are the scribe." in request.system:
+        return writer(request)
     return (
-        results(heard)[-1].text
-        if results(heard)
+        results(request)[-1].text
+        if results(request)
         else call("agent", name="scribe", task="Write it.")
     )
 
@@ -60,8 +60,8 @@ def test_what_a_file_forbids_binds_whatever_the_command_permits(
 ) -> None:
     with private_home(tmp_path, writer) as home:
         mine(home, "scribe", head)
-        said = home.ok("run", "--agent", "scribe", "--yolo", "write it")
-        assert words in said and not (home.project / "made.txt").exists()
+        output = home.ok("run", "--agent", "scribe", "--yolo", "write it")
+        assert words in output and not (home.project / "made.txt").exists()
 
 
 def test_what_a_file_forbids_binds_when_another_agent_starts_it(tmp_path: Path) -> None:
@@ -78,11 +78,11 @@ def test_what_a_file_forbids_binds_when_another_agent_starts_it(tmp_path: Path) 
 def test_agents_on_disk_and_on_the_command_line_are_staff_of_the_default_agent(
     tmp_path: Path,
 ) -> None:
-    def lister(heard: Any) -> Any:
-        found = [
-            t.parameters["properties"]["name"]["enum"] for t in heard.tools if t.name == "agent"
+    def lister(request: Any) -> Any:
+        names = [
+            t.parameters["properties"]["name"]["enum"] for t in request.tools if t.name == "agent"
         ]
-        return json.dumps(found[0] if found else None)
+        return json.dumps(names[0] if names else None)
 
     with private_home(tmp_path, lister) as home:
         mine(home, "scribe")
@@ -90,8 +90,8 @@ def test_agents_on_disk_and_on_the_command_line_are_staff_of_the_default_agent(
         inline = '{"critic": {"description": "d", "prompt": "p", "tools": "Read, Grep"}}'
         assert json.loads(home.ok("run", "--agents", inline, "hello")) == ["critic", "scribe"]
         (home.project / "agents.json").write_text(inline)
-        told = home.lines("run", "--json", "--agents", "agents.json", "hello")
-        assert told[0]["agents"] == ["critic", "scribe"] and "agent" in told[0]["tools"]
+        lines = home.lines("run", "--json", "--agents", "agents.json", "hello")
+        assert lines[0]["agents"] == ["critic", "scribe"] and "agent" in lines[0]["tools"]
         assert "agent" not in home.lines("run", "--json", "--family", "none", "hello")[0]["tools"]
 
 
@@ -101,17 +101,20 @@ def test_limits_of_a_file_end_its_run(tmp_path: Path) -> None:
         mine(home, "poor", "budget: {max_tokens: 3000}")
         assert home.run("run", "--agent", "short", "go").returncode == 5
         assert home.run("run", "--agent", "poor", "go").returncode == 5
-        shown = home.ok("show")
-        assert "◐ stopped at limit" in shown
-        (budget,) = [line for line in shown.splitlines() if line.startswith("budget")]
+        output = home.ok("show")
+        assert "◐ stopped at limit" in output
+        (budget,) = [line for line in output.splitlines() if line.startswith("budget")]
         assert budget.endswith(" tokens") and ", left " in budget
 
 
 def test_a_model_of_a_file_that_cannot_be_used_here_is_told(tmp_path: Path) -> None:
     with private_home(tmp_path, boss) as home:
         mine(home, "scribe", "model: opus", "You are the scribe.")
-        done = home.run("run", "--yolo", "have it written")
-        assert done.returncode == 0 and "Agent scribe: model opus is not available (" in done.stderr
+        result = home.run("run", "--yolo", "have it written")
+        assert (
+            result.returncode == 0
+            and "Agent scribe: model opus is not available (" in result.stderr
+        )
         alone = home.run("run", "--agent", "scribe", "write it")
         assert alone.returncode == 6 and "ANTHROPIC_API_KEY" in alone.stderr
 
@@ -137,15 +140,15 @@ def test_agents_are_built_again_from_their_plan_after_a_crash(tmp_path: Path) ->
 
 
 def test_files_of_a_project_do_nothing_until_it_is_trusted(tmp_path: Path) -> None:
-    def teller(heard: Any) -> Any:
+    def teller(request: Any) -> Any:
         staff = [
-            t.parameters["properties"]["name"]["enum"] for t in heard.tools if t.name == "agent"
+            t.parameters["properties"]["name"]["enum"] for t in request.tools if t.name == "agent"
         ]
         return json.dumps(
             {
-                "system": heard.system,
+                "system": request.system,
                 "staff": staff,
-                "skill": any(t.name == "skill" for t in heard.tools),
+                "skill": any(t.name == "skill" for t in request.tools),
             }
         )
 
@@ -163,11 +166,11 @@ def test_files_of_a_project_do_nothing_until_it_is_trusted(tmp_path: Path) -> No
         (home.project / "deep").mkdir()
         (home.project / "deep" / "AGENTS.md").write_text("Here, two.\n")
         before = home.run("run", "hello")
-        told = json.loads(before.stdout)
+        value = json.loads(before.stdout)
         assert (
-            "four blanks" not in told["system"]
-            and "tidy" not in told["system"]
-            and told["staff"] == []
+            "four blanks" not in value["system"]
+            and "tidy" not in value["system"]
+            and value["staff"] == []
         )
         assert "retinue trust" in before.stderr
         assert "files  " not in home.ok("show")
@@ -175,9 +178,9 @@ def test_files_of_a_project_do_nothing_until_it_is_trusted(tmp_path: Path) -> No
         after = json.loads(home.ok("run", "hello", cwd=home.project / "deep"))
         assert after["staff"] == [["critic"]] and "tidy" in after["system"] and after["skill"]
         assert after["system"].index("four blanks") < after["system"].index("Here, two.")
-        shown = home.ok("show")
-        assert "AGENTS.md (~4 tokens in every turn), " in shown
-        assert "deep/AGENTS.md (~3 tokens in every turn)" in shown
+        output = home.ok("show")
+        assert "AGENTS.md (~4 tokens in every turn), " in output
+        assert "deep/AGENTS.md (~3 tokens in every turn)" in output
         (loaded, nearer) = json.loads(home.ok("show", "--json"))["agents"][0]["files_loaded"]
         assert (
             loaded["bytes"] == 17
@@ -193,7 +196,7 @@ def test_files_of_a_project_do_nothing_until_it_is_trusted(tmp_path: Path) -> No
 
 
 def test_a_file_called_main_is_not_the_default_agent(tmp_path: Path) -> None:
-    with private_home(tmp_path, lambda heard: heard.system) as home:
+    with private_home(tmp_path, lambda request: request.system) as home:
         mine(home, "main", body="I am an impostor.")
         assert "impostor" not in home.ok("run", "hello")
         assert "impostor" in home.ok("run", "--agent", "main", "hello")
@@ -217,7 +220,7 @@ def test_a_wrong_agent_gets_one_line(
     mine(home, "scribe")
     mine(home, "ghost", "disabled: true")
     mine(home, "broken", "budget: much")
-    done = home.run("run", *arguments, "x")
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
+    result = home.run("run", *arguments, "x")
+    assert (result.returncode, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
     assert line.startswith("retinue: ") and words in line

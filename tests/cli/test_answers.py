@@ -12,6 +12,7 @@ from retinue.cli.terminal.answer_stream import AnswerStream
 from retinue.cli.terminal.markdown import rendered
 from retinue.core.messages import AssistantMessage, ToolMessage
 from retinue.core.spec import RunRequest, RunSpec
+from retinue.formats.markdown_blocks import MarkdownBlocks
 from retinue.host.tree_items import MessageAdded, RunAdded, TextArrived, TreeItem
 from retinue.testing import call
 from tests.cli.private_home import MODEL, Llm, PrivateHome
@@ -45,6 +46,26 @@ def test_headings_lists_code_tables_and_links_are_rendered_within_the_width() ->
     assert any(re.fullmatch(r" ─+ ─+", line) for line in lines)
     assert "See the page (https://example.org/x)." in lines, "a link shows where it leads"
     assert all(len(line) <= 60 for line in lines)
+
+
+def test_a_table_takes_the_layout_with_fewer_lines_and_cuts_no_word() -> None:
+    head = "| area | files | what it says |\n|---|--:|---|\n"
+    rows = [f"| src/{'x' * 20}{n}/ | {n} | {'word ' * 30}end{n} |" for n in range(9)]
+    beside = plain(rendered([head + "\n".join(rows)], 150))
+    assert len(beside) == 2 + 2 * 9 and beside[0].endswith("what it says")
+    below = plain(rendered([head + "\n".join(rows)], 70))
+    assert len(below) == 2 + 9 * 4 and below[1] == "    what it says"
+    calls = "| call | in |\n|---|---|\n| `get(...)` src/a.py:1 | `" + "C" * 30 + ".open` |"
+    assert "C" * 30 + ".open" in "".join(plain(rendered([calls], 60)))
+
+
+def test_no_line_is_empty_below_a_heading() -> None:
+    blocks = MarkdownBlocks()
+    text = "# A\n\nOne.\n\n- two\n- three\n\n## B\n\nFour.\n"
+    lines = plain(rendered([*blocks.feed(text), *blocks.close()], 60))
+    assert [line.strip() for line in lines] == [
+        *("A", "One.", "", "• two", "• three", "", "B", "Four.")
+    ]
 
 
 def test_what_a_terminal_would_obey_is_not_rendered() -> None:
@@ -93,8 +114,8 @@ def test_a_reply_that_breaks_off_is_marked_and_a_denied_call_is_told() -> None:
 
 def test_of_a_tree_nothing_is_streamed() -> None:
     stream = AnswerStream()
-    said = TextArrived(run="top", attempt=1, text="A.\n\n")
-    assert heard(stream, spec("top"), spec("child"), said) == []
+    text = TextArrived(run="top", attempt=1, text="A.\n\n")
+    assert heard(stream, spec("top"), spec("child"), text) == []
     assert not stream.is_single and plain(stream.tail(79, 5)) == []
 
 
@@ -109,11 +130,13 @@ def test_an_answer_is_rendered_on_a_terminal_and_told_once(
                 env = {**home.env, **llm.env}
                 screen.retinue("run", "--model", MODEL, "Why?", env=env, cwd=home.project)
                 assert screen.code() == 0
-                shown = screen.text(history=True)
-                assert shown.count("    def now():  # aware") == 1 and "```" not in shown
-                assert shown.count("Cause") == 1 and "# Cause" not in shown
-                assert re.search(r"^· list ", shown, re.MULTILINE), shown
-                assert all(len(line) < width for line in shown.splitlines())
+                screen_text = screen.text(history=True)
+                assert (
+                    screen_text.count("    def now():  # aware") == 1 and "```" not in screen_text
+                )
+                assert screen_text.count("Cause") == 1 and "# Cause" not in screen_text
+                assert re.search(r"^· list ", screen_text, re.MULTILINE), screen_text
+                assert all(len(line) < width for line in screen_text.splitlines())
         finally:
             home.close()
 

@@ -13,14 +13,14 @@ from tests.cli.test_run import FANOUT
 REPORT = "0123456789é😀\x07 " * 600
 
 
-def lead(heard: Any) -> Any:
+def lead(request: Any) -> Any:
     """Hands ten tasks to sub-agents, then repeats what it was told; they report."""
-    if "Delegate" not in heard.messages[0].text:
+    if "Delegate" not in request.messages[0].text:
         return call("submit_result", result=REPORT)
-    told = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+    messages = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
     return (
-        whole(told[-1].text)
-        if told
+        whole(messages[-1].text)
+        if messages
         else call("spawn_agents", tasks=[{"task": f"count {n}"} for n in range(10)])
     )
 
@@ -32,8 +32,8 @@ def test_what_was_cut_is_printed_whole_and_by_its_first_digits(tmp_path: Path) -
         assert len(ids) == 1, "ten times the same text is kept once"
         (id,) = ids
         for word in (id, id[:12], id.upper(), f"artifact {id}"):
-            done = home.run("artifact", word)
-            assert (done.returncode, done.stdout) == (0, REPORT), (
+            result = home.run("artifact", word)
+            assert (result.returncode, result.stdout) == (0, REPORT), (
                 "as it is, without a line break behind it"
             )
 
@@ -46,9 +46,9 @@ def test_an_id_that_there_is_not_is_told_in_one_line(tmp_path: Path) -> None:
             ("latest", "is not an artifact id"),
             ("../../etc", "is not an artifact id"),
         ):
-            done = home.run("artifact", id)
-            (line,) = done.stderr.splitlines()
-            assert (done.returncode, done.stdout) == (2, "") and word in line
+            result = home.run("artifact", id)
+            (line,) = result.stderr.splitlines()
+            assert (result.returncode, result.stdout) == (2, "") and word in line
     assert (
         "there are no artifacts" in PrivateHome(tmp_path / "empty").run("artifact", "0" * 64).stderr
     )

@@ -35,7 +35,7 @@ def test_a_tree_in_ascii_has_the_same_columns(width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "target"),
     [
         (" ├ ✓ docs  done", " |-+ docs  done"),
         (" └ ◷ x", " \\-~ x"),
@@ -48,8 +48,8 @@ def test_a_tree_in_ascii_has_the_same_columns(width: int) -> None:
         ("budget ██▒░", "budget ##=."),
     ],
 )
-def test_each_mark_has_an_ascii_form(text: str, wanted: str) -> None:
-    assert in_ascii(text) == wanted
+def test_each_mark_has_an_ascii_form(text: str, target: str) -> None:
+    assert in_ascii(text) == target
     assert all(in_ascii(mark.glyph) == mark.plain for mark in MARKS.values())
 
 
@@ -74,18 +74,20 @@ def test_what_a_terminal_can_show_is_what_it_says(environ: dict[str, str], is_th
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "targets"),
     [
         ("✓ done · 1 agent", ["✓ done · 1 agent"]),
         ("retinue: a word and another", ["retinue: a word and", "         another"]),
         ("✓ done in 24 s · $0.03 · show 91c2", ["✓ done in 24 s", "  $0.03 · show 91c2"]),
         ("See it: `retinue ps`.", ["See it:", "  `retinue ps`."]),
+        ("Look `ps a b c`, ok.", ["Look `ps a b c`, ok."]),
+        ("Look: `ps a b c`, ok.", ["Look: `ps a b c`,", "  ok."]),
         ("  cost    of a run", ["  cost    of a run"]),
         ("  cost    of a longer run", ["  cost    of a", "          longer run"]),
     ],
 )
-def test_a_long_note_goes_on_below_its_text(text: str, wanted: list[str]) -> None:
-    assert note_lines(text, 20) == wanted
+def test_a_long_note_goes_on_below_its_text(text: str, targets: list[str]) -> None:
+    assert note_lines(text, 20) == targets
 
 
 @needs("tmux")
@@ -96,8 +98,8 @@ def test_the_live_view_and_lists_are_in_ascii_when_asked_to(tmp_path: Path) -> N
             "run", "--ascii", "--family", "fanout", "Lead them", env=home.env, cwd=home.project
         )
         staff.release("models")
-        shown = screen.until("|-o agents", "\\-+ models", "enter open", "? keys")
-        assert shown.isascii(), shown
+        screen_text = screen.until("|-o agents", "\\-+ models", "enter open", "? keys")
+        assert screen_text.isascii(), screen_text
         with terminal(tmp_path) as other:
             other.retinue("ps", env={**home.env, "LANG": "C"}, cwd=home.project)
             other.code()

@@ -21,12 +21,12 @@ from tests.cli.private_home import SECONDS, Gate, PrivateHome, private_home, who
 from tests.needs import needs
 
 
-def one_line(done: Any, code: int, *words: str) -> str:
+def one_line(result: Any, code: int, *words: str) -> str:
     """What every failure has to look like; the line that it is told in."""
-    assert done.returncode == code, done
-    assert "Traceback" not in done.stderr
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("retinue: ") and all(word in last for word in words), done.stderr
+    assert result.returncode == code, result
+    assert "Traceback" not in result.stderr
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("retinue: ") and all(word in last for word in words), result.stderr
     return last
 
 
@@ -60,8 +60,8 @@ def confined(
 def test_a_folder_that_can_only_be_read_is_named(tmp_path: Path, name: str) -> None:
     home = PrivateHome(tmp_path)
     folder = str(tmp_path / name)
-    done = confined(home, "--ro-bind", folder, folder, command=("run", "map"))
-    assert "Read-only file system" in one_line(done, 1, folder)
+    process = confined(home, "--ro-bind", folder, folder, command=("run", "map"))
+    assert "Read-only file system" in one_line(process, 1, folder)
 
 
 @needs("bwrap")
@@ -69,10 +69,10 @@ def test_a_folder_that_can_only_be_read_is_named(tmp_path: Path, name: str) -> N
 def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path, size: str, words: str) -> None:
     home = PrivateHome(tmp_path)
     data = str(tmp_path / "data")
-    done = confined(
+    process = confined(
         home, "--size", size, "--tmpfs", data, command=("run", "--timeout", "20s", "map")
     )
-    assert words in one_line(done, 1, "retinue.db")
+    assert words in one_line(process, 1, "retinue.db")
 
 
 def test_without_a_home_the_home_of_the_user_is_meant(tmp_path: Path) -> None:
@@ -85,22 +85,22 @@ def test_without_a_home_the_home_of_the_user_is_meant(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
     home = PrivateHome(tmp_path)
-    gone = tmp_path / "gone"
+    path = tmp_path / "gone"
     for command in ("ps", "run x", ""):
-        gone.mkdir()
-        text = f'rmdir "{gone}" && exec "{sys.executable}" -m retinue {command}'
-        done = subprocess.run(
+        path.mkdir()
+        text = f'rmdir "{path}" && exec "{sys.executable}" -m retinue {command}'
+        process = subprocess.run(
             ["sh", "-c", text],
-            cwd=gone,
+            cwd=path,
             env=home.env,
             capture_output=True,
             text=True,
             timeout=SECONDS,
         )
         if command:
-            one_line(done, 2, "directory", "no longer exists")
+            one_line(process, 2, "directory", "no longer exists")
         else:
-            assert done.returncode == 0, done
+            assert process.returncode == 0, process
 
 
 def test_a_store_that_another_program_holds_is_told_with_its_process(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_reader_that_wants_one_line_gets_it_and_nothing_is_said(tmp_path: Path
             "replay latest --speed 1000",
         ):
             text = f'"{sys.executable}" -m retinue {command} | head -1'
-            done = subprocess.run(
+            process = subprocess.run(
                 ["sh", "-c", text],
                 cwd=home.project,
                 env=home.env,
@@ -186,14 +186,14 @@ def test_a_reader_that_wants_one_line_gets_it_and_nothing_is_said(tmp_path: Path
                 timeout=SECONDS,
             )
             assert (
-                done.stdout.count("\n") == 1
-                and "Traceback" not in done.stderr
-                and "Internal error" not in done.stderr
+                process.stdout.count("\n") == 1
+                and "Traceback" not in process.stderr
+                and "Internal error" not in process.stderr
             )
 
 
 def test_two_formats_of_input_and_output_go_together(tmp_path: Path) -> None:
-    with private_home(tmp_path, lambda heard: heard.messages[-1].text.upper()) as home:
+    with private_home(tmp_path, lambda request: request.messages[-1].text.upper()) as home:
         line = json.dumps(
             {
                 "type": "user",
@@ -245,10 +245,10 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 def test_arguments_that_are_nested_without_end_break_no_command(tmp_path: Path, depth: int) -> None:
     deep = '{"command":' + "[" * depth + '"x"' + "]" * depth + "}"
     script = [AssistantMessage(calls=(ToolCall(id="c1", name="shell", args=deep),)), "Done."]
-    with private_home(tmp_path, lambda heard: script[min(heard.turn, 1)]) as home:
+    with private_home(tmp_path, lambda request: script[min(request.turn, 1)]) as home:
         for options in ((), ("--output-format", "stream-json")):
-            done = home.run("run", *options, "Go.")
-            assert done.returncode == 0 and "Done." in done.stdout, done.stderr[-2000:]
+            result = home.run("run", *options, "Go.")
+            assert result.returncode == 0 and "Done." in result.stdout, result.stderr[-2000:]
         for words in (
             ["show"],
             ["logs", "--tools"],
@@ -256,8 +256,10 @@ def test_arguments_that_are_nested_without_end_break_no_command(tmp_path: Path, 
             ["export"],
             ["approve"],
         ):
-            done = home.run(*words)
-            assert "RecursionError" not in done.stderr and "Internal error" not in done.stderr, (
+            result = home.run(*words)
+            assert (
+                "RecursionError" not in result.stderr and "Internal error" not in result.stderr
+            ), (
                 words,
-                done.stderr[-2000:],
+                result.stderr[-2000:],
             )

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from retinue import Agent, Retinue
+from retinue import Agent, Outcome, Retinue, RunId
 from retinue.cli.terminal.screen import Focus, Screen
 from retinue.cli.tui.project_runs import ProjectRuns
 from retinue.cli.tui.top_app import TopApp
+from retinue.core.account import Account
 from retinue.core.values import ModelInfo, Usage
 from retinue.formats.money import money
 from retinue.host import project_paths
@@ -23,6 +25,7 @@ from retinue.store.sqlite.sqlite_store import SqliteStore
 from retinue.testing import Scripted, call
 from retinue.view import format as view_format
 from retinue.view import totals
+from retinue.view.budget_table import table
 from retinue.view.cells import plain
 from retinue.view.export_formats import FORMATS, ExportSource
 from retinue.view.rows import TreeView
@@ -78,9 +81,9 @@ async def crash(store: Path) -> str:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateHome]:
     home = PrivateHome(tmp_path_factory.mktemp("bounds"))
     home.ok("ps")
-    found = project_paths.find(home.env, cwd=str(home.project))
-    Path(found.store).parent.mkdir(parents=True, exist_ok=True)
-    asyncio.run(crash(Path(found.store)))
+    paths = project_paths.find(home.env, cwd=str(home.project))
+    Path(paths.store).parent.mkdir(parents=True, exist_ok=True)
+    asyncio.run(crash(Path(paths.store)))
     yield home
     home.close()
 
@@ -99,8 +102,8 @@ def test_commands_say_at_most(home: PrivateHome) -> None:
     row = home.ok("ps", "--all").splitlines()[1]
     assert row.endswith(f" ≤{usd}")
     assert home.ok("ps", "--tree", "--all").splitlines()[0].endswith(f" ≤{usd}")
-    shown = home.ok("show")
-    assert f" · tree at most {tokens} tokens, at most {usd}" in shown
+    output = home.ok("show")
+    assert f" · tree at most {tokens} tokens, at most {usd}" in output
     for name in ("md", "html"):
         assert f", at most {usd} · at most {tokens} tokens · " in home.ok(
             "export", "latest", "--format", name
@@ -113,15 +116,15 @@ def test_json_says_that_the_cost_is_not_known(home: PrivateHome) -> None:
         not lines["child"]["cost_is_known"]
         and not lines["main" if "main" in lines else "lead"]["cost_is_known"]
     )
-    (told,) = home.lines("show", "--json")
-    assert told["cost_is_known"] is False
-    assert 0 < told["estimated_cost_usd"] < told["total_cost_usd"]
-    assert told["usage"]["estimated_tokens"] > 0
-    assert {agent["label"]: agent["cost_is_known"] for agent in told["agents"]} == {
+    (text,) = home.lines("show", "--json")
+    assert text["cost_is_known"] is False
+    assert 0 < text["estimated_cost_usd"] < text["total_cost_usd"]
+    assert text["usage"]["estimated_tokens"] > 0
+    assert {agent["label"]: agent["cost_is_known"] for agent in text["agents"]} == {
         "lead": True,
         "child": False,
     }
-    assert {m: u["costIsKnown"] for m, u in told["modelUsage"].items()} == {
+    assert {m: u["costIsKnown"] for m, u in text["modelUsage"].items()} == {
         "cheap": True,
         "priced": False,
     }
@@ -132,25 +135,50 @@ def test_json_says_that_the_cost_is_not_known(home: PrivateHome) -> None:
     assert (result["type"], result["cost_is_known"]) == ("result", False)
 
 
+def test_a_budget_says_what_of_it_is_only_a_bound(home: PrivateHome) -> None:
+    value = json.loads(home.ok("budget", "--json"))
+    assert 0 < value["usd_estimated"] < value["spent"]["usd"]
+    assert value["tokens_estimated"] > 0 and value["cost_is_known"] is False
+    limit, spent = (None, 10**9, None, None), (500, 18 * 10**7, 1, 0)
+    bound = Account(id="a", limit=limit, spent=spent, guess=(80, 10**6, 0))
+    assert "at most $0.18" in table("a", bound) and "at most 500" in table("a", bound)
+    unpriced = Account(id="a", limit=limit, spent=spent, guess=(0, 10**7, 80))
+    assert "more than $0.17" in table("a", unpriced)
+    assert "at most" not in table("a", Account(id="a", limit=limit, spent=spent))
+
+
+def test_what_has_no_price_is_in_no_bound() -> None:
+    """A lost call and one without a price: the bound of the first is none of both."""
+    outcome = Outcome[str](
+        id=RunId("r"), agent="a", state="completed", stop="done", text="", output="", error="",
+        artifacts=(), last_tool="", usage=Usage(), tree_tokens=9, tree_usd=0.5, tree_turns=1,
+        tree_calls=0, model_requested="m", model_resolved="m", model_used="m", children=(),
+        created_ms=0, started_ms=0, ended_ms=0, cost_is_known=False, tree_usd_estimated=0.2,
+    )  # fmt: skip
+    assert outcome.cost == "at most $0.50"
+    assert replace(outcome, tree_tokens_unpriced=4).cost == "more than $0.30"
+    assert replace(outcome, tree_tokens_unpriced=4, tree_usd_estimated=0.5).cost == "unknown"
+
+
 def test_the_views_mark_it_and_the_sum_of_today_is_no_fact(home: PrivateHome) -> None:
     tokens, usd = amounts(home)
-    found = project_paths.find(home.env, cwd=str(home.project))
+    paths = project_paths.find(home.env, cwd=str(home.project))
     view = TreeView()
-    with RecordReader(found) as record:
-        final = record.tree(RunListing(found).roots()[0].id)
+    with RecordReader(paths) as record:
+        final = record.tree(RunListing(paths).roots()[0].id)
         source = ExportSource(record, final, "2026-11-18")
         assert all(FORMATS[name](source) for name in FORMATS)
     conclude(view, final)
     frame = "\n".join(line.plain for line in Screen(view).frame(Focus(), 0, 140, 40))
     assert f"≤{tokens}" in frame and f"≤{usd}" in frame
-    board = ProjectRuns(found, home.env)
+    board = ProjectRuns(paths, home.env)
     board.refresh()
     top = TopApp(board)
     lines = [plain(line) for line in top_frame(top._facts(), TopList(), board.rows(), 120, 20)]
-    (line,) = RunListing(found).roots()
+    (line,) = RunListing(paths).roots()
     assert line.usd is not None
-    known = view_format.money(line.usd - line.usd_estimated)
-    assert lines[1].startswith(f" today {known}, at most {usd} · ")
+    known_usd = view_format.money(line.usd - line.usd_estimated)
+    assert lines[1].startswith(f" today {known_usd}, at most {usd} · ")
     assert any(line.endswith(f"≤{usd}") for line in lines[4:]), lines
     board.close()
     spent = (
@@ -163,8 +191,8 @@ def test_the_sum_of_today_has_only_facts_and_what_it_is_at_most(home: PrivateHom
     with RunListing(project_paths.find(home.env, cwd=str(home.project))) as shelf:
         (line,) = shelf.roots()
         assert line.usd is not None and line.ended_at is not None
-        known = line.usd - line.usd_estimated
-        assert shelf.spent_since(line.created_at) == (known, line.usd, False)
+        exact_usd = line.usd - line.usd_estimated
+        assert shelf.spent_since(line.created_at) == (exact_usd, line.usd, False)
         # It began before: how much of it came later is on no record.
         assert shelf.spent_since(line.created_at + 1) == (0.0, line.usd, False)
         assert shelf.spent_since(line.ended_at + 1) == (0.0, 0.0, False)

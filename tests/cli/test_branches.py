@@ -20,10 +20,10 @@ CODER = {"coder": {"description": "codes", "prompt": "Code.", "isolation": "work
 def git(folder: Path, *arguments: str) -> str:
     env = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1"}
     who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-    done = subprocess.run(
+    process = subprocess.run(
         ["git", *who, *arguments], cwd=folder, env=env, capture_output=True, text=True, check=True
     )
-    return done.stdout
+    return process.stdout
 
 
 def project(home: PrivateHome) -> Path:
@@ -49,8 +49,8 @@ def test_a_branch_is_listed_shown_and_merged_after_a_question(tmp_path: Path) ->
             worked(home, llm)
             (branch,) = json.loads(home.ok("diff", "--json"))
             assert branch["branch"].startswith("retinue/") and branch["state"] == "kept"
-            shown = home.run("diff")
-            assert "-one\n+two" in shown.stdout, (shown, branch)
+            result = home.run("diff")
+            assert "-one\n+two" in result.stdout, (result, branch)
             refused = home.run("merge", "latest")
             assert refused.returncode == 2 and "--yes" in refused.stderr
             assert (folder / "a.txt").read_text() == "one\n", "nobody was asked"
@@ -74,10 +74,10 @@ def test_a_conflict_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
             folder = project(home)
             worked(home, llm)
             (folder / "a.txt").write_text("mine\n")
-            done = home.run("merge", "latest", "--yes")
-            assert done.returncode == 1 and "has 1 conflict in a.txt" in done.stderr
+            result = home.run("merge", "latest", "--yes")
+            assert result.returncode == 1 and "has 1 conflict in a.txt" in result.stderr
             assert (folder / "a.txt").read_text() == "mine\n"
-            ((first, second),) = re.findall(r"Resolve: (.*)\n +(.*)", done.stderr)
+            ((first, second),) = re.findall(r"Resolve: (.*)\n +(.*)", result.stderr)
             who = {
                 f"GIT_{x}_{y}": "a@b" for x in ("AUTHOR", "COMMITTER") for y in ("NAME", "EMAIL")
             }

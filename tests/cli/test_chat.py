@@ -16,39 +16,39 @@ from tests.cli.terminal import terminal
 from tests.needs import needs
 
 
-def echo(heard: Any) -> str:
-    said = [m.text for m in heard.messages if type(m).__name__ == "UserMessage"]
-    return f"{len(said)}: {said[-1]}"
+def echo(request: Any) -> str:
+    texts = [m.text for m in request.messages if type(m).__name__ == "UserMessage"]
+    return f"{len(texts)}: {texts[-1]}"
 
 
-def is_asking(shown: str) -> bool:
+def is_asking(output: str) -> bool:
     """Whether the prompt is there, after the first answer: below it is what was spent."""
-    last = shown.rstrip().rpartition("\n")[2]
+    last = output.rstrip().rpartition("\n")[2]
     return last.startswith(" esc agents") and last.endswith(" n/a")
 
 
 def test_each_line_of_a_pipe_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     with private_home(tmp_path, echo) as home:
-        done = home.run("chat", input="hello\nand again\n")
-        assert (done.returncode, done.stdout) == (0, "1: hello\n2: and again\n")
-        assert "\x1b" not in done.stderr and "done in " in done.stderr
+        result = home.run("chat", input="hello\nand again\n")
+        assert (result.returncode, result.stdout) == (0, "1: hello\n2: and again\n")
+        assert "\x1b" not in result.stderr and "done in " in result.stderr
         again = home.run("chat", "-c", "-q", input="a third\n")
         assert (again.stdout, again.stderr) == ("3: a third\n", "")
 
 
 def test_commands_are_carried_out_between_messages(tmp_path: Path) -> None:
     with private_home(tmp_path, echo) as home:
-        said = (
+        texts = (
             "/help\n/agents\n/cost\n\nhello\n/agents\n/cost\n/show\n/new\nhello\n/nonsense\n/c\n"
             "/send\n/quit\nnever\n"
         )
-        done = home.run("chat", input=said)
+        result = home.run("chat", input=texts)
         assert (
-            done.returncode == 0
-            and done.stdout.startswith("1: hello\n")
-            and "never" not in done.stdout
+            result.returncode == 0
+            and result.stdout.startswith("1: hello\n")
+            and "never" not in result.stdout
         )
-        assert done.stdout.endswith("\n1: hello\n1: hello\n"), (
+        assert result.stdout.endswith("\n1: hello\n1: hello\n"), (
             "of `show`, and of a new conversation"
         )
         for text in (
@@ -60,7 +60,7 @@ def test_commands_are_carried_out_between_messages(tmp_path: Path) -> None:
             "/c matches /cancel and /cost",
             "Use /send RUN TEXT.",
         ):
-            assert text in done.stderr, text
+            assert text in result.stderr, text
 
 
 def test_a_message_that_only_begins_with_a_slash_is_a_message(tmp_path: Path) -> None:
@@ -72,30 +72,30 @@ def test_a_message_that_only_begins_with_a_slash_is_a_message(tmp_path: Path) ->
 
 def test_what_goes_wrong_is_told_and_the_chat_goes_on(tmp_path: Path) -> None:
     with private_home(
-        tmp_path, lambda heard: "" if heard.messages[-1].text != "fine" else echo(heard)
+        tmp_path, lambda request: "" if request.messages[-1].text != "fine" else echo(request)
     ) as home:
-        done = home.run("chat", input="/cancel\n/show nowhere\nbreak\nfine\n")
-        assert done.returncode == 0 and done.stdout.endswith(": fine\n")
+        result = home.run("chat", input="/cancel\n/show nowhere\nbreak\nfine\n")
+        assert result.returncode == 0 and result.stdout.endswith(": fine\n")
         for text in (
             "Send a message first",
             "nowhere",
             "the model returned no text. The conversation continues",
         ):
-            assert text in done.stderr
+            assert text in result.stderr
         assert home.run("chat", "--max-budget-usd", "-1", input="x\n").returncode == 2
 
 
 def test_a_wrong_model_is_told_before_the_first_message(tmp_path: Path) -> None:
     with private_home(tmp_path, echo) as home:
-        done = home.run("chat", "-m", "nonsense", input="hello\n")
-        assert done.returncode == 2 and "nonsense" in done.stderr
+        result = home.run("chat", "-m", "nonsense", input="hello\n")
+        assert result.returncode == 2 and "nonsense" in result.stderr
 
 
 def test_what_ends_in_the_background_is_told_between_turns(tmp_path: Path) -> None:
     gate = Gate(call("artifact", id="0" * 64), "the long one is done", at=1)
 
-    async def talk(heard: Any) -> Any:
-        return await gate(heard) if heard.messages[0].text == "a long task" else echo(heard)
+    async def talk(request: Any) -> Any:
+        return await gate(request) if request.messages[0].text == "a long task" else echo(request)
 
     with private_home(tmp_path, talk) as home:
         id = home.ok("run", "--bg", "a long task")
@@ -135,8 +135,8 @@ class Talk:
 def test_a_message_that_is_left_goes_on_and_is_told_above_the_prompt(tmp_path: Path) -> None:
     gate = Gate("the long one is done", at=0)
 
-    async def talk(heard: Any) -> Any:
-        return await gate(heard) if heard.messages[-1].text == "wait" else echo(heard)
+    async def talk(request: Any) -> Any:
+        return await gate(request) if request.messages[-1].text == "wait" else echo(request)
 
     with private_home(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
         screen.retinue("chat", env=home.env, cwd=home.project)
@@ -166,10 +166,10 @@ def test_rows_of_background_agents_are_beside_the_prompt_and_esc_leads_to_them(
 ) -> None:
     gate = Gate("2 findings", at=0)
 
-    async def talk(heard: Any) -> Any:
-        if heard.messages[0].text == "Review the parser.":
-            return await gate(heard)
-        if any(type(m).__name__ == "ToolMessage" for m in heard.messages):
+    async def talk(request: Any) -> Any:
+        if request.messages[0].text == "Review the parser.":
+            return await gate(request)
+        if any(type(m).__name__ == "ToolMessage" for m in request.messages):
             return "A lane limits how many runs work at once."
         task = {"task_id": "parser-review", "prompt": "Review the parser.", "tools": []}
         return call("delegate_tasks", mode="background", tasks=[task])
@@ -215,11 +215,29 @@ def test_ctrl_c_twice_leaves_however_fast_it_is_pressed(gap_ms: int, tmp_path: P
 
 
 @needs("tmux")
+def test_an_answer_at_a_prompt_is_rendered_and_no_end_line_comes_between(tmp_path: Path) -> None:
+    text = "# Cause\n\n- It is **late**.\n\n| a | b |\n|---|---|\n| 1 | 2 |"
+    page = [[call("search", pattern="x")], text]
+    with private_home(tmp_path, page) as home, terminal(tmp_path, 80, 24) as screen:
+        screen.retinue("chat", env=home.env, cwd=home.project)
+        screen.until(f"\n{MARK.rstrip()}")
+        screen.type("why?")
+        screen.keys("Enter")
+        screen_text = screen.until("Cause\n • It is late.\n", "  1   2\n", is_asking)
+        assert '· search "x" ' in screen_text, "a call is one line"
+        assert (
+            screen_text.count("It is late") == 1
+            and "done in" not in screen_text
+            and "**" not in screen_text
+        )
+
+
+@needs("tmux")
 def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_path: Path) -> None:
     gate = Gate(at=0)
 
-    async def talk(heard: Any) -> Any:
-        return await gate(heard) if heard.messages[-1].text == "wait" else echo(heard)
+    async def talk(request: Any) -> Any:
+        return await gate(request) if request.messages[-1].text == "wait" else echo(request)
 
     with private_home(tmp_path, talk) as home, terminal(tmp_path, 80, 24) as screen:
         screen.retinue("chat", env=home.env, cwd=home.project)
@@ -246,8 +264,8 @@ def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_pa
         screen.until("Press Ctrl-C again")
         screen.keys("C-c")
         assert screen.code() == 130
-        kept = Path(f"{home.store}.plans/chat.history")
-        assert "+wait" in kept.read_text() and os.stat(kept).st_mode & 0o077 == 0
+        path = Path(f"{home.store}.plans/chat.history")
+        assert "+wait" in path.read_text() and os.stat(path).st_mode & 0o077 == 0
         assert [run["state"] for run in home.runs()] == ["cancelled", "completed"]
 
 
@@ -262,8 +280,8 @@ def test_the_history_of_a_chat_has_no_secret(tmp_path: Path) -> None:
         screen.until("1: use", is_asking)
         screen.keys("C-d")
         assert screen.code() == 0
-        kept = Path(f"{home.store}.plans/chat.history").read_text()
-        assert "+use [redacted:SERVICE_TOKEN] now" in kept and secret not in kept
+        text = Path(f"{home.store}.plans/chat.history").read_text()
+        assert "+use [redacted:SERVICE_TOKEN] now" in text and secret not in text
 
 
 OFF = """profiles = ["xzatoma"]
@@ -276,8 +294,8 @@ chat_enabled = false
 """
 
 
-def tools_of(heard: Any) -> str:
-    return "on" if any(t.name == "subagent" for t in heard.tools) else "off"
+def tools_of(request: Any) -> str:
+    return "on" if any(t.name == "subagent" for t in request.tools) else "off"
 
 
 def test_a_chat_has_subagents_once_they_are_asked_for_where_it_has_none_from_the_start(
@@ -287,13 +305,13 @@ def test_a_chat_has_subagents_once_they_are_asked_for_where_it_has_none_from_the
         config = tmp_path / "config" / "retinue" / "config.toml"
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(OFF)
-        said = (
+        text = (
             "hello\n/subagents\nplease Delegate this\nthanks\n/subagents "
             "off\nhello\n/subagents toggle\nhello\n"
         )
-        done = home.run("chat", input=said)
-        assert (done.returncode, done.stdout) == (0, "off\non\non\noff\non\n")
-        assert "Sub-agents are off" in done.stderr
+        result = home.run("chat", input=text)
+        assert (result.returncode, result.stdout) == (0, "off\non\non\noff\non\n")
+        assert "Sub-agents are off" in result.stderr
         assert home.run("run", "-q", "hello").stdout == "on\n", "a run is no chat"
         config.write_text(OFF.replace("false", "true"))
         assert home.run("chat", "-q", input="hello\n").stdout == "on\n"

@@ -17,7 +17,7 @@ def test_a_command_needs_no_stream(tmp_path: Path, command: str, closed: str) ->
     home = PrivateHome(tmp_path)
     (home.project / "a.py").write_text("x = 1\n")
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["sh", "-c", f'"$0" -m retinue {command} {closed}', sys.executable],
             cwd=home.project,
             env=home.env,
@@ -25,7 +25,7 @@ def test_a_command_needs_no_stream(tmp_path: Path, command: str, closed: str) ->
             text=True,
             timeout=SECONDS,
         )
-        assert done.returncode == 0 and "Internal error" not in done.stderr, done.stderr
+        assert process.returncode == 0 and "Internal error" not in process.stderr, process.stderr
     finally:
         home.close()
 
@@ -35,8 +35,8 @@ def test_a_pipe_that_cannot_take_marks_gets_ascii(tmp_path: Path) -> None:
     (home.project / "a.py").write_text("x = 1\n")
     try:
         encoding = {"PYTHONIOENCODING": "ascii:backslashreplace"}
-        done = home.real("run", "-m", "offline/explorer", "map", env=encoding)
-        assert done.returncode == 0 and done.stderr.isascii() and "\\u" not in done.stderr
-        assert "\\x" not in done.stderr and "+ done in " in done.stderr
+        result = home.real("run", "-m", "offline/explorer", "map", env=encoding)
+        assert result.returncode == 0 and result.stderr.isascii() and "\\u" not in result.stderr
+        assert "\\x" not in result.stderr and "+ done in " in result.stderr
     finally:
         home.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,8 @@ def test_a_message_from_another_terminal_reaches_the_run(tmp_path: Path) -> None
     with private_home(tmp_path, gate) as home:
         running = home.start("run", "-n", "work", "a long task")
         assert gate.reached.wait(SECONDS)
-        sent = home.real("send", "work", "also", "count", "the", "files")
-        assert sent.returncode == 0 and "It is read at the next turn." in sent.stderr
+        result = home.real("send", "work", "also", "count", "the", "files")
+        assert result.returncode == 0 and "It is read at the next turn." in result.stderr
         gate.opened.set()
         out, _ = running.communicate(timeout=SECONDS)
         assert (running.returncode, out) == (0, "Done.\n")
@@ -65,8 +66,8 @@ def test_a_sub_agent_is_addressed_through_its_run(tmp_path: Path) -> None:
         assert row.startswith(f"{root['short']}  ✓ done") and row.split()[-2] == "3"
         assert home.lines("ps", "--state", "failed", "--tree", "--jsonl") == []
         assert len(home.lines("ps", "--since", "1h", "--jsonl")) == 1
-        shown = home.ok("show", "counting")
-        assert "├ ✓" in shown and "└ ✓" in shown and shown.endswith("Both have counted.")
+        result = home.ok("show", "counting")
+        assert "├ ✓" in result and "└ ✓" in result and result.endswith("Both have counted.")
 
 
 def test_what_was_said_can_be_read_and_exported(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def move_into_the_past(store: Path, ms: int, until: str) -> None:
 
 
 def test_a_run_goes_on_forks_and_is_deleted(tmp_path: Path) -> None:
-    with private_home(tmp_path, lambda heard: f"{len(heard.messages)} messages") as home:
+    with private_home(tmp_path, lambda request: f"{len(request.messages)} messages") as home:
         home.ok("run", "-n", "first", "one")
         (first,) = home.runs()
         assert home.ok("resume", first["short"], "two") == "3 messages"
@@ -169,17 +170,17 @@ def test_an_open_run_is_not_deleted(tmp_path: Path) -> None:
 
 
 def test_failed_sub_agents_can_be_tried_again(tmp_path: Path) -> None:
-    def script(heard: Any) -> Any:
-        last = heard.messages[-1].text
+    def script(request: Any) -> Any:
+        last = request.messages[-1].text
         if "were retried" in last:
             return f"With that: {last}"
-        return call("submit_result", result="one!") if "Try again" in last else failing(heard)
+        return call("submit_result", result="one!") if "Try again" in last else failing(request)
 
     with private_home(tmp_path, script) as home:
         home.ok("run", *FANOUT, "-n", "counting", "Delegate it.")
-        done = home.run("resume", "counting", "--from-failed")
-        assert done.returncode == 0 and done.stderr.count("Retrying") == 1
-        assert "(completed): one!" in done.stdout
+        result = home.run("resume", "counting", "--from-failed")
+        assert result.returncode == 0 and result.stderr.count("Retrying") == 1
+        assert "(completed): one!" in result.stdout
         refused = home.run("resume", "latest", "--from-failed")
         assert refused.returncode == 1 and "No sub-agent" in refused.stderr
 
@@ -198,7 +199,7 @@ def test_the_store_can_be_copied_while_it_is_in_use(tmp_path: Path) -> None:
 
 
 def test_a_store_is_compacted_with_a_host_and_without(tmp_path: Path) -> None:
-    with private_home(tmp_path, lambda heard: "x" * 30_000) as home:
+    with private_home(tmp_path, lambda request: "x" * 30_000) as home:
         for n in range(12):
             home.ok("run", f"task {n}")
         home.ok("run", "the one that stays")
@@ -209,10 +210,10 @@ def test_a_store_is_compacted_with_a_host_and_without(tmp_path: Path) -> None:
             and not first["is_old"]
         )
         full = first["after"]["file"]
-        gone = [line["id"] for line in home.lines("ps", "--all", "--jsonl")][1:]
-        home.ok("rm", *gone)
-        said = home.run("compact")
-        assert said.returncode == 0 and "freed in" in said.stdout + said.stderr
+        old_runs = [line["id"] for line in home.lines("ps", "--all", "--jsonl")][1:]
+        home.ok("rm", *old_runs)
+        result = home.run("compact")
+        assert result.returncode == 0 and "freed in" in result.stdout + result.stderr
         home.ok("host", "stop")
         assert json.loads(home.ok("compact", "--json"))["after"]["file"] < 0.6 * full
         assert [line["task"] for line in home.lines("ps", "--all", "--jsonl")] == [
@@ -222,7 +223,9 @@ def test_a_store_is_compacted_with_a_host_and_without(tmp_path: Path) -> None:
 
 def test_catalogues_can_be_listed(tmp_path: Path) -> None:
     home = PrivateHome(tmp_path, OPENAI_API_KEY="k")
-    assert "openai        OPENAI_API_KEY is set" in home.ok("models", "list")
+    models = home.ok("models", "list").splitlines()
+    assert any(re.match(r"openai:gpt\S+ +OPENAI_API_KEY is set$", line) for line in models)
+    assert max(map(len, models)) < 80 and models[0].startswith("anthropic:claude-")
     assert {f["family"] for f in json.loads(home.ok("families", "--json"))} == {
         "agent",
         "delegate",
@@ -249,7 +252,7 @@ def test_catalogues_can_be_listed(tmp_path: Path) -> None:
 
 
 def test_an_agent_of_a_file_can_be_run(tmp_path: Path) -> None:
-    with private_home(tmp_path, lambda heard: heard.system) as home:
+    with private_home(tmp_path, lambda request: request.system) as home:
         (home.project / ".claude" / "agents").mkdir(parents=True)
         text = "---\nname: critic\ndescription: Criticises.\ntools: Read\n---\nBe harsh.\n"
         (home.project / ".claude" / "agents" / "critic.md").write_text(text)
@@ -273,8 +276,8 @@ def test_runs_are_completed_with_their_task(tmp_path: Path) -> None:
             "COMP_WORDS": "retinue show ",
             "COMP_CWORD": "2",
         }
-        told = home.real(env=env).stdout.splitlines()
-        assert run["short"] in told and any("count the files" in line for line in told)
+        lines = home.real(env=env).stdout.splitlines()
+        assert run["short"] in lines and any("count the files" in line for line in lines)
         env = {"_RETINUE_COMPLETE": "zsh_complete", "COMP_WORDS": "retinue ca", "COMP_CWORD": "1"}
         assert "cancel" in home.real(env=env).stdout.splitlines()
 

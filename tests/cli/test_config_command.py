@@ -22,9 +22,9 @@ SECRET = "sk-very-secret-value"
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[PrivateHome]:
-    made = PrivateHome(tmp_path)
-    yield made
-    made.close()
+    home = PrivateHome(tmp_path)
+    yield home
+    home.close()
 
 
 def user_file(home: PrivateHome, text: str = "") -> Path:
@@ -49,10 +49,10 @@ def test_what_is_printed_is_toml_and_says_where_each_value_came_from(home: Priva
     project = project_file(home, "[limits]\ndepth = 3\n")
     home.ok("trust", "--yes")
     text = home.ok("config", "--show-origin", env={"RETINUE_MAX_TURNS": "7"})
-    found = tomllib.loads(text)
-    assert found["models"]["default"] == "openai:a"
-    assert found["models"]["aliases"] == {"gpt-5.2": "openai:gpt-5.2"}
-    assert (found["limits"]["depth"], found["limits"]["max_turns"]) == (3, 7)
+    values = tomllib.loads(text)
+    assert values["models"]["default"] == "openai:a"
+    assert values["models"]["aliases"] == {"gpt-5.2": "openai:gpt-5.2"}
+    assert (values["limits"]["depth"], values["limits"]["max_turns"]) == (3, 7)
     assert f'default = "openai:a"  # user: {file}:3' in text
     assert f"depth = 3  # project: {project}:2" in text
     assert "max_turns = 7  # environment: RETINUE_MAX_TURNS" in text
@@ -72,10 +72,10 @@ def test_the_nearest_file_of_a_trusted_project_wins(home: PrivateHome) -> None:
 
 def test_a_project_that_is_not_trusted_changes_nothing_and_that_is_told(home: PrivateHome) -> None:
     project_file(home, '[permissions]\nmode = "bypassPermissions"\n')
-    done = home.run("config")
-    assert done.returncode == 0
-    assert 'mode = "manual"' in done.stdout
-    assert ".retinue/config.toml" in done.stderr and "Run `retinue trust`" in done.stderr
+    result = home.run("config")
+    assert result.returncode == 0
+    assert 'mode = "manual"' in result.stdout
+    assert ".retinue/config.toml" in result.stderr and "Run `retinue trust`" in result.stderr
 
 
 def test_no_secret_is_printed_only_whether_it_is_set(home: PrivateHome) -> None:
@@ -91,9 +91,9 @@ def test_no_secret_is_printed_only_whether_it_is_set(home: PrivateHome) -> None:
         ("config", "--json"),
         ("config", "get", "models.aliases"),
     ):
-        done = home.run(*arguments, env=env)
-        assert SECRET not in done.stdout + done.stderr
-        assert "quiet-value" not in done.stdout
+        result = home.run(*arguments, env=env)
+        assert SECRET not in result.stdout + result.stderr
+        assert "quiet-value" not in result.stdout
     text = home.run("config", env=env).stdout
     assert 'openai = "WORK_KEY"  # set' in text
     assert 'mistral = "OTHER_KEY"  # not set' in text
@@ -115,10 +115,10 @@ def test_no_secret_in_arguments_or_in_the_path_of_an_address_is_printed(home: Pr
         ("config", "--json"),
         ("config", "get", "mcp_servers"),
     ):
-        done = home.run(*arguments)
-        assert key not in done.stdout + done.stderr and word not in done.stdout + done.stderr, (
-            arguments
-        )
+        result = home.run(*arguments)
+        assert (
+            key not in result.stdout + result.stderr and word not in result.stdout + result.stderr
+        ), arguments
     assert "gw.example.com" in home.run("config").stdout
 
 
@@ -138,13 +138,13 @@ def test_a_value_is_set_read_and_set_again_with_the_comments_kept(home: PrivateH
 
 
 def test_a_value_for_the_project_counts_once_it_is_trusted(home: PrivateHome) -> None:
-    done = home.run("config", "set", "limits.depth", "2", "--project")
-    assert done.returncode == 0 and "This value has no effect yet" in done.stderr
+    result = home.run("config", "set", "limits.depth", "2", "--project")
+    assert result.returncode == 0 and "This value has no effect yet" in result.stderr
     assert home.ok("config", "get", "limits.depth") == "8"
     home.ok("trust", "--yes")
     assert home.ok("config", "get", "limits.depth") == "2"
-    done = home.run("config", "set", "limits.depth", "3", "--project")
-    assert "have changed since you trusted it (changed: .retinue/config.toml)" in done.stderr
+    result = home.run("config", "set", "limits.depth", "3", "--project")
+    assert "have changed since you trusted it (changed: .retinue/config.toml)" in result.stderr
     assert home.ok("config", "get", "limits.depth") == "8"
 
 
@@ -153,6 +153,7 @@ WRONG = [
     (("get", "a b"), "is not a key"),
     (("get", "models.aliases.nobody"), "is not set"),
     (("set", "models.default", "anthropc:x"), "Did you mean 'anthropic'?"),
+    (("set", "defalt", "x"), "Did you mean 'models.default'?"),
     (("set", "models.default", "nonsense"), "Unknown model 'nonsense'"),
     (("set", "models.default", "ofline/explorer"), "Did you mean 'offline/explorer'?"),
     (("set", "models.keys.openai", SECRET), "the name of an environment variable"),
@@ -178,11 +179,11 @@ WRONG = [
 def test_wrong_use_is_one_clear_line_and_exit_code_2(
     home: PrivateHome, arguments: tuple[str, ...], says: str
 ) -> None:
-    done = home.run("config", *arguments)
-    assert done.returncode == 2, done.stderr
-    assert says in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert SECRET not in done.stderr
+    result = home.run("config", *arguments)
+    assert result.returncode == 2, result.stderr
+    assert says in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert SECRET not in result.stderr
     assert not user_file(home).exists()
 
 
@@ -190,16 +191,16 @@ def test_every_mistake_of_a_file_has_its_own_line_and_the_rest_is_still_shown(
     home: PrivateHome,
 ) -> None:
     file = user_file(home, "[limits]\ndepth = 'x'\nmax_turns = -1\ntotal = 4\n[modles]\n")
-    done = home.run("config")
-    assert done.returncode == 2
-    lines = done.stderr.splitlines()
+    result = home.run("config")
+    assert result.returncode == 2
+    lines = result.stderr.splitlines()
     assert [line.partition(": ")[2].partition(": ")[0] for line in lines] == [
         f"{file}, line {n}" for n in (2, 3, 5)
     ]
-    assert "total = 4" in done.stdout
-    told = json.loads(home.run("config", "--json").stdout)
-    assert [p["line"] for p in told["problems"]] == [2, 3, 5]
-    assert told["problems"][0]["key"] == "limits.depth" and told["problems"][0]["column"] == 1
+    assert "total = 4" in result.stdout
+    value = json.loads(home.run("config", "--json").stdout)
+    assert [p["line"] for p in value["problems"]] == [2, 3, 5]
+    assert value["problems"][0]["key"] == "limits.depth" and value["problems"][0]["column"] == 1
 
 
 @needs("bwrap")
@@ -225,7 +226,7 @@ echo code $?
 cat {small}/retinue/config.toml
 ls -A {small}/retinue
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, script],
         env=home.env,
         cwd=home.project,
@@ -234,19 +235,19 @@ ls -A {small}/retinue
         timeout=SECONDS,
         check=False,
     )
-    assert done.stdout.splitlines() == ["code 1", "[limits]", "depth = 1", "config.toml"], (
-        done.stderr
+    assert process.stdout.splitlines() == ["code 1", "[limits]", "depth = 1", "config.toml"], (
+        process.stderr
     )
-    assert "No space left on device" in done.stderr and "Free some space" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert "No space left on device" in process.stderr and "Free some space" in process.stderr
+    assert len(process.stderr.splitlines()) == 1
 
 
 def test_a_projects_file_that_leads_elsewhere_is_not_written(home: PrivateHome) -> None:
     mine = user_file(home, "[limits]\ndepth = 1\n")
     (home.project / ".retinue").mkdir()
     (home.project / ".retinue" / "config.toml").symlink_to(mine)
-    done = home.run("config", "set", "permissions.mode", "auto", "--project")
-    assert done.returncode == 2 and "is outside the project" in done.stderr
+    result = home.run("config", "set", "permissions.mode", "auto", "--project")
+    assert result.returncode == 2 and "is outside the project" in result.stderr
     assert mine.read_text() == "[limits]\ndepth = 1\n"
 
 
@@ -259,13 +260,17 @@ def test_what_only_the_environment_is_asked_for_is_put_there(home: PrivateHome) 
         if name not in ("RETINUE_PROBE", "RETINUE_IDLE_SECONDS")
     }
     door = CommandContext(environ={**env, "WORK": SECRET}, cwd=str(home.project))
-    told = project_config.environment(door.project, project_config.load(door.project))
-    assert (told["RETINUE_IDLE_SECONDS"], told["RETINUE_PROBE"], told["OPENAI_API_KEY"]) == (
+    environment = project_config.environment(door.project, project_config.load(door.project))
+    assert (
+        environment["RETINUE_IDLE_SECONDS"],
+        environment["RETINUE_PROBE"],
+        environment["OPENAI_API_KEY"],
+    ) == (
         "90",
         "0",
         SECRET,
     )
-    assert "RETINUE_START_SECONDS" not in told
+    assert "RETINUE_START_SECONDS" not in environment
     assert project_config.stored(door.environ) == "/x/y.db"
     door = CommandContext(environ={**env, "RETINUE_IDLE_SECONDS": "5"}, cwd=str(home.project))
     assert (

@@ -22,8 +22,8 @@ def say(home: PrivateHome, text: str) -> None:
     (folder / "config.toml").write_text(text)
 
 
-def writer(heard: Any) -> Any:
-    results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+def writer(request: Any) -> Any:
+    results = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
     return results[-1].text if results else call("write", path="made.txt", content="hello")
 
 
@@ -40,8 +40,8 @@ def test_modes_and_rules_are_configured_and_a_flag_comes_first(tmp_path: Path) -
 
 
 def test_limits_models_families_and_servers_are_configured(tmp_path: Path) -> None:
-    def teller(heard: Any) -> Any:
-        return " ".join(sorted(t.name for t in heard.tools))
+    def teller(request: Any) -> Any:
+        return " ".join(sorted(t.name for t in request.tools))
 
     with private_home(tmp_path, teller) as home:
         home.env.pop("RETINUE_MODEL")
@@ -51,9 +51,9 @@ def test_limits_models_families_and_servers_are_configured(tmp_path: Path) -> No
         )
         models = '[models]\ndefault = "quick"\n[models.aliases]\nquick = "openai-chat:scripted"\n'
         say(home, f'profiles = ["phoenix"]\n{models}{server}')
-        done = home.run("run", "hello")
-        assert "openai-chat:scripted (the configuration)" in done.stderr, done.stderr
-        assert "spawn_agents" in done.stdout and "mcp__fake__echo" in done.stdout
+        result = home.run("run", "hello")
+        assert "openai-chat:scripted (the configuration)" in result.stderr, result.stderr
+        assert "spawn_agents" in result.stdout and "mcp__fake__echo" in result.stdout
         say(home, models + '[models.allow]\nopenai-chat = ["other-*"]\n')
         assert home.run("run", "hello").returncode == 2
         say(home, models + "[limits]\nmax_turns = 1\ntimeout = 0.2\n")
@@ -63,68 +63,70 @@ def test_limits_models_families_and_servers_are_configured(tmp_path: Path) -> No
 def test_a_mistake_in_the_configuration_gets_one_line_with_its_place(tmp_path: Path) -> None:
     home = PrivateHome(tmp_path)
     say(home, '[permissions]\nmode = "wild"\n')
-    done = home.run("run", "x")
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
+    result = home.run("run", "x")
+    assert (result.returncode, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
     assert "config.toml, line 2" in line and "wild" in line
 
 
-def last(heard: Any) -> str:
+def last(request: Any) -> str:
     """What the last call of this task has brought, "" before the first one."""
-    kinds = [type(m).__name__ for m in heard.messages]
-    return heard.messages[-1].text if kinds[-1] == "ToolMessage" else ""
+    kinds = [type(m).__name__ for m in request.messages]
+    return request.messages[-1].text if kinds[-1] == "ToolMessage" else ""
 
 
 def test_tools_are_switched_on_and_off_by_name_and_pattern_also_those_that_start_others(
     tmp_path: Path,
 ) -> None:
-    def teller(heard: Any) -> Any:
-        return " ".join(sorted(t.name for t in heard.tools))
+    def teller(request: Any) -> Any:
+        return " ".join(sorted(t.name for t in request.tools))
 
     with private_home(tmp_path, teller) as home:
         everything = home.ok("run", "hello").split()
         assert {"shell", "read", "delegate_tasks"} <= set(everything)
         say(home, '[tools]\ndisabled = ["Bash", "shell_*", "delegate_tasks"]\n')
-        gone = {"shell", "shell_output", "shell_stop", "delegate_tasks"}
-        assert set(home.ok("run", "hello").split()) == set(everything) - gone
+        hidden_tools = {"shell", "shell_output", "shell_stop", "delegate_tasks"}
+        assert set(home.ok("run", "hello").split()) == set(everything) - hidden_tools
         assert (
             set(home.ok("run", "--no-session-persistence", "hello").split())
-            == set(everything) - gone
+            == set(everything) - hidden_tools
         )
         say(home, '[tools]\nenabled = ["read", "search"]\n')
         assert set(home.ok("run", "hello").split()) == {"artifact", "read", "search"}
         say(home, '[tools]\ndisabled = ["shel"]\n')
-        done = home.run("run", "hello")
-        assert done.returncode == 2 and "tools.disabled: Unknown tool 'shel'" in done.stderr
+        result = home.run("run", "hello")
+        assert result.returncode == 2 and "tools.disabled: Unknown tool 'shel'" in result.stderr
 
 
 @needs("bwrap")
 def test_commands_get_the_variables_and_the_network_that_are_configured(tmp_path: Path) -> None:
-    def looker(heard: Any) -> Any:
-        return last(heard) or call("shell", command="echo $MINE:$OTHER; readlink /proc/self/ns/net")
+    def looker(request: Any) -> Any:
+        return last(request) or call(
+            "shell", command="echo $MINE:$OTHER; readlink /proc/self/ns/net"
+        )
 
     with private_home(tmp_path, looker) as home:
         home.env |= {"MINE": "one", "OTHER": "two"}
         allowed = '[permissions]\nallow = ["shell"]\n'
         ours = os.readlink("/proc/self/ns/net")
         say(home, allowed)
-        shown = home.ok("run", "look")
-        assert "net:[" in shown and ours not in shown and "one" not in shown
+        output = home.ok("run", "look")
+        assert "net:[" in output and ours not in output and "one" not in output
         say(home, allowed + '[sandbox]\nnetwork = true\nenv = ["MINE"]\n')
-        shown = home.ok("run", "look")
-        assert "one:\n" in shown and "two" not in shown and ours in shown
+        output = home.ok("run", "look")
+        assert "one:\n" in output and "two" not in output and ours in output
 
 
 def test_without_a_sandbox_commands_run_only_if_the_users_own_file_says_so(tmp_path: Path) -> None:
-    def looker(heard: Any) -> Any:
-        return last(heard) or call("shell", command="echo it $((40 + 2)) ran")
+    def looker(request: Any) -> Any:
+        return last(request) or call("shell", command="echo it $((40 + 2)) ran")
 
     with private_home(tmp_path, looker) as home:
         bin = tmp_path / "bin"
         bin.mkdir()
         for program in ("sh", "bash"):
-            if found := shutil.which(program):
-                (bin / program).symlink_to(found)
+            if result := shutil.which(program):
+                (bin / program).symlink_to(result)
         home.env["PATH"] = str(bin)
         assert "it 42 ran" not in home.ok("run", "--yolo", "--no-session-persistence", "look")
         say(home, "[sandbox]\nunsafe_no_sandbox = true\n")
@@ -138,10 +140,10 @@ def test_how_deep_and_how_wide_a_tree_grows_is_configured(tmp_path: Path) -> Non
         for n in "ab"
     ]
 
-    def lead(heard: Any) -> Any:
-        if heard.messages[0].text != "go":
+    def lead(request: Any) -> Any:
+        if request.messages[0].text != "go":
             return "a part"
-        return last(heard) or call("delegate_tasks", mode="parallel", tasks=tasks)
+        return last(request) or call("delegate_tasks", mode="parallel", tasks=tasks)
 
     with private_home(tmp_path, lead) as home:
         assert "a part" in home.ok("run", "go")
@@ -157,8 +159,8 @@ def test_how_deep_and_how_wide_a_tree_grows_is_configured(tmp_path: Path) -> Non
 
 
 def test_calls_of_one_turn_are_limited_by_configuration(tmp_path: Path) -> None:
-    def many(heard: Any) -> Any:
-        results = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
+    def many(request: Any) -> Any:
+        results = [m.text for m in request.messages if type(m).__name__ == "ToolMessage"]
         return "\n".join(results) if results else [call("think", thought=str(n)) for n in range(3)]
 
     with private_home(tmp_path, many) as home:
@@ -169,7 +171,7 @@ def test_calls_of_one_turn_are_limited_by_configuration(tmp_path: Path) -> None:
 def test_folders_of_agents_are_configured_and_a_broken_file_in_one_stops_nobody(
     tmp_path: Path,
 ) -> None:
-    with private_home(tmp_path, lambda heard: str(heard.system)) as home:
+    with private_home(tmp_path, lambda request: str(request.system)) as home:
         folder = tmp_path / "config" / "retinue" / "team"
         folder.mkdir(parents=True)
         (folder / "pilot.md").write_text("---\nname: pilot\ndescription: flies\n---\nFly high.")
@@ -179,8 +181,8 @@ def test_folders_of_agents_are_configured_and_a_broken_file_in_one_stops_nobody(
         assert "Fly high." in home.ok("run", "hello")
         assert "Fly high." in home.ok("run", "-c", "and again")
         say(home, '[agents]\ndirectories = ["nowhere"]\n')
-        done = home.run("run", "hello")
-        assert done.returncode == 2 and "agents.directories: folder" in done.stderr
+        result = home.run("run", "hello")
+        assert result.returncode == 2 and "agents.directories: folder" in result.stderr
 
 
 def test_the_store_is_where_the_users_file_says_and_a_flag_comes_first(tmp_path: Path) -> None:
@@ -205,8 +207,8 @@ def test_how_long_a_host_stays_is_configured(tmp_path: Path) -> None:
 def test_how_long_the_start_of_a_host_is_waited_for_is_configured(tmp_path: Path) -> None:
     with private_home(tmp_path) as home:
         say(home, "[host]\nstart_seconds = 1e-9\n")
-        done = home.run("run", "hello")
-        assert done.returncode != 0 and "The host did not respond" in done.stderr
+        result = home.run("run", "hello")
+        assert result.returncode != 0 and "The host did not respond" in result.stderr
 
 
 def test_a_host_that_another_command_starts_gets_what_is_configured_too(tmp_path: Path) -> None:
@@ -220,10 +222,10 @@ def test_a_host_that_another_command_starts_gets_what_is_configured_too(tmp_path
 
 
 def test_models_that_no_agent_has_are_offered(tmp_path: Path) -> None:
-    def lead(heard: Any) -> Any:
-        if heard.messages[0].text != "go":
+    def lead(request: Any) -> Any:
+        if request.messages[0].text != "go":
             return "a part"
-        results = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
+        results = [m.text for m in request.messages if type(m).__name__ == "ToolMessage"]
         return (
             results[0] if results else call("sessions_spawn", task="x", model="openai-chat:other")
         )
@@ -231,9 +233,9 @@ def test_models_that_no_agent_has_are_offered(tmp_path: Path) -> None:
     with private_home(tmp_path, lead) as home:
         assert "unknown model" in home.ok("run", "--family", "sessions", "go")
         say(home, '[models]\noffered = ["openai-chat:other", "mistral:none"]\n')
-        done = home.run("run", "--family", "sessions", "go")
-        assert done.returncode == 0 and "unknown model" not in done.stdout, done.stdout
-        assert "models.offered: mistral:none cannot be used: No API key" in done.stderr
+        result = home.run("run", "--family", "sessions", "go")
+        assert result.returncode == 0 and "unknown model" not in result.stdout, result.stdout
+        assert "models.offered: mistral:none cannot be used: No API key" in result.stderr
 
 
 def test_local_servers_are_not_looked_for_when_that_is_switched_off(tmp_path: Path) -> None:
@@ -251,8 +253,8 @@ def test_directories_beside_the_project_are_configured(tmp_path: Path) -> None:
     beside.mkdir()
     (beside / "note.txt").write_text("a note from beside")
 
-    def reader(heard: Any) -> Any:
-        return last(heard) or call("read", path=str(beside / "note.txt"))
+    def reader(request: Any) -> Any:
+        return last(request) or call("read", path=str(beside / "note.txt"))
 
     with private_home(tmp_path, reader) as home:
         assert "from beside" not in home.ok("run", "read it")

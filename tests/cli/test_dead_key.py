@@ -45,10 +45,11 @@ def test_a_run_whose_key_is_refused_waits_and_goes_on_with_another(
         home = PrivateHome(tmp_path)
         try:
             env = env_of(llm, dialect, OLD)
-            told = home.run("run", "--model", SPEAKS[dialect][0], "Go.", env=env)
-            assert told.returncode == 6, told.stderr
+            result = home.run("run", "--model", SPEAKS[dialect][0], "Go.", env=env)
+            assert result.returncode == 6, result.stderr
             assert (
-                "retinue resume" in told.stderr and SPEAKS[dialect][1] + "_API_KEY" in told.stderr
+                "retinue resume" in result.stderr
+                and SPEAKS[dialect][1] + "_API_KEY" in result.stderr
             )
             assert len(llm.llm.injected) <= 2, (
                 "one call may be refused for what is in it: another finds out"
@@ -57,18 +58,18 @@ def test_a_run_whose_key_is_refused_waits_and_goes_on_with_another(
             (row,) = [json.loads(line) for line in home.run("ps", "--jsonl").stdout.splitlines()]
             assert row["state"] in ("waiting", "paused") and row["waits_for"]
             assert "waits: " in listed and f"retinue resume {row['short']}" in listed
-            shown = home.run("show").stdout
+            output = home.run("show").stdout
             provider = SPEAKS[dialect][0].partition(":")[0]
             what = (
                 f"account of {provider} has no credit"
                 if fault == "F2b"
                 else f"{provider} rejected the API key ("
             )
-            for screen in (told.stderr, listed, " ".join(shown.split())):
+            for screen in (result.stderr, listed, " ".join(output.split())):
                 assert what in screen and "HTTP" not in screen
                 assert key_names(provider) in screen
                 assert "auth:" not in screen and "quota:" not in screen
-            assert OLD not in listed + shown + told.stderr + told.stdout
+            assert OLD not in listed + output + result.stderr + result.stdout
             checks = json.loads(home.run("doctor", "--json", "--offline", env=env).stdout)["checks"]
             (waits,) = [check for check in checks if check["name"] == "runs"]
             assert (
@@ -76,8 +77,8 @@ def test_a_run_whose_key_is_refused_waits_and_goes_on_with_another(
                 and waits["state"] == "degraded"
                 and "retinue resume" in waits["fix"]
             )
-            told = home.run("resume", env=env_of(llm, dialect, NEW))
-            assert (told.returncode, told.stdout.strip()) == (0, "Here I am."), told.stderr
+            result = home.run("resume", env=env_of(llm, dialect, NEW))
+            assert (result.returncode, result.stdout.strip()) == (0, "Here I am."), result.stderr
             assert '"runs"' not in home.run("doctor", "--json", "--offline", env=env).stdout
         finally:
             home.close()
@@ -98,8 +99,9 @@ def test_a_command_that_brings_another_key_lets_waiting_runs_go_on(tmp_path: Pat
             )
             assert len(llm.llm.injected) <= 3
             # Any command that talks to the host brings its keys along.
-            told = home.run("wait", *ids, "--timeout", "15s", env=env_of(llm, "openai_chat", NEW))
-            assert told.returncode == 0, told.stderr
+            new_key = env_of(llm, "openai_chat", NEW)
+            result = home.run("wait", *ids, "--timeout", "120s", env=new_key)
+            assert result.returncode == 0, result.stderr
         finally:
             home.close()
 
@@ -118,18 +120,18 @@ def test_a_run_that_waits_for_a_key_survives_its_host_and_goes_on_with_the_next(
             assert row["state"] == "paused" and row["waits_for"].startswith(
                 "auth: openai-chat rejected the API key (401): "
             )
-            told = home.run("resume", env=env_of(llm, "openai_chat", NEW))
-            assert (told.returncode, told.stdout.strip()) == (0, "Back."), told.stderr
+            result = home.run("resume", env=env_of(llm, "openai_chat", NEW))
+            assert (result.returncode, result.stdout.strip()) == (0, "Back."), result.stderr
         finally:
             home.close()
 
 
 def test_the_sub_agents_of_a_run_wait_too_and_nobody_is_lost(tmp_path: Path) -> None:
-    def script(heard: ParsedRequest) -> Any:
-        text = str([m.text for m in heard.messages])
-        if "part one" in text and "You work" not in heard.system:
+    def script(request: ParsedRequest) -> Any:
+        text = str([m.text for m in request.messages])
+        if "part one" in text and "You work" not in request.system:
             return "A part."
-        if any(getattr(m, "call_id", "") for m in heard.messages):
+        if any(getattr(m, "call_id", "") for m in request.messages):
             return "All parts are here."
         llm.llm.refused_keys[OLD] = "F10"
         return call("delegate", tasks=[{"goal": "part one"}, {"goal": "part one too"}])
@@ -138,13 +140,15 @@ def test_the_sub_agents_of_a_run_wait_too_and_nobody_is_lost(tmp_path: Path) -> 
         home = PrivateHome(tmp_path)
         try:
             env = env_of(llm, "openai_chat", OLD)
-            told = home.run(
+            result = home.run(
                 "run", "--model", MODEL, "--permission-mode", "bypassPermissions", "Go.", env=env
             )
-            assert told.returncode == 6, told.stderr
+            assert result.returncode == 6, result.stderr
             assert "openai-chat rejected the API key (401): " in home.run("ps").stdout
-            told = home.run("resume", env=env_of(llm, "openai_chat", NEW))
-            assert (told.returncode, told.stdout.strip()) == (0, "All parts are here."), told.stderr
+            result = home.run("resume", env=env_of(llm, "openai_chat", NEW))
+            assert (result.returncode, result.stdout.strip()) == (0, "All parts are here."), (
+                result.stderr
+            )
         finally:
             home.close()
 
@@ -160,13 +164,13 @@ def test_a_command_without_a_key_of_use_takes_none_from_those_at_work(
             env = env_of(llm, "openai_chat", NEW)
             run = home.run("run", "--bg", "--model", MODEL, "Go.", env=env).stdout.strip()
             home.until(lambda: llm.llm.n_requests == 1)
-            told = home.run(
+            result = home.run(
                 "send", run, "And more.", env={"OPENAI_API_KEY": key, "OPENAI_BASE_URL": ""}
             )
-            assert told.returncode == 0, told.stderr
+            assert result.returncode == 0, result.stderr
             gate.opened.set()
-            told = home.run("wait", run, "--timeout", "30s", env={"OPENAI_API_KEY": key})
-            assert told.returncode == 0, told.stderr
+            result = home.run("wait", run, "--timeout", "120s", env={"OPENAI_API_KEY": key})
+            assert result.returncode == 0, result.stderr
             assert llm.llm.n_requests == 2
         finally:
             home.close()
@@ -179,13 +183,13 @@ def test_a_key_is_sent_to_no_address_that_another_command_has_brought(tmp_path: 
     lender = KeyedCatalog(first)
     lender.find(MODEL)
     lender.bring({"OPENAI_API_KEY": NEW, "HOME": "/h"})
-    made: Any = lender.now(MODEL)
-    assert made.secrets["key"] == NEW and "gateway.test" not in made._url
+    result: Any = lender.now(MODEL)
+    assert result.secrets["key"] == NEW and "gateway.test" not in result._url
     lender.bring({"HOME": "/elsewhere"})
     assert cast(Any, lender.now(MODEL)).secrets["key"] == NEW, "who brings no key changes nobody's"
     lender.bring(first)
-    made = lender.now(MODEL)
-    assert made.secrets["key"] == OLD and "gateway.test" in made._url
+    result = lender.now(MODEL)
+    assert result.secrets["key"] == OLD and "gateway.test" in result._url
 
 
 def test_runs_that_lack_a_key_do_not_keep_others_from_starting(tmp_path: Path) -> None:
@@ -200,13 +204,13 @@ def test_runs_that_lack_a_key_do_not_keep_others_from_starting(tmp_path: Path) -
             assert gate.reached.wait(SECONDS)
             os.kill(home.host_pid(), signal.SIGKILL)
             home.until(lambda: home.runs()[0]["state"] == "paused")
-            told = home.run("run", "--model", "offline/explorer", "map this repository")
-            assert told.returncode == 0 and "a.py" in told.stdout, told.stderr
+            result = home.run("run", "--model", "offline/explorer", "map this repository")
+            assert result.returncode == 0 and "a.py" in result.stdout, result.stderr
             short = home.runs()[-1]["short"]
             listed = home.ok("ps").splitlines()
             assert any(line.startswith(f"{short}  ‖ paused ") for line in listed), listed
-            wanted = f"Set ANTHROPIC_API_KEY, then run `retinue resume {short}`."
-            assert listed[-1] == f"{short} waits: No API key for anthropic. {wanted}"
+            text = f"Set ANTHROPIC_API_KEY, then run `retinue resume {short}`."
+            assert listed[-1] == f"{short} waits: No API key for anthropic. {text}"
             words = "paused       needs ANTHROPIC_API_KEY"
             assert words in home.ok("ps", "--tree") and words in home.ok("show", id)
             lacking = home.run("attach", id)

@@ -37,35 +37,37 @@ def panel(body: str, choices: Any = PERMISSION, title: str = "who wants this:") 
 
 
 def decision(body: str = "shell\n  command: ls", choices: Any = PERMISSION) -> Decision:
-    made = Decision(panel(body, choices), lambda key, text: None)
-    made.frame(80, 20, 0.0)
-    made.drawn(0.0)
-    return made
+    decision = Decision(panel(body, choices), lambda key, text: None)
+    decision.frame(80, 20, 0.0)
+    decision.drawn(0.0)
+    return decision
 
 
-def shown(made: Decision, now: float, height: int = 20) -> str:
-    return "\n".join(line.plain for line in made.frame(80, height, now))
+def shown(decision: Decision, now: float, height: int = 20) -> str:
+    return "\n".join(line.plain for line in decision.frame(80, height, now))
 
 
 def test_a_mark_and_enter_decide_and_nothing_less_does() -> None:
-    made = decision()
-    assert made.press("enter", 1.0) is None, "nothing is marked"
-    assert made.press("y", 2.0) is None and made.marked == 0
-    assert made.press("enter", 2.0 + MARK_SECONDS / 2) is None, "the same movement of a hand"
-    assert "↵ allows this once" in shown(made, 3.0)
-    assert made.press("enter", 3.0) == "y"
+    result = decision()
+    assert result.press("enter", 1.0) is None, "nothing is marked"
+    assert result.press("y", 2.0) is None and result.marked == 0
+    assert result.press("enter", 2.0 + MARK_SECONDS / 2) is None, "the same movement of a hand"
+    assert "↵ allows this once" in shown(result, 3.0)
+    assert result.press("enter", 3.0) == "y"
 
 
 @pytest.mark.parametrize("key", ["y", "A", "n", "o", "down", "enter", "paste:y\n"])
 def test_what_was_typed_before_it_could_be_read_is_nothing(key: str) -> None:
-    made = Decision(panel("body"), lambda key, text: None)
-    assert made.press(key, 0.0) is None and made.marked is None, "it is not on the screen yet"
-    shown(made, 0.1)
-    made.drawn(0.1)
+    decision = Decision(panel("body"), lambda key, text: None)
+    assert decision.press(key, 0.0) is None and decision.marked is None, (
+        "it is not on the screen yet"
+    )
+    shown(decision, 0.1)
+    decision.drawn(0.1)
     for n in range(1, 20):  # somebody who types on decides nothing, however long
-        assert made.press(key, 0.1 + n * QUIET_SECONDS / 2) is None and made.marked is None
-    assert "Choose" not in shown(made, 4.0)
-    assert "Choose" in shown(made, 5.0)
+        assert decision.press(key, 0.1 + n * QUIET_SECONDS / 2) is None and decision.marked is None
+    assert "Choose" not in shown(decision, 4.0)
+    assert "Choose" in shown(decision, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -77,54 +79,54 @@ def test_a_sentence_that_is_typed_for_somebody_else_decides_nothing(
 ) -> None:
     """Somebody writes on and does not look; the question has been there for long. Only a choice
     alone is one."""
-    made, now = decision(), 10.0
+    result, now = decision(), 10.0
     for letter in sentence:
-        assert made.press(letter, now) is None
+        assert result.press(letter, now) is None
         now += beat
-    assert made.press("enter", now) is None, "after a word Enter ends the word"
-    assert made.press("n", now + 2) is None and made.press("enter", now + 3) == "n", (
+    assert result.press("enter", now) is None, "after a word Enter ends the word"
+    assert result.press("n", now + 2) is None and result.press("enter", now + 3) == "n", (
         "who stops and chooses decides"
     )
 
 
 def test_a_paste_never_decides() -> None:
-    made = decision()
-    made.press("paste:y", 1.0)
-    assert made.marked is None
-    made.press("y", 2.0)
-    assert made.press("paste:\r", 3.0) is None
-    asked = decision("Which?", ())
+    result = decision()
+    result.press("paste:y", 1.0)
+    assert result.marked is None
+    result.press("y", 2.0)
+    assert result.press("paste:\r", 3.0) is None
+    question = decision("Which?", ())
     assert (
-        asked.press("paste:both\n", 1.0) is None
-        and asked.editor is not None
-        and asked.editor.text == "both "
+        question.press("paste:both\n", 1.0) is None
+        and question.editor is not None
+        and question.editor.text == "both "
     )
-    assert asked.press("enter", 2.0) == "both"
+    assert question.press("enter", 2.0) == "both"
 
 
 def test_arrows_mark_and_escape_leaves() -> None:
-    made = decision()
-    made.press("down", 1.0)
-    made.press("down", 1.1)
-    assert made.marked == 1
-    made.press("left", 3.0)
-    assert made.marked == 1
-    made.press("z", 3.1)
-    assert made.marked is None, "no choice: somebody writes"
-    assert made.press("o", 4.0) == OPEN
-    assert made.press("esc", 4.2) == LATER
+    result = decision()
+    result.press("down", 1.0)
+    result.press("down", 1.1)
+    assert result.marked == 1
+    result.press("left", 3.0)
+    assert result.marked == 1
+    result.press("z", 3.1)
+    assert result.marked is None, "no choice: somebody writes"
+    assert result.press("o", 4.0) == OPEN
+    assert result.press("esc", 4.2) == LATER
 
 
 def test_a_denial_takes_a_reason_once_the_mark_has_been_seen() -> None:
-    made = decision()
-    made.press("n", 1.0)
-    assert "▸ n  Deny:" in shown(made, 1.1)
+    result = decision()
+    result.press("n", 1.0)
+    assert "▸ n  Deny:" in shown(result, 1.1)
     for letter in "keep it":
-        made.press(letter, 2.0)
-    made.press("paste: so", 2.1)
-    assert "▸ n  Deny: keep it so" in shown(made, 2.2)
-    assert "↵ denies with this reason" in shown(made, 2.5)
-    assert made.press("enter", 3.0) == "n" and made.text == "keep it so"
+        result.press(letter, 2.0)
+    result.press("paste: so", 2.1)
+    assert "▸ n  Deny: keep it so" in shown(result, 2.2)
+    assert "↵ denies with this reason" in shown(result, 2.5)
+    assert result.press("enter", 3.0) == "n" and result.text == "keep it so"
     other = decision()
     other.press("n", 1.0)
     assert other.press("enter", 2.0) == "n" and other.text == "", "a reason is not needed"
@@ -139,64 +141,64 @@ def test_of_a_long_change_the_line_says_how_much_was_not_seen() -> None:
         choices=(PanelChoice("y", "Allow this change once", "allows", counts_unseen=True),),
         is_diff=True,
     )
-    made = Decision(change, lambda key, text: None)
-    first = shown(made, 0.0)
-    made.drawn(0.0)
+    decision = Decision(change, lambda key, text: None)
+    first = shown(decision, 0.0)
+    decision.drawn(0.0)
     assert "Allow this change once (45 of 60 lines not seen yet)" in first
     assert "45 more changed lines: PgDn, or o opens the full diff" in first
     for n in range(8):
-        made.press("pgdn", 1.0 + n)
-        shown(made, 1.0 + n)
-    assert "Allow this change once\n" in shown(made, 10.0)
+        decision.press("pgdn", 1.0 + n)
+        shown(decision, 1.0 + n)
+    assert "Allow this change once\n" in shown(decision, 10.0)
 
 
 def test_news_clear_what_was_marked_and_seen() -> None:
-    made = decision()
-    made.press("y", 1.0)
-    made.renew(panel("something else")._replace(news="This has changed."))
-    assert made.marked is None and "This has changed." in shown(made, 2.0)
-    made.drawn(2.0)
-    assert made.press("y", 2.1) is None and made.marked is None, "it has to be read first"
-    made.over = "✓ done: allowed by Mira"
-    assert "allowed by Mira" in shown(made, 9.0) and made.press("y", 9.0) == LATER
+    result = decision()
+    result.press("y", 1.0)
+    result.renew(panel("something else")._replace(news="This has changed."))
+    assert result.marked is None and "This has changed." in shown(result, 2.0)
+    result.drawn(2.0)
+    assert result.press("y", 2.1) is None and result.marked is None, "it has to be read first"
+    result.over = "✓ done: allowed by Mira"
+    assert "allowed by Mira" in shown(result, 9.0) and result.press("y", 9.0) == LATER
 
 
 def test_an_answer_without_words_is_none() -> None:
-    asked = decision("Which?", ())
+    question = decision("Which?", ())
     for key in (" ", "enter"):
-        assert asked.press(key, 1.0) is None
-    asked.press("x", 1.0)
-    assert asked.press("enter", 1.0) == "x"
+        assert question.press(key, 1.0) is None
+    question.press("x", 1.0)
+    assert question.press("enter", 1.0) == "x"
 
 
 def test_a_call_must_have_been_seen_to_its_end_before_it_can_be_allowed() -> None:
-    made = decision("\n".join(f"line {n}" for n in range(50)))
+    result = decision("\n".join(f"line {n}" for n in range(50)))
     for key in ("y", "A"):
-        made.press(key, 1.0)
-        assert made.marked is None and "Read to the end first" in shown(made, 1.0)
-    made.press("n", 1.1)
-    assert made.marked == 2, "a no needs no reading"
-    made = decision("\n".join(f"line {n}" for n in range(50)))
+        result.press(key, 1.0)
+        assert result.marked is None and "Read to the end first" in shown(result, 1.0)
+    result.press("n", 1.1)
+    assert result.marked == 2, "a no needs no reading"
+    result = decision("\n".join(f"line {n}" for n in range(50)))
     for n in range(20):
-        made.press("pgdn", 1.2 + n / 10)
-        shown(made, 1.2 + n / 10)
-    assert "line 49" in shown(made, 4.0)
-    made.press("y", 4.0)
-    assert made.marked == 0
+        result.press("pgdn", 1.2 + n / 10)
+        shown(result, 1.2 + n / 10)
+    assert "line 49" in shown(result, 4.0)
+    result.press("y", 4.0)
+    assert result.marked == 0
 
 
 def test_another_size_clears_the_mark() -> None:
-    made = decision()
-    made.press("y", 1.0)
-    made.frame(60, 20, 1.1)
-    assert made.marked is None
+    result = decision()
+    result.press("y", 1.0)
+    result.frame(60, 20, 1.1)
+    assert result.marked is None
 
 
 def test_every_frame_fits() -> None:
     for width in (*range(1, 30), 40, 79, 200):
         for height in (*range(1, 20), 50):
-            made = decision("x" * 1_000 + "\n\n" + "y z " * 500)
-            frame = made.frame(width, height, 1.0)
+            result = decision("x" * 1_000 + "\n\n" + "y z " * 500)
+            frame = result.frame(width, height, 1.0)
             assert len(frame) <= height and all(line.cell_len <= width for line in frame), (
                 width,
                 height,
@@ -210,27 +212,30 @@ def test_what_was_never_on_the_screen_cannot_be_permitted() -> None:
     for width in (*range(10, 40), 80):
         for height in range(1, 24):
             title = "main 123456 wants to make this call:"
-            made = Decision(panel(body, title=title), lambda key, text: None)
-            seen = "\n".join(line.plain for line in made.frame(width, height, 0.0))
-            made.drawn(0.0)
+            decision = Decision(panel(body, title=title), lambda key, text: None)
+            record = "\n".join(line.plain for line in decision.frame(width, height, 0.0))
+            decision.drawn(0.0)
             for n in range(8):
-                made.press("pgdn", 1.0 + n)
-                seen += "\n".join(line.plain for line in made.frame(width, height, 1.0 + n))
-            made.press("y", 20.0)
-            seen += "\n".join(line.plain for line in made.frame(width, height, 20.5))
-            if made.press("enter", 21.0) == "y":
-                lines = {line.strip() for line in seen.split("\n")}
-                assert {f"line-{n}" for n in range(6)} <= lines and "call:" in seen, (width, height)
+                decision.press("pgdn", 1.0 + n)
+                record += "\n".join(line.plain for line in decision.frame(width, height, 1.0 + n))
+            decision.press("y", 20.0)
+            record += "\n".join(line.plain for line in decision.frame(width, height, 20.5))
+            if decision.press("enter", 21.0) == "y":
+                lines = {line.strip() for line in record.split("\n")}
+                assert {f"line-{n}" for n in range(6)} <= lines and "call:" in record, (
+                    width,
+                    height,
+                )
             else:
-                assert made.is_too_small and (height < 16 or width < 20), (width, height)
+                assert decision.is_too_small and (height < 16 or width < 20), (width, height)
 
 
 class Writer:
     """Writes a file; then says that it did."""
 
-    def __call__(self, heard: Any) -> Any:
-        done = any(type(m).__name__ == "ToolMessage" for m in heard.messages)
-        return "Written." if done else call("write", path="note.txt", content=SCRIPT)
+    def __call__(self, request: Any) -> Any:
+        is_done = any(type(m).__name__ == "ToolMessage" for m in request.messages)
+        return "Written." if is_done else call("write", path="note.txt", content=SCRIPT)
 
 
 def is_asking(home: PrivateHome) -> bool:

@@ -28,22 +28,22 @@ STATES = ("ok", "degraded", "broken")
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[PrivateHome]:
-    made = PrivateHome(tmp_path)
-    yield made
-    made.close()
+    home = PrivateHome(tmp_path)
+    yield home
+    home.close()
 
 
 def findings(
     home: PrivateHome, *arguments: str, env: dict[str, str] | None = None
 ) -> tuple[int, dict[str, list[Any]]]:
-    done = home.run("doctor", "--json", *arguments, env=env)
-    told = json.loads(done.stdout)
-    assert told["ok"] is (done.returncode == 0)
+    result = home.run("doctor", "--json", *arguments, env=env)
+    value = json.loads(result.stdout)
+    assert value["ok"] is (result.returncode == 0)
     by_name: dict[str, list[Any]] = {}
-    for check in told["checks"]:
+    for check in value["checks"]:
         assert check["state"] in STATES
         by_name.setdefault(check["name"], []).append(check)
-    return done.returncode, by_name
+    return result.returncode, by_name
 
 
 def make_store(home: PrivateHome) -> Path:
@@ -54,11 +54,11 @@ def make_store(home: PrivateHome) -> Path:
 
 
 def test_a_fresh_machine_is_well_and_hears_what_a_key_would_give(home: PrivateHome) -> None:
-    code, found = findings(home, "--offline")
+    code, result = findings(home, "--offline")
     assert code == 0
-    (model,) = found["model"]
+    (model,) = result["model"]
     assert model["state"] == "degraded" and "set ANTHROPIC_API_KEY" in model["fix"]
-    assert set(found) >= {
+    assert set(result) >= {
         "python",
         "libraries",
         "extras",
@@ -68,7 +68,7 @@ def test_a_fresh_machine_is_well_and_hears_what_a_key_would_give(home: PrivateHo
         "providers",
         "sandbox",
     }
-    assert set(found) >= {
+    assert set(result) >= {
         "ripgrep",
         "git",
         "store",
@@ -78,7 +78,7 @@ def test_a_fresh_machine_is_well_and_hears_what_a_key_would_give(home: PrivateHo
         "terminal",
         "local servers",
     }
-    assert not any(check["state"] == "broken" for checks in found.values() for check in checks)
+    assert not any(check["state"] == "broken" for checks in result.values() for check in checks)
 
 
 def test_a_line_says_its_state_by_glyph_and_word_and_only_where_wanted_by_colour(
@@ -100,31 +100,31 @@ def test_a_line_says_its_state_by_glyph_and_word_and_only_where_wanted_by_colour
 def test_what_is_broken_comes_first_and_what_is_in_order_is_one_line(home: PrivateHome) -> None:
     store = make_store(home)
     store.chmod(0o644)
-    done = home.run("doctor", "--offline")
-    rows = [row for row in done.stdout.splitlines() if not row.startswith(" ")]
+    result = home.run("doctor", "--offline")
+    rows = [row for row in result.stdout.splitlines() if not row.startswith(" ")]
     assert [row.split()[1] for row in rows[:2]] == ["broken", "degraded"]
     assert re.match(r"✓ ok        \d+ more +python, libraries, ", rows[-2])
     assert re.fullmatch(r"1 broken, \d+ degraded, \d+ ok +exit 1", rows[-1])
-    assert len(rows[-1]) == 79 and done.returncode == 1
+    assert len(rows[-1]) == 79 and result.returncode == 1
     assert not [row for row in rows[:-2] if row.startswith("✓")]
 
 
 def test_a_long_finding_continues_below_its_text_on_a_terminal() -> None:
-    found = Finding(name="libraries", state="ok", text="aiohttp 3.14.5, " * 12, fix="none " * 20)
-    rows = line(found, Look(False, False, 80)).split("\n")
+    result = Finding(name="libraries", state="ok", text="aiohttp 3.14.5, " * 12, fix="none " * 20)
+    rows = line(result, Look(False, False, 80)).split("\n")
     assert len(rows) > 3 and max(map(len, rows)) <= 79
     assert all(row.startswith(" " * 27) and row[27] != " " for row in rows[1:])
-    assert line(found, Look(False, False, 0)).count("\n") == 1
+    assert line(result, Look(False, False, 0)).count("\n") == 1
 
 
 def test_providers_are_asked_without_their_keys_and_the_names_of_keys_are_all_that_is_shown(
     home: PrivateHome,
 ) -> None:
-    heard: list[Any] = []
+    requests: list[Any] = []
 
     class Answer(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            heard.append((self.path, dict(self.headers)))
+            requests.append((self.path, dict(self.headers)))
             self.send_response(401)
             self.end_headers()
 
@@ -133,8 +133,8 @@ def test_providers_are_asked_without_their_keys_and_the_names_of_keys_are_all_th
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        dead = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        dead = holder.getsockname()[1]
     env = {
         "OPENAI_API_KEY": SECRET,
         "OPENAI_BASE_URL": f"http://127.0.0.1:{server.server_port}/v1",
@@ -143,11 +143,11 @@ def test_providers_are_asked_without_their_keys_and_the_names_of_keys_are_all_th
         "NO_PROXY": "127.0.0.1",
     }
     try:
-        code, found = findings(home, env=env)
+        code, result = findings(home, env=env)
     finally:
         server.shutdown()
         server.server_close()
-    up, down = sorted(found["providers"], key=lambda c: c["state"], reverse=True)
+    up, down = sorted(result["providers"], key=lambda c: c["state"], reverse=True)
     assert (up["state"], down["state"]) == ("ok", "degraded")
     assert (
         "openai, openai-chat: OPENAI_API_KEY is set" in up["text"] and "responds in" in up["text"]
@@ -156,18 +156,18 @@ def test_providers_are_asked_without_their_keys_and_the_names_of_keys_are_all_th
         "anthropic: ANTHROPIC_API_KEY is set" in down["text"] and "does not respond" in down["text"]
     )
     assert code == 0
-    assert heard and SECRET not in json.dumps([found, heard])
+    assert requests and SECRET not in json.dumps([result, requests])
 
 
 def test_a_key_that_cannot_be_one_is_broken_and_hides_no_other(home: PrivateHome) -> None:
     env = {"OPENAI_API_KEY": "two words", "GROQ_API_KEY": SECRET}
-    code, found = findings(home, "--offline", env=env)
-    texts = [f"{check['state']} {check['text']}" for check in found["providers"]]
+    code, result = findings(home, "--offline", env=env)
+    texts = [f"{check['state']} {check['text']}" for check in result["providers"]]
     assert code == 1 and any(
         "broken openai: OPENAI_API_KEY contains characters" in text for text in texts
     ), texts
     assert any("ok groq: GROQ_API_KEY is set" in text for text in texts), texts
-    assert "two words" not in json.dumps(found)
+    assert "two words" not in json.dumps(result)
 
 
 def test_a_provider_that_says_nothing_is_not_waited_for(home: PrivateHome) -> None:
@@ -176,8 +176,8 @@ def test_a_provider_that_says_nothing_is_not_waited_for(home: PrivateHome) -> No
             "OPENAI_API_KEY": SECRET,
             "OPENAI_BASE_URL": f"http://127.0.0.1:{silent.getsockname()[1]}/v1",
         }
-        _, found = findings(home, env=env | {"NO_PROXY": "*"})
-    (openai,) = found["providers"]
+        _, result = findings(home, env=env | {"NO_PROXY": "*"})
+    (openai,) = result["providers"]
     assert openai["state"] == "degraded" and (
         "timed out" in openai["text"] or "no answer" in openai["text"]
     )
@@ -195,9 +195,9 @@ def test_a_provider_that_says_nothing_is_not_waited_for(home: PrivateHome) -> No
 def test_a_model_that_cannot_be_asked_is_broken(
     home: PrivateHome, model: str, says: str, fix: str
 ) -> None:
-    code, found = findings(home, "--offline", env={"RETINUE_MODEL": model})
+    code, result = findings(home, "--offline", env={"RETINUE_MODEL": model})
     assert code == 1
-    (check,) = found["model"]
+    (check,) = result["model"]
     assert check["state"] == "broken" and says in check["text"] and fix in check["fix"]
     assert "RETINUE_MODEL" in check["text"]
 
@@ -209,8 +209,8 @@ def test_a_model_that_is_not_allowed_is_broken(home: PrivateHome) -> None:
         '[models]\ndefault = "fast"\naliases = { fast = "openai:a" }\n[models.allow]\nopenai = '
         '["b*"]\n'
     )
-    code, found = findings(home, "--offline", env={"OPENAI_API_KEY": SECRET})
-    assert code == 1 and "openai:a is not in models.allow" in found["model"][0]["text"]
+    code, result = findings(home, "--offline", env={"OPENAI_API_KEY": SECRET})
+    assert code == 1 and "openai:a is not in models.allow" in result["model"][0]["text"]
 
 
 def test_mistakes_in_files_and_variables_are_found(home: PrivateHome) -> None:
@@ -222,20 +222,22 @@ def test_mistakes_in_files_and_variables_are_found(home: PrivateHome) -> None:
     agent = home.project / ".claude" / "agents" / "a.md"
     agent.parent.mkdir(parents=True)
     agent.write_text("---\nname: a\ndescription: d\ntools: Nonsense\n---\nx\n")
-    code, found = findings(home, "--offline", env={"RETINUE_MODLE": "x"})
+    code, result = findings(home, "--offline", env={"RETINUE_MODLE": "x"})
     assert code == 1
-    assert [c["state"] for c in found["configuration"]] == ["broken", "broken", "degraded"]
-    assert "Did you mean 'RETINUE_MODEL'?" in found["configuration"][2]["text"]
-    assert found["trust"][0]["state"] == "degraded" and "retinue trust" in found["trust"][0]["fix"]
-    assert found["agents"][0]["state"] == "degraded" and "1 broken" in found["agents"][0]["text"]
+    assert [c["state"] for c in result["configuration"]] == ["broken", "broken", "degraded"]
+    assert "Did you mean 'RETINUE_MODEL'?" in result["configuration"][2]["text"]
+    assert (
+        result["trust"][0]["state"] == "degraded" and "retinue trust" in result["trust"][0]["fix"]
+    )
+    assert result["agents"][0]["state"] == "degraded" and "1 broken" in result["agents"][0]["text"]
 
 
 def test_the_store_is_checked_without_being_touched(home: PrivateHome) -> None:
     store = make_store(home)
     before = {p.name: p.read_bytes() for p in store.parent.iterdir() if p.is_file()}
-    code, found = findings(home, "--offline")
+    code, result = findings(home, "--offline")
     assert code == 0
-    assert "hash chain and structure OK, 0 open runs" in found["store"][0]["text"]
+    assert "hash chain and structure OK, 0 open runs" in result["store"][0]["text"]
     assert {p.name: p.read_bytes() for p in store.parent.iterdir() if p.is_file()} == before
 
 
@@ -244,13 +246,13 @@ def test_a_changed_event_breaks_the_chain_and_is_named(home: PrivateHome) -> Non
     db = apsw.Connection(str(store))
     db.execute("update bodies set body = x'7b7d' where seq = 2")
     db.close()
-    code, found = findings(home, "--offline")
+    code, result = findings(home, "--offline")
     assert code == 1
     assert (
-        found["store"][0]["text"]
+        result["store"][0]["text"]
         == "The body of event 2 of the store was changed after it was written."
     )
-    assert "backup" in found["store"][0]["fix"]
+    assert "backup" in result["store"][0]["fix"]
 
 
 @pytest.mark.parametrize(
@@ -278,9 +280,9 @@ def test_a_store_that_cannot_be_used_is_broken_and_left_as_it_is(
     store = make_store(home)
     spoil(store)
     before = {p.name: p.read_bytes() for p in store.parent.iterdir() if p.is_file()}
-    code, found = findings(home, "--offline")
+    code, result = findings(home, "--offline")
     assert code == 1
-    assert found["store"][0]["state"] == "broken" and says in found["store"][0]["text"]
+    assert result["store"][0]["state"] == "broken" and says in result["store"][0]["text"]
     assert {p.name: p.read_bytes() for p in store.parent.iterdir() if p.is_file()} == before
 
 
@@ -302,20 +304,20 @@ def test_who_holds_the_store_is_told_and_a_host_is_asked(home: PrivateHome) -> N
         env={"RETINUE_IDLE_SECONDS": "60"},
     )
     pid = home.host_pid()
-    _, found = findings(home, "--offline")
-    assert found["host"][0]["text"] == f"process {pid} holds the store, 0 open runs"
+    _, result = findings(home, "--offline")
+    assert result["host"][0]["text"] == f"process {pid} holds the store, 0 open runs"
     home.run("host", "stop")
-    _, found = findings(home, "--offline")
-    assert "no host is running" in found["host"][0]["text"]
+    _, result = findings(home, "--offline")
+    assert "no host is running" in result["host"][0]["text"]
 
 
 def test_another_program_that_holds_the_store_is_named(home: PrivateHome) -> None:
     store = make_store(home)
     Path(f"{store}.lock").write_text(f"{os.getpid()}\n")
-    _, found = findings(home, "--offline")
-    assert found["host"][0]["state"] == "degraded"
+    _, result = findings(home, "--offline")
+    assert result["host"][0]["state"] == "degraded"
     text = f"the store is locked by another program: process {os.getpid()} ("
-    assert text in found["host"][0]["text"]
+    assert text in result["host"][0]["text"]
     Path(f"{store}.lock").write_text("\n")
 
 
@@ -327,15 +329,15 @@ def test_rights_that_others_have_are_found_and_taken_away(home: PrivateHome) -> 
     file.parent.mkdir(mode=0o755)
     file.write_text("")
     file.chmod(0o664)
-    code, found = findings(home, "--offline")
+    code, results = findings(home, "--offline")
     assert code == 1
-    assert sorted(Path(c["text"].split(" has ")[0]).name for c in found["rights"]) == sorted(
+    assert sorted(Path(c["text"].split(" has ")[0]).name for c in results["rights"]) == sorted(
         ["retinue.db", store.parent.name, "config.toml"]
     )
-    assert all(c["fix"] == "retinue doctor --fix" for c in found["rights"])
-    done = home.run("doctor", "--offline", "--fix")
-    assert done.returncode == 0
-    assert f"{store}: 0644 -> 0600" in done.stderr and f"{file}: 0664 -> 0644" in done.stderr
+    assert all(c["fix"] == "retinue doctor --fix" for c in results["rights"])
+    result = home.run("doctor", "--offline", "--fix")
+    assert result.returncode == 0
+    assert f"{store}: 0644 -> 0600" in result.stderr and f"{file}: 0664 -> 0644" in result.stderr
     assert store.stat().st_mode & 0o777 == 0o600 and store.parent.stat().st_mode & 0o777 == 0o700
 
 
@@ -344,16 +346,16 @@ def test_a_machine_without_sandbox_and_programs_is_degraded_and_told_what_to_ins
 ) -> None:
     empty = home.folder / "empty"
     empty.mkdir()
-    code, found = findings(home, "--offline", env={"PATH": str(empty)})
+    code, result = findings(home, "--offline", env={"PATH": str(empty)})
     assert code == 0
     for name, package in (("sandbox", "bubblewrap"), ("ripgrep", "ripgrep"), ("git", "git")):
-        assert found[name][0]["state"] == "degraded" and package in found[name][0]["fix"], name
+        assert result[name][0]["state"] == "degraded" and package in result[name][0]["fix"], name
 
 
 def test_recovery_says_that_it_is_not_there_and_changes_nothing(home: PrivateHome) -> None:
-    done = home.run("doctor", "--recover", "out.db")
-    assert done.returncode == 2
-    assert "out.db was not created" in done.stderr and "Use a backup" in done.stderr
+    result = home.run("doctor", "--recover", "out.db")
+    assert result.returncode == 2
+    assert "out.db was not created" in result.stderr and "Use a backup" in result.stderr
     assert not (home.project / "out.db").exists()
 
 
@@ -362,7 +364,7 @@ def test_the_doctor_loads_no_machine_for_help() -> None:
         "import sys; from retinue.cli.main import main; main(['doctor', '-h']); "
         "sys.exit('apsw' in sys.modules)"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS
     )
-    assert done.returncode == 0 and "doctor" in done.stdout, done.stderr
+    assert process.returncode == 0 and "doctor" in process.stdout, process.stderr

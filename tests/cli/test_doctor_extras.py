@@ -50,9 +50,9 @@ def test_a_library_that_is_missing_is_named(
         return there(name)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    done = PrivateHome(tmp_path).run("doctor", "--offline")
-    (row,) = [r for r in done.stdout.splitlines() if "libraries" in r]
-    assert "broken" in row and row.endswith("missing: aiohttp") and done.returncode == 1
+    run = PrivateHome(tmp_path).run("doctor", "--offline")
+    (row,) = [r for r in run.stdout.splitlines() if "libraries" in r]
+    assert "broken" in row and row.endswith("missing: aiohttp") and run.returncode == 1
 
 
 @pytest.mark.parametrize(("version", "state"), [("2.37.9", "degraded"), ("2.38.0", "ok")])
@@ -60,6 +60,6 @@ def test_a_git_that_cannot_merge_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, state: str
 ) -> None:
     monkeypatch.setattr(machine_checks, "_version", lambda program: f"git version {version}")
-    done = PrivateHome(tmp_path).run("doctor", "--offline", "-v")
-    (row,) = [r for r in done.stdout.splitlines() if r.split()[2:3] == ["git"]]
+    run = PrivateHome(tmp_path).run("doctor", "--offline", "-v")
+    (row,) = [r for r in run.stdout.splitlines() if r.split()[2:3] == ["git"]]
     assert state in row and ("take turns" in row) is (state == "degraded")

@@ -16,7 +16,7 @@ from retinue.testing import call
 from retinue.tree_record import TreeRecord
 from retinue.view.format import with_exit
 from retinue.view.states import failure
-from retinue.view.summary import denial_lines, end_lines
+from retinue.view.summary import denial_lines, end_line, end_lines
 from tests.cli.private_home import MODEL, Llm, PrivateHome
 
 DONE = Ending(state="completed", stop="done", text="Yes.", at=24_000)
@@ -47,25 +47,51 @@ def test_no_model_costs_nothing_and_says_so() -> None:
 
 def test_a_price_that_is_not_known_is_never_nothing() -> None:
     first, cost = told(row("top", DONE, nanos=0), priced=False)
-    assert " · n/a · " in first and "$" not in first
+    assert first == "✓ done in 24 s · retinue show top"
     assert cost == "  cost    n/a: no price known for anthropic:m · 8.1k tokens"
 
 
 def test_a_bound_is_told_beside_the_fact() -> None:
     account = Account(id="top", spent=(10_000, 330_000_000, 1, 0), guess=(900, 120_000_000, 0))
     first, cost = told(row("top", DONE), account=account)
-    assert " · $0.21, at most $0.33 · " in first
-    assert cost.startswith("  cost    $0.21, at most $0.33 (")
+    assert first == "✓ done in 24 s · retinue show top"
+    assert cost.startswith("  cost    $0.21, at most $0.33 (") and cost.endswith("k tokens")
 
 
 def test_who_failed_and_what_branches_have_are_lines_of_their_own() -> None:
     bad = Ending(state="failed", stop="error", error="timed out", at=9_000)
     first, *more = told(row("top", DONE), row("plugins", bad), row("x", replace(DONE, work=WORK)))
-    assert "3 agents: 2 done, 1 failed" in first
+    assert first == "✓ done in 24 s · 3 agents: 2 done, 1 failed · retinue show top"
     assert more == [
+        "  cost    $0.09 · 24.3k tokens",
         "  failed  plugins: timed out. Retry: retinue resume top --from-failed",
         "  files   3 changed, +9 -2 in 1 branch. See: retinue diff top",
     ]
+
+
+def test_the_costs_of_a_tree_have_the_limit_and_what_came_from_the_cache() -> None:
+    spec, run = row("top", DONE)
+    top = RunRecord(spec, replace(run, usage=replace(run.usage, cache_read=6_000)))
+    account = Account(
+        id="top", spent=(16_200, 60_000_000, 2, 0), limit=(None, 5_000_000_000, None, None)
+    )
+    first, *more = told(top, row("a", DONE), account=account)
+    assert first == "✓ done in 24 s · 2 agents · retinue show top"
+    assert more == ["  cost    $0.06 of $5.00 · 16.2k tokens, 6.0k from cache"]
+
+
+def test_a_cancelled_tree_counts_who_was_stopped_and_what_is_kept() -> None:
+    bad = Ending(state="cancelled", stop="cancelled", by="user", error="Ctrl-C", at=24_000)
+    rows = [row("top", bad), row("a", replace(DONE, work=WORK)), row("b", bad)]
+    first, second, *_ = told(*rows)
+    assert first.startswith("⊘ cancelled by you · all 2 stopped · ")
+    assert second == "  Kept: 1 result, 1 branch. Continue: retinue resume top"
+
+
+def test_where_one_line_is_all_it_has_the_cost() -> None:
+    assert end_line(TreeRecord(rows=(row("top", DONE), row("a", DONE)))) == (
+        "✓ done in 24 s · 2 agents · $0.06 · 16.2k tokens · retinue show top"
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,11 +152,14 @@ def test_a_denial_is_told_when_it_happens_and_at_the_end_and_strict_exits_with_4
     with Llm([call("write", path="new.txt", content="x"), "Could not."]) as llm:
         home = PrivateHome(tmp_path)
         try:
-            done = home.run("run", "--strict", "--model", MODEL, "Go.", env=llm.env)
-            assert done.returncode == 4 and done.stdout == "Could not.\n"
-            lines = done.stderr.splitlines()
-            assert any(re.match(r"\d\d:\d\d ! main: denied: write new.txt", x) for x in lines)
-            assert "(Denied" not in done.stderr
+            result = home.run("run", "--strict", "--model", MODEL, "Go.", env=llm.env)
+            assert result.returncode == 4 and result.stdout == "Could not.\n"
+            lines = result.stderr.splitlines()
+            assert any(
+                re.match(r"\d\d:\d\d ! main: denied: write new.txt .*\(headless, mode 'manual'", x)
+                for x in lines
+            ), lines
+            assert "(Denied" not in result.stderr
             assert '  To allow it: --allowed-tools "write(new.txt)"' in lines
             assert any("✓ done in" in x and x.endswith("exit 4") for x in lines)
         finally:

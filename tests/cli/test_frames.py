@@ -80,12 +80,12 @@ MARKS = Counter(
 ) + Counter({"queued": 2, "completed": 5})
 
 
-def tree(width: int, *wanted: str, selected: str = "async-client") -> list[str]:
+def tree(width: int, *targets: str, selected: str = "async-client") -> list[str]:
     before = guides([r for r, _ in ROWS], 0)
     lines = [
         tree_line(TreeRow(r, bars, n, r.label == selected), width)
         for (r, n), bars in zip(ROWS, before, strict=True)
-        if not wanted or r.label in wanted
+        if not targets or r.label in targets
     ]
     return [plain(line) for line in lines]
 

@@ -19,13 +19,13 @@ class Background:
     def __init__(self) -> None:
         self.let, self.heard = threading.Event(), list[str]()
 
-    def __call__(self, heard: Any) -> Any:
-        first = heard.messages[0].text
+    def __call__(self, request: Any) -> Any:
+        first = request.messages[0].text
         if first.startswith("part"):
             self.let.wait(SECONDS)
             return f"result of {first}"
-        self.heard = [m.text for m in heard.messages]
-        if heard.turn == 0:
+        self.heard = [m.text for m in request.messages]
+        if request.turn == 0:
             tasks = [{"task_id": x, "prompt": f"part {x}", "tools": []} for x in "ab"]
             return call("delegate_tasks", mode="background", tasks=tasks)
         return next(text for text in reversed(self.heard) if text)
@@ -54,8 +54,8 @@ def test_what_ended_in_the_background_is_heard_of_when_the_run_goes_on(tmp_path:
         script.let.set()
         home.until(lambda: [r["state"] for r in home.runs() if r["parent"]] == ["completed"] * 2)
         home.ok("run", "-c", "What came of it?")
-        said = "\n".join(script.heard)
+        text = "\n".join(script.heard)
         assert (
-            "### a (completed)\nresult of part a" in said
-            and "### b (completed)\nresult of part b" in said
+            "### a (completed)\nresult of part a" in text
+            and "### b (completed)\nresult of part b" in text
         )

@@ -108,8 +108,8 @@ def test_runs_of_a_killed_host_are_taken_up_by_the_next_command(tmp_path: Path) 
         assert waiting.wait(SECONDS) == 0
         waiting.communicate()
         assert home.ok("show", id).endswith("All of it.")
-        said = [m["event"]["event"] for m in home.lines("logs", id, "--jsonl")]
-        assert said.count("Requested") == 1 and "Recovered" in said
+        events = [m["event"]["event"] for m in home.lines("logs", id, "--jsonl")]
+        assert events.count("Requested") == 1 and "Recovered" in events
 
 
 def test_a_run_that_is_watched_while_its_host_dies_says_so_and_is_kept(tmp_path: Path) -> None:
@@ -158,12 +158,12 @@ def test_sigterm_closes_a_host_in_good_order(tmp_path: Path) -> None:
         home.until(lambda: not is_alive(pid))
         gate.opened.set()
         assert home.ok("attach", id) == "Done."
-        found = next(
+        event = next(
             e["event"]
             for e in home.lines("logs", id, "--jsonl")
             if e["event"]["event"] == "Recovered"
         )
-        assert found["clean"] is True
+        assert event["clean"] is True
 
 
 def test_stop_all_ends_the_hosts_of_every_project(tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ def test_stop_all_ends_the_hosts_of_every_project(tmp_path: Path) -> None:
         (other / ".retinue").mkdir(parents=True)
         home.ok("run", "--bg", "one")
         home.ok("run", "--bg", "two", cwd=other)
-        done = home.run("host", "stop", "--all-projects", cwd=tmp_path)
-        assert done.stderr.count("Stopped host") == 2
+        result = home.run("host", "stop", "--all-projects", cwd=tmp_path)
+        assert result.stderr.count("Stopped host") == 2
         assert "No host is running" in home.run("host", "stop").stderr
 
 
@@ -183,9 +183,9 @@ def test_a_command_of_another_version_is_refused_in_words(tmp_path: Path) -> Non
     with private_home(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
         key = Path(f"{home.socket}.key").read_text()
-        status, told = post(home.socket, "/api/v1/host/hello", {"version": 99}, key)
+        status, text = post(home.socket, "/api/v1/host/hello", {"version": 99}, key)
         assert (
-            status == 409 and told["about"] == "version" and ("retinue host stop") in told["detail"]
+            status == 409 and text["about"] == "version" and ("retinue host stop") in text["detail"]
         )
 
 
@@ -195,8 +195,8 @@ def test_a_request_that_is_not_understood_is_answered_and_the_host_goes_on(tmp_p
         home.ok("run", "--bg", "a long task")
         key = Path(f"{home.socket}.key").read_text()
         assert post(home.socket, "/api/v1/dance", {}, key)[0] == 404
-        status, told = post(home.socket, "/api/v1/wait", {"runs": 7}, key)
-        assert status == 400 and "could not read this request" in told["detail"]
+        status, text = post(home.socket, "/api/v1/wait", {"runs": 7}, key)
+        assert status == 400 and "could not read this request" in text["detail"]
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(str(home.socket))
             line.sendall(b'{"hello":1}\n\n')
@@ -216,8 +216,11 @@ def test_a_host_of_an_older_version_is_named_and_can_be_stopped(tmp_path: Path) 
         old = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             assert old.stdout is not None and old.stdout.readline() == "listening\n"
-            done = home.run("attach", env={"RETINUE_START_SECONDS": "2"})
-            assert done.returncode == 1 and "Run `retinue host stop`, then try again" in done.stderr
+            result = home.run("attach", env={"RETINUE_START_SECONDS": "2"})
+            assert (
+                result.returncode == 1
+                and "Run `retinue host stop`, then try again" in result.stderr
+            )
             assert home.run("host", "stop").returncode == 0
             assert old.wait(SECONDS) == -signal.SIGTERM
         finally:
@@ -248,8 +251,8 @@ def test_without_a_runtime_folder_the_socket_stands_beside_the_store(tmp_path: P
         home.env |= {"XDG_RUNTIME_DIR": "", "XDG_DATA_HOME": short}
         try:
             home.ok("run", "--bg", "hello")
-            found = list(Path(short).glob("retinue/projects/*/retinue.db.sock"))
-            assert [mode(p) for p in found] == [0o600]
+            paths = list(Path(short).glob("retinue/projects/*/retinue.db.sock"))
+            assert [mode(p) for p in paths] == [0o600]
             gate.opened.set()
             home.ok("wait")
         finally:
@@ -273,14 +276,15 @@ def test_a_store_that_another_program_holds_is_named(tmp_path: Path) -> None:
         lock = Lock(str(store))
         lock.acquire()
         try:
-            done = home.run(
+            result = home.run(
                 "run", "--store", str(store), "hello", env={"RETINUE_START_SECONDS": "2"}
             )
         finally:
             lock.release()
-        assert done.returncode == 1
+        assert result.returncode == 1
         assert (
-            f"is in use by process {os.getpid()}" in done.stderr and "Traceback" not in done.stderr
+            f"is in use by process {os.getpid()}" in result.stderr
+            and "Traceback" not in result.stderr
         )
 
 
@@ -302,9 +306,9 @@ def test_who_does_not_show_the_key_gets_a_reason_and_nothing_else(
         file = Path(f"{home.socket}.key")
         assert stat.S_IMODE(file.stat().st_mode) == 0o600 and len(file.read_text()) == 64
         for path in ("/api/v1/host/hello", "/api/v1/host/stop"):
-            status, told = post(home.socket, path, {}, key)
-            assert status == 401 and "token of this host is missing or wrong" in told["detail"]
-            assert not told.get("pid") and not told.get("store")
+            status, text = post(home.socket, path, {}, key)
+            assert status == 401 and "token of this host is missing or wrong" in text["detail"]
+            assert not text.get("pid") and not text.get("store")
         assert home.ok("ps", "--json"), "the host goes on"
 
 

@@ -32,9 +32,9 @@ ALLOWED = set("\r\n\t\x07")
 HARMFUL = set(EVERY) - ALLOWED - {"\x1b"}
 
 
-def evil_model(heard: Any) -> Any:
-    turn = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
-    if heard.messages[0].text.startswith("Ask"):
+def evil_model(request: Any) -> Any:
+    turn = sum(type(m).__name__ == "AssistantMessage" for m in request.messages)
+    if request.messages[0].text.startswith("Ask"):
         return "Written." if turn else call("write", path=f"dir/{TYPED}.txt", content=TYPED)
     if turn:
         return EVIL
@@ -43,15 +43,15 @@ def evil_model(heard: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateHome]:
-    with private_home(tmp_path_factory.mktemp("hostile"), evil_model) as made:
-        agents = made.project / ".retinue" / "agents"
+    with private_home(tmp_path_factory.mktemp("hostile"), evil_model) as home:
+        agents = home.project / ".retinue" / "agents"
         agents.mkdir(parents=True)
         described = json.dumps(EVIL)
         (agents / "evil.md").write_text(
             f"---\nname: evil\ndescription: {described}\n---\nDo it {EVIL}\n", "utf-8"
         )
-        made.ok("run", "-q", "--family", "none", "-n", f"job{TYPED}", f"Do {TYPED}")
-        yield made
+        home.ok("run", "-q", "--family", "none", "-n", f"job{TYPED}", f"Do {TYPED}")
+        yield home
 
 
 def check(raw: str, *, is_line: bool = True) -> None:
@@ -130,7 +130,7 @@ def test_json_has_the_same_values_and_hides_nothing(
 ) -> None:
     text = home.ok(*arguments)
     check(text)
-    assert any(EVIL in found for line in text.split("\n") for found in strings(json.loads(line)))
+    assert any(EVIL in result for line in text.split("\n") for result in strings(json.loads(line)))
 
 
 def strings(value: Any) -> Iterator[str]:
@@ -185,13 +185,13 @@ def test_a_chat_is_tame(home: PrivateHome) -> None:
     env = {**home.env, "PROMPT_TOOLKIT_NO_CPR": "1"}
     with tty(env, home.project, "chat", "--family", "none") as screen:
         screen.until(prompt)
-        for said, answer in (
+        for text, answer in (
             ("Do it", "retinue show "),
             ("/agents", " main "),
             ("/show", "next "),
         ):
             start = len(screen.raw)
-            screen.type(f"{said}\r")
+            screen.type(f"{text}\r")
             screen.until(prompt, screen.until(answer, start))
         screen.type("/quit\r")
         assert screen.ended() == 0
@@ -224,12 +224,12 @@ def test_the_list_of_what_is_asked_shows_the_call_whole(home: PrivateHome) -> No
 
 
 def test_an_error_of_a_server_is_tame(tmp_path: Path) -> None:
-    def refuse(heard: Any) -> Any:
+    def refuse(request: Any) -> Any:
         return ModelRejected(EVIL, kind="invalid_request")
 
     with (
-        private_home(tmp_path, refuse) as made,
-        tty(made.env, made.project, "run", "--family", "none", "x") as screen,
+        private_home(tmp_path, refuse) as home,
+        tty(home.env, home.project, "run", "--family", "none", "x") as screen,
     ):
         assert screen.ended() == 1
         assert "begin" in screen.text
@@ -260,8 +260,8 @@ FORGED = [
 
 @pytest.fixture(scope="module")
 def forger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateHome]:
-    def script(heard: Any) -> Any:
-        turn = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
+    def script(request: Any) -> Any:
+        turn = sum(type(m).__name__ == "AssistantMessage" for m in request.messages)
         return (
             "Done."
             if turn
@@ -270,11 +270,11 @@ def forger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateHome]:
             )
         )
 
-    with private_home(tmp_path_factory.mktemp("forger"), script) as made:
+    with private_home(tmp_path_factory.mktemp("forger"), script) as home:
         servers = {FORGER: {"command": f"/no/such/{FORGER}"}, "y": {"command": 5, FORGER: 1}}
-        (made.project / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-        made.ok("run", "-q", "--family", "none", "-n", FORGER, f"Do {FORGER}")
-        yield made
+        (home.project / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        home.ok("run", "-q", "--family", "none", "-n", FORGER, f"Do {FORGER}")
+        yield home
 
 
 @pytest.mark.parametrize(
@@ -296,17 +296,17 @@ def test_names_of_tools_are_tame_in_pages_that_are_exported(tmp_path: Path) -> N
     """A model can call what no tool is called."""
     name = f"x{SEQUENCES}`</p>**{FORGER}\u202e"
 
-    def script(heard: Any) -> Any:
+    def script(request: Any) -> Any:
         return (
             "Done."
-            if any(type(m).__name__ == "ToolMessage" for m in heard.messages)
+            if any(type(m).__name__ == "ToolMessage" for m in request.messages)
             else call(name)
         )
 
-    with private_home(tmp_path, script) as made:
-        made.ok("run", "-q", "--family", "none", "Do it")
+    with private_home(tmp_path, script) as home:
+        home.ok("run", "-q", "--family", "none", "Do it")
         for form in ("html", "md"):
-            text = made.ok("export", "--format", form)
+            text = home.ok("export", "--format", form)
             check(text)
             titles = [
                 line

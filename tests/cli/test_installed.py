@@ -28,16 +28,16 @@ PROVIDERS = {
 }
 
 
-def required(name: str, known: dict[str, importlib.metadata.Distribution]) -> None:
+def required(name: str, distributions: dict[str, importlib.metadata.Distribution]) -> None:
     """A package and all that it needs here, without extras; their versions are those of
     `constraints.txt`."""
-    if name in known:
+    if name in distributions:
         return
-    known[name] = importlib.metadata.distribution(name)
-    for text in known[name].requires or ():
+    distributions[name] = importlib.metadata.distribution(name)
+    for text in distributions[name].requires or ():
         need = Requirement(text)
         if need.marker is None or need.marker.evaluate({"extra": ""}):
-            required(plain(need.name), known)
+            required(plain(need.name), distributions)
 
 
 def plain(name: str) -> str:
@@ -62,19 +62,19 @@ def _build(folder: Path) -> None:
     """Nothing is downloaded: packages are taken from where the tests run."""
 
     def run(*command: object) -> None:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", *map(str, command)], cwd=ROOT, capture_output=True, text=True
         )
-        assert done.returncode == 0, done.stderr
+        assert process.returncode == 0, process.stderr
 
     offline = ("--quiet", "--no-deps", "--no-index")
     run("pip", "wheel", *offline, "--no-build-isolation", "-w", folder, ".")
     (wheel,) = folder.glob("retinue-*.whl")
     run("venv", "--without-pip", folder / "v")
     (site,) = (folder / "v" / "lib").glob("python*/site-packages")
-    known: dict[str, importlib.metadata.Distribution] = {}
-    required("retinue", known)
-    for name, package in known.items():
+    distributions: dict[str, importlib.metadata.Distribution] = {}
+    required("retinue", distributions)
+    for name, package in distributions.items():
         if name != "retinue":
             _copy(package, site)
     run("pip", "--python", folder / "v" / "bin" / "python", "install", *offline, wheel)
@@ -125,30 +125,32 @@ def installed(environment: Path, tmp_path: Path) -> Installed:
 
 
 def test_it_works_offline(installed: Installed) -> None:
-    done = installed("run", "where is add defined?")
-    assert done.returncode == 0, done.stderr
-    assert "src/adder.py:1" in done.stdout
+    process = installed("run", "where is add defined?")
+    assert process.returncode == 0, process.stderr
+    assert "src/adder.py:1" in process.stdout
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_it_asks_a_model_with_nothing_but_a_key(installed: Installed, provider: str) -> None:
     key, url, path = PROVIDERS[provider]
     with Llm(["The parser copies it."]) as llm:
-        done = installed("run", "why?", **{key: "sk-test", url: f"{llm.llm.url}{path}"})
-    assert (done.returncode, done.stdout.strip()) == (0, "The parser copies it."), done.stderr
+        process = installed("run", "why?", **{key: "sk-test", url: f"{llm.llm.url}{path}"})
+    assert (process.returncode, process.stdout.strip()) == (0, "The parser copies it."), (
+        process.stderr
+    )
 
 
 def test_every_line_of_doctor_is_true(installed: Installed) -> None:
-    done = installed("doctor", "--offline", "--json")
-    assert done.returncode == 0, done.stderr
-    found = {f["name"]: f for f in json.loads(done.stdout)["checks"]}
-    assert [f["name"] for f in found.values() if f["state"] == "broken"] == []
+    process = installed("doctor", "--offline", "--json")
+    assert process.returncode == 0, process.stderr
+    checks = {f["name"]: f for f in json.loads(process.stdout)["checks"]}
+    assert [f["name"] for f in checks.values() if f["state"] == "broken"] == []
     assert (
         "not installed: acp: retinue acp, for editors; cluster: stores in PostgreSQL, and retinue "
-        "worker; local: models from GGUF files; otel: spans" in (found["extras"]["text"])
+        "worker; local: models from GGUF files; otel: spans" in (checks["extras"]["text"])
     )
     assert installed("top").returncode != 0, "which it says is not installed"
-    assert "aiohttp" in found["libraries"]["text"]
+    assert "aiohttp" in checks["libraries"]["text"]
 
 
 def test_it_serves(installed: Installed) -> None:
@@ -166,8 +168,8 @@ def test_it_serves(installed: Installed) -> None:
         while not address:
             line = server.stdout.readline()
             assert line, "it ended without an address"
-            found = re.search(r"http://127\.0\.0\.1:\d+", line)
-            address = found[0] if found else ""
+            match = re.search(r"http://127\.0\.0\.1:\d+", line)
+            address = match[0] if match else ""
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(f"{address}/api/v1/health", timeout=SECONDS)
     finally:

@@ -20,13 +20,13 @@ SMALL = ("--max-tokens", "1000", "--on-limit", "ask")
 
 def park(home: PrivateHome, *flags: str) -> dict[str, Any]:
     """A run that nobody is there to answer for, at its limit; returns its line of `ps`."""
-    told = home.run("run", "-p", *SMALL, *flags, "Go.")
-    assert told.returncode == 4, told.stderr
-    assert told.stdout == "" and "of 1,000 tokens spent; one more turn may need" in told.stderr
+    result = home.run("run", "-p", *SMALL, *flags, "Go.")
+    assert result.returncode == 4, result.stderr
+    assert result.stdout == "" and "of 1,000 tokens spent; one more turn may need" in result.stderr
     (row,) = home.lines("ps", "--jsonl")
     assert (
-        f"retinue budget {row['short']} --add-tokens" in told.stderr
-        and "--land, or --end" in told.stderr
+        f"retinue budget {row['short']} --add-tokens" in result.stderr
+        and "--land, or --end" in result.stderr
     )
     return dict(row)
 
@@ -39,8 +39,8 @@ def test_a_run_parks_at_its_limit_and_goes_on_when_it_is_raised(tmp_path: Path) 
             row["id"],
             "tokens",
         )
-        listed, shown = home.ok("ps"), home.ok("show")
-        for text in (listed, shown):
+        listed, output = home.ok("ps"), home.ok("show")
+        for text in (listed, output):
             assert (
                 "needs you" in text
                 and f"retinue budget {row['short']} --add-tokens {row['more']}" in text
@@ -73,8 +73,8 @@ def test_it_survives_its_host_and_a_raise_starts_the_next(end: str, tmp_path: Pa
         (paused,) = home.lines("ps", "--jsonl")
         assert paused["state"] == "paused" and paused["limit_of"] == row["id"]
         assert f"retinue budget {row['short']}" in home.ok("ps") and "asks" in home.ok("budget")
-        told = home.run("budget", row["short"], "--add-tokens", "1000000")
-        assert told.returncode == 0 and "may now spend 1,001,000 tokens in total" in told.stderr
+        result = home.run("budget", row["short"], "--add-tokens", "1000000")
+        assert result.returncode == 0 and "may now spend 1,001,000 tokens in total" in result.stderr
         home.ok("wait", row["short"])
         assert "Back." in home.ok("show") and home.host_pid() != pid
 
@@ -82,8 +82,8 @@ def test_it_survives_its_host_and_a_raise_starts_the_next(end: str, tmp_path: Pa
 def test_a_raise_outlives_a_host_that_is_killed_right_after_it(tmp_path: Path) -> None:
     with private_home(tmp_path, ["Never mind."]) as home:
         row = park(home)
-        told = home.run("budget", row["short"], "--add-tokens", "7")
-        assert "is still waiting" in told.stderr
+        result = home.run("budget", row["short"], "--add-tokens", "7")
+        assert "is still waiting" in result.stderr
         os.kill(home.host_pid(), signal.SIGKILL)
         assert "1,007" in home.ok("budget")
         home.ok("budget", row["short"], "--add-tokens", "1")
@@ -96,8 +96,8 @@ def test_it_can_be_let_land_and_can_be_ended(tmp_path: Path) -> None:
         assert "one last turn" in home.run("budget", "--land").stderr
         assert "failed" in home.run("wait", first["short"]).stderr
         assert home.run("run", "-p", *SMALL, "Go.").returncode == 4
-        told = home.run("budget", "--end")
-        assert told.returncode == 0 and "cancelled" in told.stderr
+        result = home.run("budget", "--end")
+        assert result.returncode == 0 and "cancelled" in result.stderr
         assert home.run("budget", "--add-tokens", "5").returncode == 1
 
 
@@ -105,23 +105,23 @@ def test_approve_lists_it_and_a_yes_adds_what_is_suggested(tmp_path: Path) -> No
     with private_home(tmp_path, ["Here I am."]) as home:
         row = park(home)
         listed = home.ok("approve")
-        (asked,) = json.loads(home.ok("approve", "--json"))
-        assert (asked["kind"], asked["run"], asked["limit"]) == ("budget", row["id"], "tokens")
+        (value,) = json.loads(home.ok("approve", "--json"))
+        assert (value["kind"], value["run"], value["limit"]) == ("budget", row["id"], "tokens")
         assert (
             f"y adds {row['more']:,} tokens, no lets the run finish" in listed
-            and asked["id"][:8] in listed
+            and value["id"][:8] in listed
         )
-        told = home.run("approve", row["short"])
-        assert told.returncode == 1 and "Nothing was added" in told.stderr, (
+        result = home.run("approve", row["short"])
+        assert result.returncode == 1 and "Nothing was added" in result.stderr, (
             "a yes needs the id, or a terminal"
         )
-        told = home.run("approve", row["short"], "500", "--question", asked["id"])
-        assert told.returncode == 2 and "retinue budget" in told.stderr
+        result = home.run("approve", row["short"], "500", "--question", value["id"])
+        assert result.returncode == 2 and "retinue budget" in result.stderr
         assert (
-            "added:" in home.run("approve", row["short"], "y", "--question", asked["id"][:8]).stderr
+            "added:" in home.run("approve", row["short"], "y", "--question", value["id"][:8]).stderr
         )
         home.ok("wait", row["short"])
-        assert home.run("approve", row["short"], "y", "--question", asked["id"]).returncode == 1
+        assert home.run("approve", row["short"], "y", "--question", value["id"]).returncode == 1
 
 
 def test_no_lets_it_land(tmp_path: Path) -> None:
@@ -146,23 +146,27 @@ def test_what_makes_no_sense_is_told_in_one_line(
 ) -> None:
     with private_home(tmp_path) as home:
         park(home)
-        told = home.run("budget", *arguments)
-        assert told.returncode == code and why in told.stderr and len(told.stderr.splitlines()) == 1
+        result = home.run("budget", *arguments)
+        assert (
+            result.returncode == code
+            and why in result.stderr
+            and len(result.stderr.splitlines()) == 1
+        )
         assert json.loads(home.ok("budget", "--json"))["limit"]["tokens"] == 1_000
 
 
 def test_the_sub_agents_of_a_run_wait_and_are_one_question(tmp_path: Path) -> None:
-    def script(heard: Any) -> Any:
-        if not heard.messages[0].text.startswith("Lead"):
+    def script(request: Any) -> Any:
+        if not request.messages[0].text.startswith("Lead"):
             return call("submit_result", result="A part.")
-        if any(getattr(m, "call_id", "") for m in heard.messages):
+        if any(getattr(m, "call_id", "") for m in request.messages):
             return "All parts are here."
         return call(
             "spawn_agents", tasks=[{"task": f"part {n}", "max_turns": 10} for n in range(4)]
         )
 
     with private_home(tmp_path, script) as home:
-        told = home.run(
+        result = home.run(
             "run",
             "-p",
             "--family",
@@ -173,7 +177,7 @@ def test_the_sub_agents_of_a_run_wait_and_are_one_question(tmp_path: Path) -> No
             "ask",
             "Lead them.",
         )
-        assert told.returncode == 4, (told.stdout, told.stderr)
+        assert result.returncode == 4, (result.stdout, result.stderr)
         rows = {row["id"]: row for row in home.runs()}
         (top,) = [row for row in rows.values() if not row["parent"]]
         waiting = [row for row in rows.values() if row["limit_of"]]
@@ -190,12 +194,13 @@ def test_the_sub_agents_of_a_run_wait_and_are_one_question(tmp_path: Path) -> No
 
 def test_stream_json_tells_what_is_asked(tmp_path: Path) -> None:
     with private_home(tmp_path) as home:
-        told = home.run("run", *SMALL, "--output-format", "stream-json", "Go.")
-        assert told.returncode == 4
-        lines = [json.loads(line) for line in told.stdout.splitlines()]
-        (asked,) = [line for line in lines if line.get("subtype") == "needs_input"]
+        result = home.run("run", *SMALL, "--output-format", "stream-json", "Go.")
+        assert result.returncode == 4
+        lines = [json.loads(line) for line in result.stdout.splitlines()]
+        (question,) = [line for line in lines if line.get("subtype") == "needs_input"]
         assert (
-            "one more turn may need" in asked["question"] and asked["limit_of"] == asked["agent_id"]
+            "one more turn may need" in question["question"]
+            and question["limit_of"] == question["agent_id"]
         )
 
 
@@ -207,5 +212,5 @@ def test_what_happens_at_a_limit_can_be_configured(tmp_path: Path) -> None:
         assert home.run("run", "-p", "Go.").returncode == 4
         assert home.run("run", "-p", "--on-limit", "land", "Go.").returncode == 5
         assert home.run("run", "-p", "Go.", env={"RETINUE_ON_LIMIT": "stop"}).returncode == 5
-        told = home.run("run", "-p", "--no-session-persistence", "Go.")
-        assert told.returncode == 2 and "needs a stored run or a terminal" in told.stderr
+        result = home.run("run", "-p", "--no-session-persistence", "Go.")
+        assert result.returncode == 2 and "needs a stored run or a terminal" in result.stderr

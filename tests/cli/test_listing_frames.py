@@ -99,11 +99,11 @@ def test_no_line_of_the_table_reaches_the_last_column(width: int) -> None:
 def test_a_run_that_waits_shows_who_is_loudest_in_its_tree_and_one_that_has_ended_itself() -> None:
     top, over = RUNS[0], RUNS[2]
     limited = ProviderWait(LIMITED, "anthropic", "429", "", NOW, 1)
-    held = ASKING._replace(state="waiting", provider_wait=limited)
+    amount = ASKING._replace(state="waiting", provider_wait=limited)
     assert loudest_of(top, ()) == "waiting"
     assert loudest_of(top, (AT_WORK,)) == "thinking"
-    assert loudest_of(top, (AT_WORK, held)) == "rate_limited"
-    assert loudest_of(top, (AT_WORK, held, ASKING)) == "needs_input"
+    assert loudest_of(top, (AT_WORK, amount)) == "rate_limited"
+    assert loudest_of(top, (AT_WORK, amount, ASKING)) == "needs_input"
     assert loudest_of(over, (ASKING._replace(root=over.id),)) == "completed"
 
 
@@ -243,7 +243,7 @@ def test_a_turn_without_a_model_has_no_tokens_and_no_price() -> None:
 
 
 def test_the_last_result_of_a_turn_has_the_number_at_which_a_fork_can_begin() -> None:
-    *_, edit, shell, failed, _ = log(returned=True)
+    edit, shell, failed = log(returned=True)[-4:-1]
     assert edit.startswith("    14:12:01  edit") and shell.startswith(" 5  14:12:01  shell")
     assert failed == "              ✗ failed: no"
 
@@ -258,3 +258,15 @@ def test_arguments_and_output_are_there_when_they_are_asked_for() -> None:
 def test_the_last_messages_are_counted_without_results_of_tools() -> None:
     messages = list(MESSAGES)
     assert [index_of_last(messages, n) for n in (1, 2, 3, 9)] == [2, 1, 0, 0]
+
+
+def test_on_a_terminal_a_long_line_of_a_log_continues_behind_the_times() -> None:
+    log = LogLines("main", 50, is_wrapped=True)
+    long = UserMessage(text="Look at all of the files that are in here, please.\n    x = 1")
+    assert [plain(line) for line in log.lines(1, long)] == [
+        " 1            you           Look at all of the",
+        "              files that are in here, please.",
+        "                  x = 1",
+    ]
+    (one, _) = LogLines("main", 50).lines(1, long)
+    assert plain(one).endswith("in here, please."), "in a pipe it stays as it is"

@@ -34,10 +34,10 @@ class Staff:
         self._lock = threading.Lock()
         self.answers: dict[str, Any] = {}
 
-    async def __call__(self, heard: Any) -> Any:
+    async def __call__(self, request: Any) -> Any:
         first, turn = (
-            heard.messages[0].text,
-            sum(type(m).__name__ == "AssistantMessage" for m in heard.messages),
+            request.messages[0].text,
+            sum(type(m).__name__ == "AssistantMessage" for m in request.messages),
         )
         if first.startswith("Lead"):
             if turn:
@@ -128,17 +128,17 @@ def test_it_fits_after_every_resize(tmp_path: Path) -> None:
         screen.until(lambda text: text.count("list .") == 3 and "3 sub-agents of about" in text)
         for columns, lines in ((40, 24), (80, 12), (120, 30), (60, 24)):
             screen.resize(columns, lines)
-            shown = screen.until(functools.partial(_is_one_frame, columns, lines))
-            assert "Lead them" in shown and glyphs(shown) == "◉◉◉"
+            screen_text = screen.until(functools.partial(_is_one_frame, columns, lines))
+            assert "Lead them" in screen_text and glyphs(screen_text) == "◉◉◉"
 
 
 def _is_one_frame(columns: int, lines: int, text: str) -> bool:
-    shown = text.split("\n")
+    parts = text.split("\n")
     return (
         text.count("● 3") == 1
         and text.count("select") == 1
-        and all(len(line) < columns for line in shown)
-        and sum(line[1:3] in ("├ ", "└ ") for line in shown) == 3
+        and all(len(line) < columns for line in parts)
+        and sum(line[1:3] in ("├ ", "└ ") for line in parts) == 3
     )
 
 
@@ -234,9 +234,9 @@ def test_on_a_dumb_terminal_a_question_is_answered_with_a_line(tmp_path: Path) -
 def test_a_file_that_changes_meanwhile_shows_its_new_diff_and_clears_the_mark(
     tmp_path: Path,
 ) -> None:
-    def edits(heard: Any) -> Any:
-        done = any(type(m).__name__ == "ToolMessage" for m in heard.messages)
-        return "Done." if done else call("edit", path="a.txt", old="one", new="two")
+    def edits(request: Any) -> Any:
+        is_done = any(type(m).__name__ == "ToolMessage" for m in request.messages)
+        return "Done." if is_done else call("edit", path="a.txt", old="one", new="two")
 
     with private_home(tmp_path, edits) as home, terminal(tmp_path, 80, 24) as screen:
         (home.project / "a.txt").write_text("one\n")
@@ -299,9 +299,9 @@ def test_on_a_dumb_terminal_a_limit_is_raised_with_a_line(tmp_path: Path) -> Non
 
 
 class Permitting:
-    def __call__(self, heard: Any) -> Any:
-        done = any(type(m).__name__ == "ToolMessage" for m in heard.messages)
-        return "Written." if done else call("write", path="note.txt", content="hello")
+    def __call__(self, request: Any) -> Any:
+        is_done = any(type(m).__name__ == "ToolMessage" for m in request.messages)
+        return "Written." if is_done else call("write", path="note.txt", content="hello")
 
 
 def test_ctrl_c_cancels_the_children_first_and_keeps_what_there_is(tmp_path: Path) -> None:
@@ -312,9 +312,11 @@ def test_ctrl_c_cancels_the_children_first_and_keeps_what_there_is(tmp_path: Pat
         screen.until("agents has 5 files")
         screen.keys("C-c")
         assert screen.code() == 130
-        shown = screen.text()
-        assert "Stopping; partial results are kept" in shown
-        assert glyphs(shown) == "✓⊘" and "\n Lead them: map it   " in shown, "the task stays"
+        screen_text = screen.text()
+        assert "Stopping 2 agents; partial results are kept" in screen_text
+        assert glyphs(screen_text) == "✓⊘" and "\n Lead them: map it   " in screen_text, (
+            "the task stays"
+        )
         assert {run["label"]: run["state"] for run in home.runs()} == {
             "main": "cancelled",
             "agents": "completed",
@@ -414,11 +416,11 @@ def test_piped_it_is_one_line_for_each_change_without_a_sequence(tmp_path: Path)
     staff = Staff("agents", "models")
     staff.release()
     with private_home(tmp_path, staff) as home:
-        done = home.real("run", *FANOUT, "Lead them")
-        assert (done.returncode, done.stdout) == (0, "The report.\n")
-        assert "\x1b" not in done.stderr and "\r" not in done.stderr
+        result = home.real("run", *FANOUT, "Lead them")
+        assert (result.returncode, result.stdout) == (0, "The report.\n")
+        assert "\x1b" not in result.stderr and "\r" not in result.stderr
         for name in staff.names:
-            told = [line for line in done.stderr.splitlines() if f" {name} " in line]
-            assert "done" in told[-1] and len(told) == len(set(told)), (
+            lines = [line for line in result.stderr.splitlines() if f" {name} " in line]
+            assert "done" in lines[-1] and len(lines) == len(set(lines)), (
                 "who is quick is told of once"
             )

@@ -136,23 +136,23 @@ def test_the_selected_row_is_always_there_and_the_window_scrolls_with_it() -> No
     for n in (0, 3, 10, 199, 197, 5):
         focus.selected = f"c{n}"
         lines = [line.plain for line in screen.frame(focus, AT, 80, 24)]
-        (chosen,) = [line for line in lines if line.startswith("▸")]
-        assert f"agent {n} " in chosen
+        (selection,) = [line for line in lines if line.startswith("▸")]
+        assert f"agent {n} " in selection
         assert len(lines) == 12
 
 
 def test_each_state_has_a_glyph_a_word_and_a_colour() -> None:
     view = tree(THINKS, DONE, FAILED, ASKS, Queued())
     lines = Screen(view, Palette("dark")).frame(Focus(), AT + 2_000, 100, 40)
-    told = {}
+    text = {}
     for line in lines[2:-1]:
         styles = {line.plain[s.start : s.end].strip(): str(s.style) for s in line.spans}
-        told[line.plain.split()[1]] = styles
-    assert told["◉"]["◉"] == told["◉"]["thinking"] == "bright_blue"
-    assert told["✗"]["✗"] == told["✗"]["failed"] == "bright_red"
-    assert told["◆"]["◆"] == told["◆"]["needs you"] == "black on yellow"
-    assert told["✓"]["✓"] == "green" and "done" not in told["✓"], "the word stays ink"
-    assert told["◌"]["queued"] == "dim"
+        text[line.plain.split()[1]] = styles
+    assert text["◉"]["◉"] == text["◉"]["thinking"] == "bright_blue"
+    assert text["✗"]["✗"] == text["✗"]["failed"] == "bright_red"
+    assert text["◆"]["◆"] == text["◆"]["needs you"] == "black on yellow"
+    assert text["✓"]["✓"] == "green" and "done" not in text["✓"], "the word stays ink"
+    assert text["◌"]["queued"] == "dim"
 
 
 def test_numbers_have_one_place_each() -> None:
@@ -183,12 +183,14 @@ def test_wide_and_combining_letters_do_not_shift_a_column(width: int) -> None:
 def test_a_label_that_would_take_over_the_terminal_is_only_text() -> None:
     evil = "\x1b[2J\x1b[H\x1b]0;owned\x07\u202eevil\nnext"
     view = tree(THINKS, labels=[evil], task=evil)
-    said = Transcripts(lambda call: call.name)
-    said.add("c0", UserMessage(text=evil))
-    said.add("c0", AssistantMessage(text=evil, calls=(ToolCall(id="1", name="x"),)))
-    said.preview("c0", 1, evil)
+    transcripts = Transcripts(lambda call: call.name)
+    transcripts.add("c0", UserMessage(text=evil))
+    transcripts.add("c0", AssistantMessage(text=evil, calls=(ToolCall(id="1", name="x"),)))
+    transcripts.preview("c0", 1, evil)
     focus = Focus(opened="c0")
-    text = "".join(line.plain for line in Screen(view).frame(focus, AT, 80, 24, said.of("c0")))
+    text = "".join(
+        line.plain for line in Screen(view).frame(focus, AT, 80, 24, transcripts.of("c0"))
+    )
     assert "evil" in text and all(c.isprintable() for c in text)
 
 
@@ -226,14 +228,18 @@ def test_branches_are_drawn_for_the_rows_that_are_there() -> None:
 
 
 def test_an_opened_agent_shows_what_is_said_and_written() -> None:
-    view, said = tree(THINKS), Transcripts(lambda call: f"read {call.name}")
-    said.add("c0", UserMessage(text="look at it"))
-    said.add("c0", AssistantMessage(text="I look.", calls=(ToolCall(id="1", name="docker.py"),)))
-    said.add("c0", ToolMessage(call_id="1", text="12 lines", name="read"))
-    said.add("c0", ToolMessage(call_id="2", text="not permitted", denied=True))
-    said.preview("c0", 2, "It has ")
-    said.preview("c0", 2, "twelve")
-    lines = frame(view, focus=Focus(selected="c0", opened="c0"), transcript=said.of("c0"))
+    view, transcripts = tree(THINKS), Transcripts(lambda call: f"read {call.name}")
+    transcripts.add("c0", UserMessage(text="look at it"))
+    transcripts.add(
+        "c0", AssistantMessage(text="I look.", calls=(ToolCall(id="1", name="docker.py"),))
+    )
+    transcripts.add("c0", ToolMessage(call_id="1", text="12 lines", name="read"))
+    transcripts.add("c0", ToolMessage(call_id="2", text="not permitted", denied=True))
+    long = f"[a.py: 90 lines, sha256 {'a1' * 32}]\n" + "x = 1\n" * 88 + "\nexit status 1\n"
+    transcripts.add("c0", ToolMessage(call_id="3", text=long, name="read"))
+    transcripts.preview("c0", 2, "It has ")
+    transcripts.preview("c0", 2, "twelve")
+    lines = frame(view, focus=Focus(selected="c0", opened="c0"), transcript=transcripts.of("c0"))
     assert lines[3].startswith("── agent 0 c0 · thinking · turn 3/10 ")
     assert [line.strip() for line in lines[4:-1]] == [
         "look at it",
@@ -241,12 +247,13 @@ def test_an_opened_agent_shows_what_is_said_and_written() -> None:
         "▸ read docker.py",
         "↳ 12 lines",
         "⊘ not permitted",
+        "↳ 91 lines: [a.py: 90 lines] … exit status 1",
         "It has twelve ▌",
     ]
-    said.preview("c0", 3, "Again")
-    assert said.of("c0")[-1][1] == "Again ▌"
-    said.add("c0", AssistantMessage(text="Again."))
-    assert said.of("c0")[-1] == ("said", "Again.")
+    transcripts.preview("c0", 3, "Again")
+    assert transcripts.of("c0")[-1][1] == "Again ▌"
+    transcripts.add("c0", AssistantMessage(text="Again."))
+    assert transcripts.of("c0")[-1] == ("said", "Again.")
 
 
 def test_silence_stands_before_the_words_and_a_selected_failure_can_be_retried() -> None:
@@ -368,8 +375,8 @@ def test_without_colour_only_weight_is_left() -> None:
         Painter(out, color=color).paint(screen.frame(Focus(selected="c1"), AT, 100, 30), 100)
         codes = {
             int(n)
-            for found in re.findall(r"\x1b\[([\d;]*)m", out.raw)
-            for n in found.split(";")
+            for match in re.findall(r"\x1b\[([\d;]*)m", out.raw)
+            for n in match.split(";")
             if n
         }
         assert bool({n for n in codes if 30 <= n <= 49 or 90 <= n <= 107}) is color
@@ -500,5 +507,5 @@ def test_what_a_terminal_tells_of_itself_is_not_typed(report: bytes) -> None:
         decoder = KeyDecoder()
         assert decoder.take(report[:n]) == [] and decoder.is_waiting
         assert decoder.take(report[n:]) == [] and not decoder.is_waiting
-    cut = KeyDecoder()
-    assert cut.take(report[:-2]) == [] and cut.flush() == []
+    decoder_after = KeyDecoder()
+    assert decoder_after.take(report[:-2]) == [] and decoder_after.flush() == []

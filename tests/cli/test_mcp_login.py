@@ -48,11 +48,11 @@ def served(peer: LoginServer) -> Iterator[str]:
         loop.close()
 
 
-def caller(heard: Any) -> Any:
-    results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+def caller(request: Any) -> Any:
+    results = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
     if results:
         return f"It said {results[-1].text}"
-    has_tool = any(tool.name == "mcp__web__echo" for tool in heard.tools)
+    has_tool = any(tool.name == "mcp__web__echo" for tool in request.tools)
     return call("mcp__web__echo") if has_tool else "no tool"
 
 
@@ -74,26 +74,26 @@ def test_a_login_in_a_browser_gives_agents_the_tools_of_the_server(tmp_path: Pat
     peer = LoginServer()
     with served(peer) as url, private_home(tmp_path, caller) as home:
         config = json.dumps({"mcpServers": {"web": {"url": url}}})
-        asked = ("run", "--mcp-config", config, "--yolo", "use it")
-        assert home.ok(*asked) == "no tool"
+        arguments = ("run", "--mcp-config", config, "--yolo", "use it")
+        assert home.ok(*arguments) == "no tool"
         listed = home.ok("mcp", "list", "--mcp-config", config)
         assert "run `retinue mcp login web`" in listed
         browser = tmp_path / "browser"
         browser.write_text(BROWSER.format(python=sys.executable))
         browser.chmod(0o700)
         home.env["BROWSER"] = f"{browser} %s"
-        done = home.run("mcp", "login", "web", "--mcp-config", config)
-        assert done.returncode == 0, done.stderr
-        assert "Logged in to web, which offers 1 tools." in done.stderr
-        text = home.ok(*asked)  # by the host that could not use the server before
+        result = home.run("mcp", "login", "web", "--mcp-config", config)
+        assert result.returncode == 0, result.stderr
+        assert "Logged in to web, which offers 1 tools." in result.stderr
+        text = home.ok(*arguments)  # by the host that could not use the server before
         assert text.startswith("It said called with")
         peer.tokens.clear()
-        assert home.ok(*asked).startswith("It said called with")
-        kept = [path for path in home.folder.rglob("*") if path.is_file() and _has_token(path)]
-        assert [path.name for path in kept] == ["logins.json"]
-        assert kept[0].stat().st_mode & 0o777 == 0o600
+        assert home.ok(*arguments).startswith("It said called with")
+        paths = [path for path in home.folder.rglob("*") if path.is_file() and _has_token(path)]
+        assert [path.name for path in paths] == ["logins.json"]
+        assert paths[0].stat().st_mode & 0o777 == 0o600
         home.ok("mcp", "logout", "web", "--mcp-config", config)
-        assert not _has_token(kept[0])
+        assert not _has_token(paths[0])
         assert (
             "There was no login" in home.run("mcp", "logout", "web", "--mcp-config", config).stderr
         )
@@ -130,5 +130,5 @@ def test_a_login_that_cannot_be_says_why(tmp_path: Path) -> None:
         }
         config = json.dumps({"mcpServers": servers})
         for name, words in (("near", "no login"), ("token", "no login"), ("gone", "Unknown")):
-            done = home.run("mcp", "login", name, "--mcp-config", config)
-            assert done.returncode and words in done.stderr
+            result = home.run("mcp", "login", name, "--mcp-config", config)
+            assert result.returncode and words in result.stderr

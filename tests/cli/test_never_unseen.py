@@ -41,8 +41,8 @@ for line in sys.stdin:
 """
 
 
-def names(heard: Any) -> str:
-    return " ".join(sorted(t.name for t in heard.tools if t.name.startswith("mcp__"))) or "none"
+def names(request: Any) -> str:
+    return " ".join(sorted(t.name for t in request.tools if t.name.startswith("mcp__"))) or "none"
 
 
 @pytest.mark.parametrize("format", ["text", "stream-json"])
@@ -52,14 +52,14 @@ def test_a_tool_with_a_too_large_schema_is_left_out_with_a_warning(
     with private_home(tmp_path, names) as home:
         (tmp_path / "server.py").write_text(SERVER)
         server = {"command": sys.executable, "args": ["-I", "-S", str(tmp_path / "server.py")]}
-        given = json.dumps({"mcpServers": {"s": server}})
-        done = home.real("run", "--output-format", format, "--mcp-config", given, "hello")
-        assert done.returncode == 0, done.stderr
-        assert "mcp__s__small" in done.stdout and "mcp__s__large" not in done.stdout
-        assert "MCP tool s/large is withheld: it cannot be used" in done.stderr
-        assert "MCP tool s/huge is withheld: its definition is larger than" in done.stderr
-        assert "Error" not in done.stderr and "defect" not in done.stderr
-        assert "large: withheld" in home.ok("mcp", "list", "--mcp-config", given)
+        text = json.dumps({"mcpServers": {"s": server}})
+        result = home.real("run", "--output-format", format, "--mcp-config", text, "hello")
+        assert result.returncode == 0, result.stderr
+        assert "mcp__s__small" in result.stdout and "mcp__s__large" not in result.stdout
+        assert "MCP tool s/large is withheld: it cannot be used" in result.stderr
+        assert "MCP tool s/huge is withheld: its definition is larger than" in result.stderr
+        assert "Error" not in result.stderr and "defect" not in result.stderr
+        assert "large: withheld" in home.ok("mcp", "list", "--mcp-config", text)
 
 
 ABSURD = """
@@ -89,7 +89,7 @@ def test_absurd_definitions_cost_neither_the_run_nor_the_next_one(tmp_path: Path
             'tool("huge", 10_000)', "*absurd"
         )
         (tmp_path / "server.py").write_text(server)
-        given = json.dumps(
+        text = json.dumps(
             {
                 "mcpServers": {
                     "s": {
@@ -100,29 +100,31 @@ def test_absurd_definitions_cost_neither_the_run_nor_the_next_one(tmp_path: Path
             }
         )
         for _ in range(2):
-            done = home.real("run", "--mcp-config", given, "hello")
-            assert done.returncode == 0, done.stderr
+            result = home.real("run", "--mcp-config", text, "hello")
+            assert result.returncode == 0, result.stderr
             assert {"mcp__s__small", "mcp__s__nameless", "mcp__s__listed", "mcp__s__deep"} <= set(
-                done.stdout.split()
+                result.stdout.split()
             )
-            assert "MCP tool s/wide is withheld: it cannot be used" in done.stderr
-            assert "Error" not in done.stderr and "failed" not in done.stderr
+            assert "MCP tool s/wide is withheld: it cannot be used" in result.stderr
+            assert "Error" not in result.stderr and "failed" not in result.stderr
             home.ok("host", "stop")
 
 
 def test_more_tools_than_a_model_takes_are_left_out_and_told(tmp_path: Path) -> None:
     """OpenAI refuses a request with more than 128."""
-    with private_home(tmp_path, lambda heard: f"{len(heard.tools)} tools. {heard.system}") as home:
+    with private_home(
+        tmp_path, lambda request: f"{len(request.tools)} tools. {request.system}"
+    ) as home:
         many = SERVER.replace('tool("huge", 10_000)', '*(tool(f"t{n}", 1) for n in range(150))')
         (tmp_path / "server.py").write_text(many)
         server = {"command": sys.executable, "args": ["-I", "-S", str(tmp_path / "server.py")]}
-        given = json.dumps({"mcpServers": {"s": server}})
-        done = home.real("run", "--model", "openai:m", "--mcp-config", given, "hello")
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith("128 tools.") and "are not offered" in done.stdout
+        text = json.dumps({"mcpServers": {"s": server}})
+        result = home.real("run", "--model", "openai:m", "--mcp-config", text, "hello")
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.startswith("128 tools.") and "are not offered" in result.stdout
         assert (
-            "are not offered, because this model accepts at most 128" in done.stderr
-            and "includeTools" in done.stderr
+            "are not offered, because this model accepts at most 128" in result.stderr
+            and "includeTools" in result.stderr
         )
 
 
@@ -131,16 +133,16 @@ def test_a_command_that_fails_in_the_middle_of_a_run_says_which_run_goes_on(tmp_
     with private_home(tmp_path, gate) as home, open("/dev/full", "w", encoding="utf-8") as full:
         command = [sys.executable, "-m", "retinue", "run", "--json", "hello"]
         piped: Any = {"stdout": full, "stderr": subprocess.PIPE, "text": True}
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=home.project, env=home.env, timeout=SECONDS, check=False, **piped
         )
-        assert done.returncode == 1 and "No space left" in done.stderr
+        assert process.returncode == 1 and "No space left" in process.stderr
         (run,) = home.runs()
-        said = re.search(r"Run (\w+) may still be running", done.stderr)
-        assert said is not None and said[1] == run["short"], done.stderr
+        match = re.search(r"Run (\w+) may still be running", process.stderr)
+        assert match is not None and match[1] == run["short"], process.stderr
         assert (
-            f"retinue attach {run['short']}" in done.stderr
-            and f"retinue cancel {run['short']}" in done.stderr
+            f"retinue attach {run['short']}" in process.stderr
+            and f"retinue cancel {run['short']}" in process.stderr
         )
         home.ok("cancel", run["short"])
 
@@ -155,9 +157,9 @@ def test_a_host_that_does_not_answer_is_told_of_and_can_be_stopped(
         os.kill(pid, signal.SIGSTOP)
         try:
             for command in (("ps",), ("cancel", "latest")):
-                done = home.run(*command)
+                result = home.run(*command)
                 assert command == ("ps",) or (
-                    done.returncode == 1 and "Run `retinue host stop`" in done.stderr
+                    result.returncode == 1 and "Run `retinue host stop`" in result.stderr
                 )
             stopped = home.run("host", "stop")
             assert (

@@ -151,9 +151,9 @@ def repository(project: Path) -> None:
     git(project, "commit", "-qm", "first")
 
 
-def explore(heard: Any) -> Any:
+def explore(request: Any) -> Any:
     """Use every tool that reads, then answer."""
-    n = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
+    n = sum(type(m).__name__ == "AssistantMessage" for m in request.messages)
     calls = [
         [call("list", path="."), call("find", pattern="**/*"), call("search", pattern="needle")],
         [call("read", path=name) for name in (".env", "AGENTS.md", ".gitignore", ".git/config")],
@@ -178,10 +178,10 @@ def test_the_program_waits_for_no_odd_file_of_a_project(tmp_path: Path, kind: An
             ("ps",),
         ):
             assert home.run(*command).returncode in (0, 1, 2), command
-        done = home.real("run", "--yolo", "go")
-        assert done.returncode == 0 and "Done." in done.stdout, (done.stdout, done.stderr)
-        shown = home.ok("export", "latest", "--format", "md")
-        assert "needle" in shown
+        result = home.real("run", "--yolo", "go")
+        assert result.returncode == 0 and "Done." in result.stdout, (result.stdout, result.stderr)
+        output = home.ok("export", "latest", "--format", "md")
+        assert "needle" in output
         assert home.run("host", "stop").returncode == 0
         home.until(lambda: not _left(tmp_path))
 
@@ -201,7 +201,7 @@ def test_a_project_whose_git_directory_is_odd_is_worked_in(tmp_path: Path, kind:
 def test_a_run_among_odd_files_can_be_cancelled_and_its_host_stopped(
     tmp_path: Path, kind: Any
 ) -> None:
-    def model(heard: Any) -> Any:
+    def model(request: Any) -> Any:
         return [call("git", args=["status"]), call("shell", command="sleep 600")]
 
     with private_home(tmp_path, model) as home:
@@ -231,16 +231,16 @@ def test_an_isolated_agent_in_an_odd_repository_is_told_so_at_once(
         }
     }
 
-    def model(heard: Any) -> Any:
-        results = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
+    def model(request: Any) -> Any:
+        results = [m.text for m in request.messages if type(m).__name__ == "ToolMessage"]
         return f"It said: {results[-1]}" if results else call("write", path="new.txt", content="x")
 
     with private_home(tmp_path, model) as home:
         repository(home.project)
         plant(home.project, kind, (name,))
-        done = home.run("run", "--yolo", "--agents", json.dumps(agents), "--agent", "one", "go")
-        assert "It said: " in done.stdout, (done.stdout, done.stderr)
-        assert name == ".git/index" or "needs a git repository" in done.stdout, done.stdout
+        result = home.run("run", "--yolo", "--agents", json.dumps(agents), "--agent", "one", "go")
+        assert "It said: " in result.stdout, (result.stdout, result.stderr)
+        assert name == ".git/index" or "needs a git repository" in result.stdout, result.stdout
         home.ok("host", "stop")
 
 
@@ -277,14 +277,14 @@ def test_a_lock_that_another_process_keeps_is_not_waited_for_without_end(tmp_pat
 
 def _left(folder: Path) -> list[bytes]:
     """The commands that still run in there."""
-    found = []
+    results = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if os.readlink(entry / "cwd").startswith(str(folder)):
-                found.append((entry / "cmdline").read_bytes())
+                results.append((entry / "cmdline").read_bytes())
         except OSError:
             continue
-    return found
+    return results
 
 
 def _sleeps(home: PrivateHome) -> bool:

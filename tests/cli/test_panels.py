@@ -48,10 +48,10 @@ def question(kind: str = "permission", tool: str = "edit", **more: Any) -> dict[
 
 
 def shown(q: dict[str, Any], width: int = 80, height: int = 40) -> list[str]:
-    made = Decision(request_panel(q, "/srv/me"), lambda key, text: None)
-    made.frame(width - 1, height, 0.0)
-    made.drawn(0.0)
-    return [line.plain.rstrip() for line in made.frame(width - 1, height, 9.0)]
+    decision = Decision(request_panel(q, "/srv/me"), lambda key, text: None)
+    decision.frame(width - 1, height, 0.0)
+    decision.drawn(0.0)
+    return [line.plain.rstrip() for line in decision.frame(width - 1, height, 9.0)]
 
 
 EDIT = question(
@@ -110,7 +110,7 @@ def test_a_command_shows_what_will_be_enforced() -> None:
         "",
         "   directory  ~/harbor",
         "   network    yes, all hosts",
-        "   sandbox    on: bubblewrap, stops after 10m 00s",
+        "   sandbox    on: bubblewrap, stops after 10m",
         "   may write  ~/harbor, a /tmp of its own; nothing else",
         "   asked by   rule ask: shell of main",
         "",
@@ -156,8 +156,8 @@ def test_what_hides_in_a_request_is_spelled_out() -> None:
     assert "\\u202e" in text and "\\x1b[2J" in text and "\x1b" not in text and "\u202e" not in text
     assert "note       it contains Cyrillic letters such as \u0430 (U+0430)" in text
     file = {"path": "a\u202e.py", "diff": "@@ -1,1 +1,1 @@\n-a\n+b \u2066 ", "added": 1}
-    told = "\n".join(panel_text(request_panel(question(preview={"files": [file]}))))
-    assert "a\\u202e.py" in told and "\\u2066·" in told
+    texts = "\n".join(panel_text(request_panel(question(preview={"files": [file]}))))
+    assert "a\\u202e.py" in texts and "\\u2066·" in texts
 
 
 @pytest.mark.parametrize("width", [24, 40, 80, 200])
@@ -218,9 +218,9 @@ def test_top_lists_what_is_open_first_and_what_needs_you_on_a_line_of_its_own() 
         " / filter  s sort  z fold  ↵ open  a answer  m msg  x cancel  q quit  ? keys"
     )
     at.wanted, at.is_filtering = "state:faild", True
-    told = plain(top_frame(facts, at, [over, lead, asks], 80, 12)[-1])
-    assert told.startswith(" / state:faild ")
-    assert told.endswith("  0 of 3 rows. Did you mean failed?  esc clear")
+    text = plain(top_frame(facts, at, [over, lead, asks], 80, 12)[-1])
+    assert text.startswith(" / state:faild ")
+    assert text.endswith("  0 of 3 rows. Did you mean failed?  esc clear")
 
 
 def test_who_decided_elsewhere_is_told_and_a_done_edit_shows_its_diff_again() -> None:
@@ -243,8 +243,8 @@ def test_a_question_with_choices_takes_nothing_else() -> None:
     q = question("question", tool="paint", text="Which colour?", choices=["dark\nred", "blue"])
     panel = request_panel(q)
     assert [(c.key, c.label) for c in panel.choices] == [("1", "dark red"), ("2", "blue")]
-    wanted = answer(q, "1", "")
-    assert isinstance(wanted, requests.AnswerRequest) and wanted.text == "dark\nred"
+    target = answer(q, "1", "")
+    assert isinstance(target, requests.AnswerRequest) and target.text == "dark\nred"
     many = request_panel({**q, "choices": [f"c{n}" for n in range(12)]})
     assert many.choices == (), "a digit names at most nine"
     assert "    c11" in panel_text(many)

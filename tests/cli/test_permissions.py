@@ -13,8 +13,8 @@ from tests.cli.tty import tty
 WRITE = call("write", path="made.txt", content="hello")
 
 
-def writer(heard: Any) -> Any:
-    results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+def writer(request: Any) -> Any:
+    results = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
     return results[-1].text if results else WRITE
 
 
@@ -25,8 +25,8 @@ def two_writes(request: Any) -> Any:
 
 def test_without_anybody_to_ask_a_write_is_denied_and_reported(tmp_path: Path) -> None:
     with private_home(tmp_path, writer) as home:
-        (told,) = home.lines("run", "-p", "--output-format", "json", "write it")
-        (denial,) = told["permission_denials"]
+        (line,) = home.lines("run", "-p", "--output-format", "json", "write it")
+        (denial,) = line["permission_denials"]
         assert (denial["tool_name"], denial["tool_input"]["path"]) == ("write", "made.txt")
         assert not (home.project / "made.txt").exists()
         assert home.run("run", "-p", "--strict", "write it").returncode == 4
@@ -50,16 +50,16 @@ def test_another_terminal_can_permit_what_a_run_asks(tmp_path: Path) -> None:
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
         assert "needs    main: write made.txt, 1 line" in home.ok("show", id).splitlines()
         assert "wants to create made.txt  +1 -0" in home.ok("approve")
-        asked = json.loads(home.ok("approve", "--json"))[0]["id"]
-        assert asked[:8] in home.ok("approve")
+        question = json.loads(home.ok("approve", "--json"))[0]["id"]
+        assert question[:8] in home.ok("approve")
         unsaid = home.run("approve", id, "y")
         assert (
             unsaid.returncode == 1
-            and f"retinue approve {asked[:8]} y" in unsaid.stderr
+            and f"retinue approve {question[:8]} y" in unsaid.stderr
             and "made.txt" in unsaid.stdout
         )
         assert home.runs()[0]["state"] == "needs_input"
-        assert home.real("approve", asked[:8]).returncode == 0
+        assert home.real("approve", question[:8]).returncode == 0
         home.ok("wait", id)
         assert (home.project / "made.txt").read_text() == "hello"
         nothing = home.run("approve", id)
@@ -72,8 +72,8 @@ def test_a_yes_permits_the_call_that_was_read_and_no_other(tmp_path: Path) -> No
         home.until(lambda: len(json.loads(home.ok("approve", "--json"))) == 2)
         read = json.loads(home.ok("approve", "--json"))[0]
         for answer in ("y", "no", "always"):
-            told = home.run("approve", id, answer)
-            assert told.returncode == 1 and "2 questions are open" in told.stderr
+            result = home.run("approve", id, answer)
+            assert result.returncode == 1 and "2 questions are open" in result.stderr
         home.ok("approve", id, "--question", read["id"], "no")
         late = home.run("approve", id, "--question", read["id"], "y")
         assert late.returncode == 1 and "has no open question" in late.stderr
@@ -129,8 +129,8 @@ def test_another_terminal_can_refuse_it_with_a_reason(tmp_path: Path) -> None:
 
 
 def test_a_question_is_answered_in_words(tmp_path: Path) -> None:
-    def asker(heard: Any) -> Any:
-        results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+    def asker(request: Any) -> Any:
+        results = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
         return f"So: {results[-1].text}" if results else call("ask", question="Which colour?")
 
     with private_home(tmp_path, asker) as home:
@@ -153,7 +153,8 @@ def test_ps_lists_what_is_open_first_and_says_who_needs_you(tmp_path: Path) -> N
         home.until(lambda: any(run["state"] == "needs_input" for run in home.runs()))
         home.ok("run", "-p", "write it")
         short = next(run["short"] for run in home.runs() if run["state"] == "needs_input")
-        _, first, *rest, last = home.ok("ps").splitlines()
+        first, *rest = home.ok("ps").splitlines()[1:]
+        last = rest.pop()
         assert first.startswith(short) and "◆ needs you" in first
         assert len(rest) == 2 and all("✓ done" in line for line in rest)
         assert last == f"1 run needs you: retinue approve {short}"

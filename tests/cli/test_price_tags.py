@@ -30,18 +30,18 @@ FORKED = {
 }
 
 
-def lead(heard: Any) -> Any:
+def lead(request: Any) -> Any:
     """Hands four tasks to sub-agents, then sums up; they answer at once."""
-    if "Delegate" not in heard.messages[0].text:
+    if "Delegate" not in request.messages[0].text:
         return call("submit_result", result="counted")
-    done = any(type(m).__name__ == "ToolMessage" for m in heard.messages)
-    return "All have counted." if done else call("spawn_agents", tasks=FOUR)
+    is_done = any(type(m).__name__ == "ToolMessage" for m in request.messages)
+    return "All have counted." if is_done else call("spawn_agents", tasks=FOUR)
 
 
 def test_a_fan_out_is_told_with_its_price_when_it_starts(tmp_path: Path) -> None:
     with private_home(tmp_path, lead) as home:
-        done = home.real("run", *PRICED, *FANOUT, "Delegate it.")
-        (line,) = [line for line in done.stderr.splitlines() if "sub-agents of about" in line]
+        result = home.real("run", *PRICED, *FANOUT, "Delegate it.")
+        (line,) = [line for line in result.stderr.splitlines() if "sub-agents of about" in line]
         assert (
             "4 sub-agents of about " in line
             and ": input about $" in line
@@ -53,12 +53,12 @@ def test_what_was_expected_and_what_came_is_shown_for_each_run_and_for_the_tree(
     tmp_path: Path,
 ) -> None:
     with private_home(tmp_path, lead) as home:
-        told = home.lines("run", *PRICED, *FANOUT, "--json", "Delegate it.")
-        tags = [line["price_tag"] for line in told if line.get("subtype") == "task_started"]
+        lines = home.lines("run", *PRICED, *FANOUT, "--json", "Delegate it.")
+        tags = [line["price_tag"] for line in lines if line.get("subtype") == "task_started"]
         assert [tag["cached_tokens"] > 0 for tag in tags] == [False, True, True, True]
         assert all(0 < tag["usd"] <= tag["usd_without_cache"] for tag in tags)
-        ends = [line["cache"] for line in told if line.get("subtype") == "task_notification"]
-        total = told[-1]["cache"]
+        ends = [line["cache"] for line in lines if line.get("subtype") == "task_notification"]
+        total = lines[-1]["cache"]
         assert sum(end["read_tokens"] for end in ends) < total["read_tokens"]
         assert total["read_tokens"] == pytest.approx(total["expected_tokens"], rel=0.01), (
             "heads are counted in bytes"
@@ -69,11 +69,11 @@ def test_what_was_expected_and_what_came_is_shown_for_each_run_and_for_the_tree(
         )
         text = home.ok("show")
         assert f"cache    {view_format.cache(total)}" in text.splitlines()
-        (shown,) = home.lines("show", "--json")
-        assert shown["cache"] == total
-        assert [agent["price_tag"] for agent in shown["agents"][1:]] == tags
+        (output,) = home.lines("show", "--json")
+        assert output["cache"] == total
+        assert [agent["price_tag"] for agent in output["agents"][1:]] == tags
         assert (
-            sum(agent["cache"]["read_tokens"] for agent in shown["agents"]) == total["read_tokens"]
+            sum(agent["cache"]["read_tokens"] for agent in output["agents"]) == total["read_tokens"]
         )
         assert home.lines("ps", "--jsonl")[0]["cache"] == total
         home.ok("host", "stop")
@@ -82,12 +82,12 @@ def test_what_was_expected_and_what_came_is_shown_for_each_run_and_for_the_tree(
 
 def test_a_model_without_a_price_has_tokens_and_no_dollars(tmp_path: Path) -> None:
     with private_home(tmp_path, lead) as home:
-        done = home.real("run", *FANOUT, "Delegate it.")
-        (line,) = [line for line in done.stderr.splitlines() if "sub-agents of about" in line]
+        result = home.real("run", *FANOUT, "Delegate it.")
+        (line,) = [line for line in result.stderr.splitlines() if "sub-agents of about" in line]
         assert line.endswith(" tokens") and "$" not in line
-        (shown,) = home.lines("show", "--json")
+        (output,) = home.lines("show", "--json")
         assert (
-            shown["cache"]["saved_usd"] is None and shown["agents"][1]["price_tag"]["usd"] is None
+            output["cache"]["saved_usd"] is None and output["agents"][1]["price_tag"]["usd"] is None
         )
         assert "$" not in next(
             line for line in home.ok("show").splitlines() if line.startswith("cache")
@@ -102,14 +102,14 @@ def test_who_is_asked_to_permit_a_fan_out_sees_what_it_would_cost(tmp_path: Path
         )
         id = home.ok("run", "--bg", *PRICED, *FANOUT, "Delegate it.")
         home.until(lambda: home.runs()[0]["state"] == "needs_input")
-        (asked,) = json.loads(home.ok("approve", "--json"))
-        tag = asked["price_tag"]
+        (value,) = json.loads(home.ok("approve", "--json"))
+        tag = value["price_tag"]
         assert tag["n"] == 4 and 0 < tag["usd"] < tag["usd_without_cache"]
         assert view_format.price_tag(tag) in home.ok("approve")
-        home.ok("approve", id, "--question", asked["id"][:8])
+        home.ok("approve", id, "--question", value["id"][:8])
         home.ok("wait", id)
-        (shown,) = home.lines("show", id, "--json")
-        recorded = [agent["price_tag"]["usd"] for agent in shown["agents"][1:]]
+        (line,) = home.lines("show", id, "--json")
+        recorded = [agent["price_tag"]["usd"] for agent in line["agents"][1:]]
         assert tag["usd"] == pytest.approx(sum(recorded), rel=0.2), "about what they then cost"
 
 
@@ -130,28 +130,28 @@ def child(n: int, turn: int = 1, tag: Tag | None = None, **fields: Any) -> RunSp
 
 
 def test_forks_of_one_turn_are_told_together_whichever_calls_started_them() -> None:
-    seen = FanOuts()
+    fan_outs = FanOuts()
     for n in range(5):
-        seen.add(child(n, base=ForkPoint(conversation="top", length=4)))
-        assert seen.take(5_000 + n) == [], "others may follow, also when one comes late to look"
-    assert seen.is_open
-    assert seen.take(5_004 + SETTLED_MS) == [
+        fan_outs.add(child(n, base=ForkPoint(conversation="top", length=4)))
+        assert fan_outs.take(5_000 + n) == [], "others may follow, also when one comes late to look"
+    assert fan_outs.is_open
+    assert fan_outs.take(5_004 + SETTLED_MS) == [
         "5 forks of about 84.0k tokens: input about $0.42, $1.26 without the cache"
     ]
-    assert seen.take(9_000) == [] and not seen.is_open
+    assert fan_outs.take(9_000) == [] and not fan_outs.is_open
 
 
 def test_what_is_free_old_or_a_single_child_is_not_told() -> None:
-    seen = FanOuts()
-    seen.add(child(0))
-    assert seen.take(9_000, 0) == [], "one that starts afresh"
+    fan_outs = FanOuts()
+    fan_outs.add(child(0))
+    assert fan_outs.take(9_000, 0) == [], "one that starts afresh"
     for n in range(2):
-        seen.add(child(n, tag=Tag(prompt=9, nanos=0, plain_nanos=0)))
-    assert seen.take(9_000, 0) == [], "free"
+        fan_outs.add(child(n, tag=Tag(prompt=9, nanos=0, plain_nanos=0)))
+    assert fan_outs.take(9_000, 0) == [], "free"
     for n in range(2):
-        seen.add(child(n))
-    assert seen.take(1_001 + OLD_MS, 0) == [], "long ago"
-    assert not seen.is_open
+        fan_outs.add(child(n))
+    assert fan_outs.take(1_001 + OLD_MS, 0) == [], "long ago"
+    assert not fan_outs.is_open
 
 
 @pytest.mark.parametrize(

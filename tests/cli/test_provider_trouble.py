@@ -107,8 +107,8 @@ def test_the_lines_of_json_tell_when_a_provider_is_waited_for(tmp_path: Path) ->
         home = PrivateHome(tmp_path)
         try:
             arguments = ("--model", "openai-chat:fault-F1-then-ok", "--output-format")
-            done = home.ok("run", *arguments, "stream-json", "Go.", env=llm.env)
-            lines = [json.loads(line) for line in done.splitlines()]
+            output = home.ok("run", *arguments, "stream-json", "Go.", env=llm.env)
+            lines = [json.loads(line) for line in output.splitlines()]
             (wait,) = [line for line in lines if line.get("subtype") == "provider_wait"]
             assert wait["provider_wait"]["answer"] == "429" and wait["provider_wait"]["tries"] == 1
             assert lines[-1]["result"] == "Done."

@@ -17,7 +17,7 @@ def test_a_run_that_has_ended_continues_with_a_budget_of_its_own(tmp_path: Path)
             (budget,) = [
                 line for line in home.ok("show", "latest").splitlines() if line.startswith("budget")
             ]
-            spent, left = (float(part.rpartition("$")[2]) for part in budget.split(", "))
-            assert left == 2 and 0 < spent < 0.01
+            spent, rest = (float(part.rpartition("$")[2]) for part in budget.split(", "))
+            assert rest == 2 and 0 < spent < 0.01
         finally:
             home.close()

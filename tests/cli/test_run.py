@@ -20,28 +20,28 @@ TWO = [{"task": "count to one"}, {"task": "count to two"}]
 FANOUT = ("--family", "fanout")
 
 
-def lead(heard: Any) -> Any:
+def lead(request: Any) -> Any:
     """Hands two tasks to sub-agents, then sums up; they answer at once."""
-    if "Delegate" not in heard.messages[0].text:
+    if "Delegate" not in request.messages[0].text:
         return call("submit_result", result="counted")
-    done = any(type(m).__name__ == "ToolMessage" for m in heard.messages)
-    return "Both have counted." if done else call("spawn_agents", tasks=TWO)
+    is_done = any(type(m).__name__ == "ToolMessage" for m in request.messages)
+    return "Both have counted." if is_done else call("spawn_agents", tasks=TWO)
 
 
-def failing(heard: Any) -> Any:
-    if "count to one" in heard.messages[0].text:
+def failing(request: Any) -> Any:
+    if "count to one" in request.messages[0].text:
         return call("submit_error", error="cannot count")
-    return lead(heard)
+    return lead(request)
 
 
 def test_the_answer_is_all_that_is_written_to_stdout(tmp_path: Path) -> None:
     with private_home(tmp_path, ["The answer."]) as home:
-        done = home.real("run", "what", "is", "it")
-        assert (done.returncode, done.stdout) == (0, "The answer.\n")
-        first, *_, last = done.stderr.splitlines()
+        result = home.real("run", "what", "is", "it")
+        assert (result.returncode, result.stdout) == (0, "The answer.\n")
+        first, *_, last = result.stderr.splitlines()
         assert "openai-chat:scripted (RETINUE_MODEL)" in first
         assert last.startswith("  cost    n/a: no price known for ")
-        (end,) = [line for line in done.stderr.splitlines() if line.startswith("✓ done in ")]
+        (end,) = [line for line in result.stderr.splitlines() if line.startswith("✓ done in ")]
         assert "retinue show " in end and " · n/a · " in end
 
 
@@ -51,7 +51,7 @@ def test_nothing_is_said_when_quiet_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_prompt_can_come_from_stdin_or_from_both(tmp_path: Path) -> None:
-    with private_home(tmp_path, lambda heard: heard.messages[-1].text.upper()) as home:
+    with private_home(tmp_path, lambda request: request.messages[-1].text.upper()) as home:
         assert home.ok("run", "-", input="from a pipe\n") == "FROM A PIPE"
         assert home.ok("run", input="from a pipe") == "FROM A PIPE"
         assert home.ok("run", "sum up:", "-", input="a text") == "SUM UP:\n\nA TEXT"
@@ -62,27 +62,27 @@ def test_a_prompt_can_come_from_stdin_or_from_both(tmp_path: Path) -> None:
 
 def test_json_is_one_object_in_the_shape_of_a_result(tmp_path: Path) -> None:
     with private_home(tmp_path, lead) as home:
-        (told,) = home.lines("run", "--output-format", "json", *FANOUT, "Delegate it.")
-        assert told["type"] == "result" and told["subtype"] == "success" and not told["is_error"]
-        assert told["result"] == "Both have counted." and told["num_turns"] == 2
-        assert told["subagent_stats"]["spawned"] == told["subagent_stats"]["completed"] == 2
+        (line,) = home.lines("run", "--output-format", "json", *FANOUT, "Delegate it.")
+        assert line["type"] == "result" and line["subtype"] == "success" and not line["is_error"]
+        assert line["result"] == "Both have counted." and line["num_turns"] == 2
+        assert line["subagent_stats"]["spawned"] == line["subagent_stats"]["completed"] == 2
         assert (
-            told["usage"]["output_tokens"] > 0
-            and told["modelUsage"]["scripted"]["inputTokens"] >= 0
+            line["usage"]["output_tokens"] > 0
+            and line["modelUsage"]["scripted"]["inputTokens"] >= 0
         )
-        assert told["permission_denials"] == [] and told["terminal_reason"] == "done"
+        assert line["permission_denials"] == [] and line["terminal_reason"] == "done"
 
 
 def test_who_never_returned_is_told_beside_the_answer(tmp_path: Path) -> None:
     line = '1 of 2 sub-agents never returned: "count to one" (failed: sub_agent_error)'
     with private_home(tmp_path, failing) as home:
-        done = home.run("run", *FANOUT, "Delegate it.")
-        assert (done.returncode, done.stdout) == (0, "Both have counted.\n")
-        assert f"! {line}" in done.stderr.splitlines()
-        told = home.lines("run", "--json", *FANOUT, "Delegate it.")[-1]
-        assert told["missing"] == line
-        assert (told["helpers"]["n_started"], told["helpers"]["n_lost"]) == (2, 1)
-        assert told["helpers"]["lost"][0]["state"] == "failed"
+        result = home.run("run", *FANOUT, "Delegate it.")
+        assert (result.returncode, result.stdout) == (0, "Both have counted.\n")
+        assert f"! {line}" in result.stderr.splitlines()
+        text = home.lines("run", "--json", *FANOUT, "Delegate it.")[-1]
+        assert text["missing"] == line
+        assert (text["helpers"]["n_started"], text["helpers"]["n_lost"]) == (2, 1)
+        assert text["helpers"]["lost"][0]["state"] == "failed"
         assert f"missing  {line}" in home.ok("show").splitlines()
         assert home.lines("show", "--json")[0]["agents"][0]["missing"] == line
         assert f"missing: {line}" in home.ok("export", "--format", "md").splitlines()
@@ -90,21 +90,21 @@ def test_who_never_returned_is_told_beside_the_answer(tmp_path: Path) -> None:
 
 def test_stream_json_tells_of_everybody_and_ends_with_the_result(tmp_path: Path) -> None:
     with private_home(tmp_path, lead) as home:
-        told = home.lines("run", "--json", *FANOUT, "Delegate it.")
-        kinds = [(line["type"], line.get("subtype")) for line in told]
+        lines = home.lines("run", "--json", *FANOUT, "Delegate it.")
+        kinds = [(line["type"], line.get("subtype")) for line in lines]
         assert kinds[0] == ("system", "init") and kinds[-1] == ("result", "success")
         assert (
             kinds.count(("system", "task_started"))
             == kinds.count(("system", "task_notification"))
             == 2
         )
-        root = told[0]["agent_id"]
-        children = {line["agent_id"] for line in told} - {root}
+        root = lines[0]["agent_id"]
+        children = {line["agent_id"] for line in lines} - {root}
         assert len(children) == 2
         delegating = next(
-            c for line in told if line["type"] == "assistant" for c in line["message"]["content"]
+            c for line in lines if line["type"] == "assistant" for c in line["message"]["content"]
         )
-        for line in told:
+        for line in lines:
             assert {
                 "agent_id",
                 "parent_agent_id",
@@ -117,18 +117,20 @@ def test_stream_json_tells_of_everybody_and_ends_with_the_result(tmp_path: Path)
             if line["agent_id"] in children:
                 assert (line["parent_agent_id"], line["depth"]) == (root, 1)
                 assert line.get("parent_tool_use_id", delegating["id"]) == delegating["id"]
-        results = [c for line in told if line["type"] == "user" for c in line["message"]["content"]]
+        results = [
+            c for line in lines if line["type"] == "user" for c in line["message"]["content"]
+        ]
         assert any(
             c.get("tool_use_id") == delegating["id"] and "counted" in c["content"] for c in results
         )
-        assert sum(line["type"] == "assistant" for line in told) == 4
-        assert [x["status"] for x in told if x.get("subtype") == "task_notification"] == [
+        assert sum(line["type"] == "assistant" for line in lines) == 4
+        assert [x["status"] for x in lines if x.get("subtype") == "task_notification"] == [
             "completed"
         ] * 2
-        seqs = [line["seq"] for line in told]
+        seqs = [line["seq"] for line in lines]
         assert seqs == sorted(seqs)
         again = home.lines("replay", "latest", "--output-format", "stream-json")
-        assert sorted(_said(told)) == sorted(_said(again))
+        assert sorted(_said(lines)) == sorted(_said(again))
 
 
 def _said(lines: list[Any]) -> list[str]:
@@ -143,8 +145,8 @@ def test_text_as_it_comes_is_told_when_asked_for(tmp_path: Path) -> None:
     with private_home(
         tmp_path, ["A long answer in several pieces."], chunks=4, seconds=0.5
     ) as home:
-        told = home.lines("run", "--json", "--include-partial-messages", "hello")
-        text = "".join(x["event"]["delta"]["text"] for x in told if x["type"] == "stream_event")
+        lines = home.lines("run", "--json", "--include-partial-messages", "hello")
+        text = "".join(x["event"]["delta"]["text"] for x in lines if x["type"] == "stream_event")
         assert text == "A long answer in several pieces."
 
 
@@ -187,29 +189,31 @@ def test_a_result_can_be_asked_for_in_a_schema(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     with private_home(tmp_path, [call("submit_result", result={"n": 7}), "?"]) as home:
         (home.project / "schema.json").write_text(json.dumps(schema))
-        (told,) = home.lines(
+        (line,) = home.lines(
             "run", "--output-format", "json", "--output-schema", "schema.json", "how many?"
         )
-        assert told["structured_output"] == {"n": 7}
+        assert line["structured_output"] == {"n": 7}
         assert "schema" in home.run("run", "--output-schema", "missing.json", "x").stderr
 
 
 def test_a_conversation_can_come_line_by_line(tmp_path: Path) -> None:
     with private_home(
         tmp_path,
-        lambda heard: f"heard {sum(m.__class__.__name__ == 'UserMessage' for m in heard.messages)}",
+        lambda request: (
+            f"heard {sum(m.__class__.__name__ == 'UserMessage' for m in request.messages)}"
+        ),
     ) as home:
         lines = [
             {"type": "user", "message": {"role": "user", "content": text}}
             for text in ("one", "two")
         ]
         text = "".join(json.dumps(line) + "\n" for line in lines)
-        told = home.lines("run", "--input-format", "stream-json", "--json", input=text)
-        assert [x["result"] for x in told if x["type"] == "result"] == ["heard 1", "heard 2"]
+        texts = home.lines("run", "--input-format", "stream-json", "--json", input=text)
+        assert [x["result"] for x in texts if x["type"] == "result"] == ["heard 1", "heard 2"]
 
 
 def test_a_run_can_be_continued_forked_and_named(tmp_path: Path) -> None:
-    with private_home(tmp_path, lambda heard: f"{len(heard.messages)} messages") as home:
+    with private_home(tmp_path, lambda request: f"{len(request.messages)} messages") as home:
         assert home.ok("run", "-n", "first", "hello") == "1 messages"
         (first,) = home.runs()
         assert home.ok("run", "-c", "and now?") == "3 messages"
@@ -303,9 +307,9 @@ def test_a_run_exits_with_the_code_of_its_end(
 def test_a_time_limit_exits_with_5(tmp_path: Path) -> None:
     gate = Gate()
     with private_home(tmp_path, gate) as home:
-        done = home.run("run", "--timeout", "300ms", "go")
-        assert done.returncode == 5 and "◐ stopped at limit: time after " in done.stderr
-        assert re.search(r"stopped at limit.* exit 5$", done.stderr, re.MULTILINE)
+        result = home.run("run", "--timeout", "300ms", "go")
+        assert result.returncode == 5 and "◐ stopped at limit: time after " in result.stderr
+        assert re.search(r"stopped at limit.* exit 5$", result.stderr, re.MULTILINE)
 
 
 def test_a_failed_sub_agent_exits_with_3_when_strict(tmp_path: Path) -> None:
@@ -318,7 +322,7 @@ def test_a_failed_sub_agent_exits_with_3_when_strict(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_text_do_not_stop_a_run(tmp_path: Path) -> None:
-    with private_home(tmp_path, lambda heard: heard.messages[-1].text) as home:
+    with private_home(tmp_path, lambda request: request.messages[-1].text) as home:
         assert home.ok("run", "bad \udcff byte") == "bad \N{REPLACEMENT CHARACTER} byte"
         named = home.run("run", "-n", "\udcff", "x")
         assert named.returncode == 2 and "not valid UTF-8" in named.stderr
@@ -328,9 +332,9 @@ def test_without_a_command_the_commands_are_listed(tmp_path: Path) -> None:
     assert "Start and continue:" in PrivateHome(tmp_path).ok()
 
 
-@pytest.mark.parametrize(("said", "words"), [(b"\n", "# project"), (b"n\n", "Start and continue:")])
+@pytest.mark.parametrize(("text", "words"), [(b"\n", "# project"), (b"n\n", "Start and continue:")])
 def test_without_a_command_a_terminal_in_a_source_tree_is_offered_the_map(
-    tmp_path: Path, said: bytes, words: str
+    tmp_path: Path, text: bytes, words: str
 ) -> None:
     home = PrivateHome(tmp_path)
     (home.project / "app.py").write_text("def main(): ...\n")
@@ -346,11 +350,11 @@ def test_without_a_command_a_terminal_in_a_source_tree_is_offered_the_map(
     )
     os.close(theirs)
     try:
-        asked = b""
-        while b"[Y/n] " not in asked:
-            asked += os.read(ours, 4096)
-        assert b"no model, no cost" in asked and b"Map this repository now?" in asked
-        os.write(ours, said)
+        bytes_asked = b""
+        while b"[Y/n] " not in bytes_asked:
+            bytes_asked += os.read(ours, 4096)
+        assert b"no model, no cost" in bytes_asked and b"Map this repository now?" in bytes_asked
+        os.write(ours, text)
         out, _ = process.communicate(timeout=SECONDS)
         assert process.returncode == 0 and words in out
     finally:
@@ -391,18 +395,18 @@ WRONG = [
 def test_wrong_use_gets_one_line_and_a_code(
     tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
-    done = PrivateHome(tmp_path).run(*arguments)
-    assert (done.returncode, done.stdout) == (code, "")
-    (line,) = done.stderr.splitlines()
+    run = PrivateHome(tmp_path).run(*arguments)
+    assert (run.returncode, run.stdout) == (code, "")
+    (line,) = run.stderr.splitlines()
     assert line.startswith("retinue: ") and words in line
 
 
 def test_a_folder_that_cannot_be_written_gets_one_line(tmp_path: Path) -> None:
     with private_home(tmp_path) as home:
         home.env["XDG_DATA_HOME"] = "/proc/nowhere"
-        done = home.run("run", "x")
-        assert done.returncode == 1
-        (line,) = done.stderr.splitlines()
+        result = home.run("run", "x")
+        assert result.returncode == 1
+        (line,) = result.stderr.splitlines()
         assert line.startswith("retinue: /proc/nowhere")
 
 
@@ -411,20 +415,20 @@ def test_a_damaged_store_gets_one_line(tmp_path: Path) -> None:
         store = tmp_path / "bad.db"
         store.write_bytes(b"this is no database" * 500)
         for command in (("run", "x"), ("ps",), ("show", "x")):
-            done = home.run(*command, "--store", str(store))
-            assert done.returncode in (1, 2), (command, done)
-            (line,) = done.stderr.splitlines()
+            result = home.run(*command, "--store", str(store))
+            assert result.returncode in (1, 2), (command, result)
+            (line,) = result.stderr.splitlines()
             assert line.startswith("retinue: ") and "bad.db" in line, command
 
 
 def test_a_provider_that_refuses_the_key_exits_with_6(tmp_path: Path) -> None:
-    with private_home(tmp_path, ["fine"], faults=lambda heard, n: "F10") as home:
-        done = home.run("run", "x")
-        assert done.returncode == 6, done.stderr
-        assert "Traceback" not in done.stderr
+    with private_home(tmp_path, ["fine"], faults=lambda request, n: "F10") as home:
+        result = home.run("run", "x")
+        assert result.returncode == 6, result.stderr
+        assert "Traceback" not in result.stderr
 
 
 def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
-    done = PrivateHome(tmp_path).real("show", "abcdef", env={"RETINUE_DEBUG": "1"})
-    assert isinstance(done, subprocess.CompletedProcess)
-    assert "Traceback" in done.stderr and done.returncode == 2
+    process = PrivateHome(tmp_path).real("show", "abcdef", env={"RETINUE_DEBUG": "1"})
+    assert isinstance(process, subprocess.CompletedProcess)
+    assert "Traceback" in process.stderr and process.returncode == 2

@@ -24,22 +24,22 @@ def notes(*options: str, **more: Any) -> str:
     return json.dumps({"mcpServers": {"notes": entry(*options, **more)}})
 
 
-def results(heard: Any) -> list[str]:
-    return [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
+def results(request: Any) -> list[str]:
+    return [m.text for m in request.messages if type(m).__name__ == "ToolMessage"]
 
 
-def offered(heard: Any) -> set[str]:
-    return {t.name for t in heard.tools if t.name.startswith("mcp_")}
+def offered(request: Any) -> set[str]:
+    return {t.name for t in request.tools if t.name.startswith("mcp_")}
 
 
-def reader(heard: Any) -> Any:
+def reader(request: Any) -> Any:
     wants = [
         {"action": "list"},
         {"action": "read", "server": "notes", "uri": "notes://day/3"},
         {"action": "read", "server": "notes", "uri": "other://x"},
         {"action": "read", "server": "gone", "uri": "notes://one"},
     ]
-    texts = results(heard)
+    texts = results(request)
     return call("mcp_resources", **wants[len(texts)]) if len(texts) < 4 else "\n---\n".join(texts)
 
 
@@ -47,7 +47,8 @@ def test_resources_are_listed_and_read_without_secrets_and_with_permission(tmp_p
     with private_home(tmp_path, reader) as home:
         config = notes(env={"TOKEN": "tok-1234567890abcdef"})
         answer = home.ok("run", "--mcp-config", config, "--yolo", "read")
-        listed, day, other, gone = answer.split("\n---\n")
+        listed, day, *others = answer.split("\n---\n")
+        other, lost_part = others
         assert listed.splitlines() == [
             "notes:",
             "- notes://one (one, text/plain)",
@@ -55,26 +56,24 @@ def test_resources_are_listed_and_read_without_secrets_and_with_permission(tmp_p
             "- template notes://day/{day} (a day)",
         ]
         assert "The text of notes://day/3" in day and "tok-1234567890abcdef" not in answer
-        assert "there is no such thing" in other and "'gone'" in gone and "notes" in gone
+        assert "there is no such thing" in other and "'gone'" in lost_part and "notes" in lost_part
         rule = "--disallowed-tools"
         (denied,) = home.lines(
             *("run", "--mcp-config", config, "-p", "--output-format", "json", "--yolo"),
             *(rule, "mcp_resources(notes://day/*)", "read"),
         )
         assert [d["tool_input"]["uri"] for d in denied["permission_denials"]] == ["notes://day/3"]
-        (asked,) = home.lines(
-            "run", "--mcp-config", config, "-p", "--output-format", "json", "read"
-        )
-        assert {d["tool_name"] for d in asked["permission_denials"]} == {"mcp_resources"}
+        (line,) = home.lines("run", "--mcp-config", config, "-p", "--output-format", "json", "read")
+        assert {d["tool_name"] for d in line["permission_denials"]} == {"mcp_resources"}
 
 
 def test_a_server_without_resources_brings_no_tool_for_them(tmp_path: Path) -> None:
-    with private_home(tmp_path, lambda heard: " ".join(sorted(offered(heard)))) as home:
+    with private_home(tmp_path, lambda request: " ".join(sorted(offered(request)))) as home:
         assert home.ok("run", "--mcp-config", notes("bare"), "x") == "mcp__notes__note"
 
 
 def test_a_prompt_of_a_server_is_a_task(tmp_path: Path) -> None:
-    with private_home(tmp_path, lambda heard: f"[{heard.messages[-1].text}]") as home:
+    with private_home(tmp_path, lambda request: f"[{request.messages[-1].text}]") as home:
         run = ("run", "--mcp-config", notes(), "--mcp-prompt")
         assert home.ok(*run, "notes/summarize", "topic=May", "style=short", "and", "more") == (
             "[Summarize May: short\n\nand more]"
@@ -86,18 +85,18 @@ def test_a_prompt_of_a_server_is_a_task(tmp_path: Path) -> None:
             (("notes/sumarize", "x"), "notes/summarize"),
             (("other/talk",), "notes/talk"),
         ):
-            done = home.run(*run, *words)
-            assert done.returncode == 2 and sentence in done.stderr, done.stderr
+            result = home.run(*run, *words)
+            assert result.returncode == 2 and sentence in result.stderr, result.stderr
 
 
 def test_a_chat_sends_prompts_of_servers_and_other_slashes_as_they_are(tmp_path: Path) -> None:
-    with private_home(tmp_path, lambda heard: f"[{heard.messages[-1].text}]") as home:
+    with private_home(tmp_path, lambda request: f"[{request.messages[-1].text}]") as home:
         (home.folder / "config" / "retinue").mkdir()
         (home.folder / "config" / "retinue" / "mcp.json").write_text(notes())
         lines = "/notes:summarize topic=May\n/Makefile:3 is wrong\n/notes:none\n"
-        done = home.run("chat", input=lines)
-        assert done.stdout.splitlines() == ["[Summarize May: -]", "[/Makefile:3 is wrong]"]
-        assert "Unknown MCP prompt" in done.stderr + done.stdout
+        result = home.run("chat", input=lines)
+        assert result.stdout.splitlines() == ["[Summarize May: -]", "[/Makefile:3 is wrong]"]
+        assert "Unknown MCP prompt" in result.stderr + result.stdout
 
 
 KEEPER = """---
@@ -126,13 +125,13 @@ def alive(pids: Path) -> list[int]:
     return [pid for pid in numbers if is_alive(pid)]
 
 
-def lead(heard: Any) -> Any:
+def lead(request: Any) -> Any:
     """Has a note written by the agent, and reports what each of them had."""
-    if "Keep notes." in heard.system:
-        said = results(heard)
-        return f"{said[0]} with {sorted(offered(heard))}" if said else call("mcp__notes__note")
-    said = results(heard)
-    return f"{said[0]}; the lead has {sorted(offered(heard))}" if said else KEEP
+    if "Keep notes." in request.system:
+        text = results(request)
+        return f"{text[0]} with {sorted(offered(request))}" if text else call("mcp__notes__note")
+    text = results(request)
+    return f"{text[0]}; the lead has {sorted(offered(request))}" if text else KEEP
 
 
 KEEP = call("agent", name="keeper", task="keep it")
@@ -172,5 +171,5 @@ def test_a_server_of_an_agent_file_is_not_started_where_it_may_not_be(
             (home.folder / "config" / "retinue").mkdir()
             path = home.folder / "config" / "retinue" / "config.toml"
             path.write_text('[mcp]\ndisabled = ["notes"]\n')
-        done = home.run("run", "--yolo", *options, "note it")
-        assert "noted by" not in done.stdout and not pids.exists(), done.stdout
+        result = home.run("run", "--yolo", *options, "note it")
+        assert "noted by" not in result.stdout and not pids.exists(), result.stdout

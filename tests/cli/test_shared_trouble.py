@@ -57,8 +57,8 @@ def frame(view: TreeView) -> list[str]:
 
 
 def test_a_rate_limit_of_all_is_told_once() -> None:
-    done = Ended(ending=Ending(state="completed", stop="done", text="ok", at=NOW))
-    lines = frame(tree(held(LIMIT, 57), held(LIMIT, 90), done, Queued(lane=0)))
+    result = Ended(ending=Ending(state="completed", stop="done", text="ok", at=NOW))
+    lines = frame(tree(held(LIMIT, 57), held(LIMIT, 90), result, Queued(lane=0)))
     at = clock(NOW + 57_000)
     assert lines[1] == f" ◷ 2 rate limited: anthropic 429, next try in 57 s at {at}, 3 of 6"
     assert lines[2] == "   Nothing is lost or spent."
@@ -136,18 +136,18 @@ def test_what_was_typed_while_the_terminal_was_asked_is_not_lost(answer: bytes) 
     ours, theirs = pty.openpty()
     try:
         with Keys(theirs, theirs) as keys:
-            asked = bytearray()
+            question = bytearray()
 
             def reply() -> None:
-                while ASK_BACKGROUND.encode() not in asked:
-                    asked.extend(os.read(ours, 4096))
+                while ASK_BACKGROUND.encode() not in question:
+                    question.extend(os.read(ours, 4096))
                 os.write(ours, b"k" + answer)
 
             thread = threading.Thread(target=reply)
             thread.start()
-            told = keys.background()
+            process = keys.background()
             thread.join()
-            assert background_of(told) == ("light" if answer else "unknown")
+            assert background_of(process) == ("light" if answer else "unknown")
             assert keys.read() == ["k"]
     finally:
         os.close(ours)

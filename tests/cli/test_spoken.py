@@ -45,9 +45,9 @@ def test_the_last_line_has_no_glyph() -> None:
 
 @needs("tmux")
 def test_a_request_is_shown_left_for_later_or_denied_in_words(tmp_path: Path) -> None:
-    def talk(heard: Any) -> Any:
-        done = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
-        if done:
+    def talk(request: Any) -> Any:
+        texts = [m.text for m in request.messages if type(m).__name__ == "ToolMessage"]
+        if texts:
             return "Done without it."
         return call("edit", path="a.txt", old="one", new="two\nthree")
 

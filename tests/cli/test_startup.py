@@ -36,14 +36,14 @@ sys.stderr.write(json.dumps(list(sys.modules)))
 
 
 def loaded(home: PrivateHome, *arguments: str) -> set[str]:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", LOOK, *arguments],
         env=home.env,
         cwd=home.project,
         capture_output=True,
         text=True,
     )
-    return set(json.loads(done.stderr[done.stderr.index("[") :]))
+    return set(json.loads(process.stderr[process.stderr.index("[") :]))
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_the_version_needs_no_parser(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [n for n in COMMANDS if n != "fake-llm"])
 def test_every_command_explains_itself(tmp_path: Path, name: str) -> None:
-    done = PrivateHome(tmp_path).run(name, "--help")
-    assert done.returncode == 0 and "Usage: retinue" in done.stdout and not done.stderr
+    run = PrivateHome(tmp_path).run(name, "--help")
+    assert run.returncode == 0 and "Usage: retinue" in run.stdout and not run.stderr
     assert COMMANDS[name]
 
 
@@ -113,8 +113,8 @@ def test_help_has_groups_and_examples(tmp_path: Path) -> None:
 )
 def test_a_spelling_of_another_program_is_accepted_and_not_shown(flag: str) -> None:
     context = click.Context(run_command)
-    shown = run_command.get_help(context)
-    assert not re.search(rf"(?<![\w-]){flag}(?![\w-])", shown)
+    output = run_command.get_help(context)
+    assert not re.search(rf"(?<![\w-]){flag}(?![\w-])", output)
     assert any(flag in parameter.opts for parameter in run_command.params)
 
 
@@ -125,9 +125,9 @@ def test_a_renamed_flag_keeps_its_variable() -> None:
 
 
 def test_stop_says_what_stops_a_run_and_what_stops_the_host(tmp_path: Path) -> None:
-    done = PrivateHome(tmp_path).run("stop")
-    assert done.returncode == 2
-    assert "retinue cancel RUN" in done.stderr and "retinue host stop" in done.stderr
+    run = PrivateHome(tmp_path).run("stop")
+    assert run.returncode == 2
+    assert "retinue cancel RUN" in run.stderr and "retinue host stop" in run.stderr
 
 
 def test_the_host_says_whether_it_is_running(tmp_path: Path) -> None:

@@ -79,9 +79,9 @@ def test_the_loudest_is_counted_first_and_what_stops_before_all_else_while_a_tre
 def test_only_needs_you_has_a_ground_and_no_colour_is_one_that_a_palette_hides(theme: str) -> None:
     for name, it in MARKS.items():
         for is_glyph in (True, False):
-            said = Style.parse(style(it.role, theme, is_glyph=is_glyph) or "none")
-            assert (said.bgcolor is not None) == (name == "needs_input")
-            number = said.color.number if said.color is not None else None
+            text = Style.parse(style(it.role, theme, is_glyph=is_glyph) or "none")
+            assert (text.bgcolor is not None) == (name == "needs_input")
+            number = text.color.number if text.color is not None else None
             assert number is None or (number < 16 and number != 8)
         bare = Style.parse(style(it.role, theme, color=False) or "none")
         assert bare.color is None and bare.bgcolor is None

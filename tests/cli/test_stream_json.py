@@ -168,13 +168,15 @@ def test_the_first_line_describes_the_run() -> None:
 
 
 def test_a_reply_has_its_content_its_stop_and_its_usage() -> None:
-    said = next(x["message"] for x in told() if x["type"] == "assistant")
-    assert said["content"] == [
+    message = next(x["message"] for x in told() if x["type"] == "assistant")
+    assert message["content"] == [
         {"type": "text", "text": "I delegate."},
         {"type": "tool_use", "id": "c1", "name": "delegate_tasks", "input": {"n": 1}},
     ]
-    assert (said["stop_reason"], said["model"]) == ("tool_use", "m")
-    assert said["usage"]["input_tokens"] == 40 and said["usage"]["cache_read_input_tokens"] == 60
+    assert (message["stop_reason"], message["model"]) == ("tool_use", "m")
+    assert (
+        message["usage"]["input_tokens"] == 40 and message["usage"]["cache_read_input_tokens"] == 60
+    )
 
 
 def test_a_sub_agent_is_told_of_from_its_start_to_its_end() -> None:

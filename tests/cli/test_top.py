@@ -32,13 +32,13 @@ ENDED = "ended in the last hour"
 
 
 def top(home: PrivateHome, only: str = "") -> TopApp:
-    found = project_paths.find(home.env, cwd=str(home.project))
-    return TopApp(ProjectRuns(found, home.env, (only,) if only else ()), seconds=0.3)
+    paths = project_paths.find(home.env, cwd=str(home.project))
+    return TopApp(ProjectRuns(paths, home.env, (only,) if only else ()), seconds=0.3)
 
 
 def frame(app: TopApp) -> list[str]:
-    found = app.screen_stack[0].query("#frame").results(Static)
-    return [line for part in found for line in str(part.render()).split("\n")]
+    results = app.screen_stack[0].query("#frame").results(Static)
+    return [line for part in results for line in str(part.render()).split("\n")]
 
 
 def table(app: TopApp) -> list[list[str]]:
@@ -50,16 +50,16 @@ def table(app: TopApp) -> list[list[str]]:
 async def until(pilot: Pilot[None], what: Callable[[], Any]) -> Any:
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
-        if found := what():
-            return found
+        if result := what():
+            return result
         await asyncio.sleep(0.05)  # not `pilot.pause`, which waits for an idle processor
     raise AssertionError(f"did not come true; there is {table(pilot.app)}")  # type: ignore[arg-type]
 
 
 def shown(app: TopApp, kind: type[Screen[Any]], name: str) -> str:
     """What is written in a screen of this kind; "" when there is none, or nothing in it yet."""
-    found = app.screen.query(name).results(Static) if isinstance(app.screen, kind) else ()
-    return next((str(part.render()) for part in found), "")
+    results = app.screen.query(name).results(Static) if isinstance(app.screen, kind) else ()
+    return next((str(part.render()) for part in results), "")
 
 
 def panel(app: TopApp) -> str:
@@ -189,9 +189,9 @@ def test_the_table_is_filtered_sorted_and_folded(tmp_path: Path) -> None:
 
 
 def test_a_question_is_answered_from_the_table(tmp_path: Path) -> None:
-    def ask(heard: Any) -> Any:
-        done = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
-        return f"told: {done[-1]}" if done else call("ask", question="Which [bold]one[/bold]?")
+    def ask(request: Any) -> Any:
+        texts = [m.text for m in request.messages if type(m).__name__ == "ToolMessage"]
+        return f"told: {texts[-1]}" if texts else call("ask", question="Which [bold]one[/bold]?")
 
     with private_home(tmp_path, ask) as home:
         home.ok("run", "--bg", "--family", "none", "ask me")
@@ -210,8 +210,8 @@ def test_a_question_is_answered_from_the_table(tmp_path: Path) -> None:
 
 
 def test_a_run_that_came_to_no_end_is_retried_with_a_message(tmp_path: Path) -> None:
-    def look(heard: Any) -> Any:
-        is_told = "Look at b instead." in str(heard.messages)
+    def look(request: Any) -> Any:
+        is_told = "Look at b instead." in str(request.messages)
         return "b has 3 files" if is_told else call("list", path=".")
 
     with private_home(tmp_path, look) as home:
@@ -300,7 +300,7 @@ def test_runs_of_a_host_that_is_gone_are_paused_and_those_of_the_file_are_there(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "is_there"),
+    ("target", "is_there"),
     [
         ("", True),
         ("map", True),
@@ -314,13 +314,13 @@ def test_runs_of_a_host_that_is_gone_are_paused_and_those_of_the_file_are_there(
         ("colour:red", False),
     ],
 )
-def test_filters_are_words_and_pairs(wanted: str, is_there: bool) -> None:
+def test_filters_are_words_and_pairs(target: str, is_there: bool) -> None:
     view = TreeView()
     view.take(
         RunSpec(id="a", root="a", request=RunRequest(agent="lead", task="map this repository"))
     )
     row = view.row("a", 0)
-    assert matches(row, wanted) is is_there
+    assert matches(row, target) is is_there
 
 
 def test_bars_are_as_high_as_their_numbers() -> None:
@@ -334,9 +334,9 @@ def test_without_the_extra_there_is_one_clear_line(tmp_path: Path) -> None:
         "raise ModuleNotFoundError('no', name='textual')"
     )
     home = PrivateHome(tmp_path)
-    done = home.real("top", env={"PYTHONPATH": f"{tmp_path}:{home.env['PYTHONPATH']}"})
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "retinue[tui]" in done.stderr and "retinue ps --watch" in done.stderr
+    result = home.real("top", env={"PYTHONPATH": f"{tmp_path}:{home.env['PYTHONPATH']}"})
+    assert result.returncode == 2 and result.stderr.count("\n") == 1
+    assert "retinue[tui]" in result.stderr and "retinue ps --watch" in result.stderr
 
 
 @needs("tmux")

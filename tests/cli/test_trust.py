@@ -24,9 +24,9 @@ AGENT = (
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[PrivateHome]:
-    made = PrivateHome(tmp_path)
-    yield made
-    made.close()
+    home = PrivateHome(tmp_path)
+    yield home
+    home.close()
 
 
 def write(root: Path, name: str, text: str) -> Path:
@@ -55,8 +55,8 @@ def test_everything_that_would_become_active_is_shown_before_anybody_is_asked(
     home: PrivateHome,
 ) -> None:
     furnish(home.project)
-    done = home.run("trust", input="n\n")
-    text = done.stderr
+    result = home.run("trust", input="n\n")
+    text = result.stderr
     for line in (
         'permissions.mode = "auto"  (.retinue/config.toml)',
         'permissions.allow = ["shell(git *)"]',
@@ -69,7 +69,7 @@ def test_everything_that_would_become_active_is_shown_before_anybody_is_asked(
     ):
         assert line in text, line
     assert "hidden-value" not in text and "\u202e" not in text
-    assert done.returncode == 4 and text.rstrip().endswith("Nothing was trusted.")
+    assert result.returncode == 4 and text.rstrip().endswith("Nothing was trusted.")
     assert home.run("trust", "--check").returncode == 1
 
 
@@ -90,8 +90,8 @@ def test_yes_trusts_the_files_as_they_are_and_it_is_kept_for_its_owner_alone(
 
 def test_nobody_to_ask_means_no(home: PrivateHome) -> None:
     furnish(home.project)
-    done = home.run("trust")
-    assert done.returncode == 4 and "pass --yes" in done.stderr
+    result = home.run("trust")
+    assert result.returncode == 4 and "pass --yes" in result.stderr
 
 
 CHANGES: list[tuple[str, Any, str]] = [
@@ -119,9 +119,9 @@ def test_what_has_changed_is_named_and_has_to_be_trusted_again(
     furnish(home.project)
     home.ok("trust", "--yes")
     change(home.project)
-    done = home.run("trust", "--check")
-    assert done.returncode == 1
-    assert says in done.stdout
+    result = home.run("trust", "--check")
+    assert result.returncode == 1
+    assert says in result.stdout
     assert home.ok("config", "get", "permissions.mode") == "manual"
     home.ok("trust", "--yes")
     assert home.run("trust", "--check").returncode == 0
@@ -141,8 +141,8 @@ def test_a_file_that_leads_out_is_never_trusted_but_does_not_stand_in_the_way(
     furnish(home.project)
     (home.project / ".mcp.json").unlink()
     (home.project / ".mcp.json").symlink_to(outside)
-    done = home.run("trust", "--yes")
-    assert f".mcp.json: outside of {home.project}" in done.stderr
+    result = home.run("trust", "--yes")
+    assert f".mcp.json: outside of {home.project}" in result.stderr
     stands = TrustFile(str(home.folder / "data" / "retinue" / "trust.json")).standing(home.project)
     assert stands.is_trusted
     assert not stands.trusts(home.project / ".mcp.json")
@@ -170,9 +170,9 @@ def test_a_damaged_record_trusts_nothing_and_says_so(home: PrivateHome, text: st
     home.ok("trust", "--yes")
     file = home.folder / "data" / "retinue" / "trust.json"
     file.write_bytes(text.encode("latin-1"))
-    done = home.run("trust", "--check")
-    assert done.returncode == 2
-    assert "no project is trusted" in done.stderr and len(done.stderr.splitlines()) == 1
+    result = home.run("trust", "--check")
+    assert result.returncode == 2
+    assert "no project is trusted" in result.stderr and len(result.stderr.splitlines()) == 1
     assert home.ok("config", "get", "permissions.mode") == "manual"
     assert home.run("trust", "--yes").returncode == 2
     assert file.read_bytes() == text.encode("latin-1")
@@ -202,10 +202,10 @@ def test_what_changes_while_it_is_looked_at_is_not_trusted(tmp_path: Path) -> No
     trust = TrustFile(str(tmp_path / "trust.json"))
     root = tmp_path / "p"
     furnish(root)
-    seen = trust.survey(root)
+    survey = trust.survey(root)
     write(root, "AGENTS.md", "Be bad.\n")
     with pytest.raises(ConfigError, match="changed during the review"):
-        trust.grant(seen)
+        trust.grant(survey)
     assert trust.projects() == {}
 
 
@@ -248,8 +248,8 @@ def test_an_empty_project_needs_no_trust(home: PrivateHome) -> None:
 
 
 def test_flags_that_exclude_each_other_are_refused(home: PrivateHome) -> None:
-    done = home.run("trust", "--list", "--revoke")
-    assert done.returncode == 2 and "Use only one of" in done.stderr
+    result = home.run("trust", "--list", "--revoke")
+    assert result.returncode == 2 and "Use only one of" in result.stderr
     assert home.run("trust", str(home.folder / "nowhere")).returncode == 2
 
 
@@ -257,13 +257,13 @@ def test_a_home_directory_is_no_project(home: PrivateHome) -> None:
     write(home.folder, "home/.retinue/config.toml", '[permissions]\nmode = "auto"\n')
     inside = home.folder / "home" / "work"
     inside.mkdir()
-    done = home.run("trust", "--yes", cwd=home.folder / "home")
-    assert done.returncode == 2 and "is not a project" in done.stderr
-    done = home.run("trust", "--yes", cwd=inside)
-    assert f"{inside}: nothing to trust" in done.stderr
+    result = home.run("trust", "--yes", cwd=home.folder / "home")
+    assert result.returncode == 2 and "is not a project" in result.stderr
+    result = home.run("trust", "--yes", cwd=inside)
+    assert f"{inside}: nothing to trust" in result.stderr
     (home.folder / "home/.git").mkdir()
-    done = home.run("trust", "--yes", cwd=inside)
-    assert done.returncode == 2 and "is not a project" in done.stderr
+    result = home.run("trust", "--yes", cwd=inside)
+    assert result.returncode == 2 and "is not a project" in result.stderr
     assert home.ok("config", "get", "permissions.mode", cwd=inside) == "manual"
 
 
@@ -275,12 +275,14 @@ def test_a_project_that_nobody_trusted_is_not_read(home: PrivateHome) -> None:
 
 
 def test_every_place_that_a_loader_reads_is_covered() -> None:
-    from retinue.agent_files import agents_md as context
-    from retinue.agent_files import discovery as find
-    from retinue.agent_files import skill_discovery
+    from retinue.agent_files import agents_md, discovery, skill_discovery
     from retinue.config import trusted_files
 
-    read = [place.path for place in find.PROJECT] + [*context.NAMES] + [*skill_discovery.FOLDERS]
+    read = (
+        [place.path for place in discovery.PROJECT]
+        + [*agents_md.NAMES]
+        + [*skill_discovery.FOLDERS]
+    )
     for path in (
         *read,
         ".mcp.json",
@@ -301,8 +303,8 @@ def test_a_new_way_to_files_that_are_trusted_is_a_change(home: PrivateHome) -> N
     assert "new: .claude/skills/deep/wide.md" in home.run("trust", "--check").stdout
     home.ok("trust", "--yes")
     (home.project / ".claude" / "loop").symlink_to(".")
-    done = home.run("trust", "--yes")
-    assert done.returncode == 0 and ".claude/loop: it is not a regular file" in done.stderr
+    result = home.run("trust", "--yes")
+    assert result.returncode == 0 and ".claude/loop: it is not a regular file" in result.stderr
 
 
 def test_servers_of_a_json5_file_are_shown_too(home: PrivateHome) -> None:
@@ -342,5 +344,7 @@ def test_a_project_with_too_much_to_trust_is_refused_at_once(
     for n in range(40 if size else 0):
         with open(top / f"f{n}", "wb") as file:
             file.truncate(size)
-    done = home.run("trust", "--check")
-    assert done.returncode == 2 and words in done.stderr and ".claude" in done.stderr, done.stderr
+    result = home.run("trust", "--check")
+    assert result.returncode == 2 and words in result.stderr and ".claude" in result.stderr, (
+        result.stderr
+    )

@@ -35,8 +35,8 @@ def test_numbers_and_times_are_short() -> None:
     times = (400, 9_999, 61_000, 12_000_000, 187_200_000)
     assert [view_format.span(ms) for ms in times] == ["400ms", "10s", "1m 01s", "3h 20m", "2d 4h"]
     assert [view_format.short_span(ms) for ms in times] == ["0s", "9s", "1m", "3h", "2d"]
-    told = [view_format.span_text(ms) for ms in (400, 2_400, 24_000, 90_000, 130_000)]
-    assert told == ["400 ms", "2.4 s", "24 s", "90 s", "2m 10s"]
+    texts = [view_format.span_text(ms) for ms in (400, 2_400, 24_000, 90_000, 130_000)]
+    assert texts == ["400 ms", "2.4 s", "24 s", "90 s", "2m 10s"]
     assert [view_format.money(usd) for usd in (0.0, 0.61, 0.0004, None)] == [
         "$0.00",
         "$0.61",
@@ -189,13 +189,13 @@ def test_a_missing_key_is_told_with_a_way_out() -> None:
 
 def test_two_projects_of_one_name_have_two_stores(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "XDG_DATA_HOME": "relative"}
-    found = []
+    results = []
     for name in ("x", "y"):
         (tmp_path / name / "same" / ".git").mkdir(parents=True)
-        found.append(project_paths.find(env, cwd=str(tmp_path / name / "same")))
-    assert len({p.store for p in found}) == len({p.socket for p in found}) == 2
+        results.append(project_paths.find(env, cwd=str(tmp_path / name / "same")))
+    assert len({p.store for p in results}) == len({p.socket for p in results}) == 2
     assert all(
-        p.store.startswith(str(tmp_path / ".local/share/retinue/projects/same-")) for p in found
+        p.store.startswith(str(tmp_path / ".local/share/retinue/projects/same-")) for p in results
     )
 
 

@@ -3,14 +3,24 @@ tests/cli/record.py)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from retinue.core.events import CancelAsked, ChildEnded, LogEntry, ModelRegistered, Replied
+from retinue.core.events import (
+    Asked,
+    CancelAsked,
+    ChildEnded,
+    LogEntry,
+    ModelFailed,
+    ModelRegistered,
+    Replied,
+)
 from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import NOTHING, Run, Thinking
-from retinue.core.state_names import ENDS as OVER
+from retinue.core.state_names import ENDS
 from retinue.core.values import ModelInfo, ProviderTrouble, Usage
 from retinue.formats.safe_text import one_line
 from retinue.host import tree_items
@@ -27,11 +37,11 @@ def moments(
     name: str, items: list[tree_items.TreeItem] | None = None
 ) -> list[tuple[int, list[RunRow]]]:
     """The rows after each thing that was told, with its time."""
-    seen, at, out = TreeView(), START, []
+    records, at, out = TreeView(), START, []
     for item in load(name) if items is None else items:
-        feed(seen, item, 0)
+        feed(records, item, 0)
         at = item.entry.at if isinstance(item, tree_items.Stepped) else at
-        out.append((at, seen.rows(at)))
+        out.append((at, records.rows(at)))
     return out
 
 
@@ -66,6 +76,32 @@ def test_a_row_stays_where_it_was_first_seen(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCENES)
+def test_who_comes_late_sees_how_each_run_stands(name: str) -> None:
+    """It is told all steps from the beginning, with the first of a run how that stands now."""
+
+    def stands(rows: list[RunRow]) -> list[tuple[object, ...]]:
+        return [(row.id, row.state, row.mark, len(row.questions)) for row in rows]
+
+    items = load(name)
+    whole = [n for n, item in enumerate(items) if isinstance(item, tree_items.RunChanged)]
+    live, at = TreeView(), 0
+    for n, item in enumerate(items):
+        feed(live, item, 0)
+        at = item.entry.at if isinstance(item, tree_items.Stepped) else at
+        if n not in whole or n + 1 in whole:
+            continue
+        beginning = items[: n + 1]
+        records = {i.row.run.id: i for i in beginning if isinstance(i, tree_items.RunChanged)}
+        late = TreeView()
+        for earlier in beginning:
+            if isinstance(earlier, tree_items.RunAdded | tree_items.Stepped):
+                feed(late, earlier, 0)
+            if isinstance(earlier, tree_items.RunAdded) and earlier.spec.id in records:
+                feed(late, records[earlier.spec.id], 0)
+        assert stands(late.rows(at)) == stands(live.rows(at)), f"after item {n}"
+
+
+@pytest.mark.parametrize("name", SCENES)
 def test_amounts_of_a_tree_are_its_own_and_those_of_its_children(name: str) -> None:
     for _, rows in moments(name):
         for row in rows:
@@ -80,14 +116,14 @@ def test_amounts_of_a_tree_are_its_own_and_those_of_its_children(name: str) -> N
 
 @pytest.mark.parametrize("name", SCENES)
 def test_what_is_counted_is_what_is_there_and_everything_ends(name: str) -> None:
-    seen = TreeView()
+    records = TreeView()
     for item in load(name):
-        feed(seen, item, 0)
-        states = [node.state for node in seen.nodes.values()]
-        assert {k: n for k, n in seen.counts.items() if n} == {
+        feed(records, item, 0)
+        states = [node.state for node in records.nodes.values()]
+        assert {k: n for k, n in records.counts.items() if n} == {
             s: states.count(s) for s in set(states)
         }
-    assert all(row.is_over and row.state in OVER for row in seen.rows(START))
+    assert all(row.is_over and row.state in ENDS for row in records.rows(START))
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -97,17 +133,19 @@ def test_rows_survive_the_way_through_json(name: str) -> None:
 
 
 def test_the_fold_in_one_go_is_the_same() -> None:
-    told = [
-        item.spec
-        if isinstance(item, tree_items.RunAdded)
-        else item.entry
-        if isinstance(item, tree_items.Stepped)
-        else item.row.run
-        for item in load("tree")
-        if isinstance(item, (tree_items.RunAdded, tree_items.Stepped, tree_items.RunChanged))
-    ]
+    specs: list[Any] = []
+    for item in load("tree"):
+        match item:
+            case tree_items.RunAdded():
+                specs.append(item.spec)
+            case tree_items.Stepped():
+                specs.append(item.entry)
+            case tree_items.RunChanged():
+                specs.append(item.row.run)
     assert (
-        [r.state for r in view(told, START)] == [r.state for r in last("tree")] == ["completed"] * 5
+        [r.state for r in view(specs, START)]
+        == [r.state for r in last("tree")]
+        == ["completed"] * 5
     )
 
 
@@ -172,16 +210,16 @@ def test_a_price_that_nobody_knows_is_not_nothing() -> None:
 
 
 def test_a_price_of_nothing_is_told_when_it_is_known() -> None:
-    seen = TreeView()
+    records = TreeView()
     for name in ("known", "unknown", "offline/explorer"):
-        seen.take(
+        records.take(
             LogEntry(
                 run="",
                 at=START,
                 event=ModelRegistered(model=ModelInfo(name="known", price_in=0, price_out=0)),
             )
         )
-        seen.take(
+        records.take(
             RunSpec(
                 id=name,
                 request=RunRequest(agent="a", task="t"),
@@ -191,8 +229,8 @@ def test_a_price_of_nothing_is_told_when_it_is_known() -> None:
             )
         )
         thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
-        seen.take(Run(id=name, state=thinking, usage=Usage(input=10)))
-    assert [r.usd for r in seen.rows(START)] == [0.0, None, 0.0]
+        records.take(Run(id=name, state=thinking, usage=Usage(input=10)))
+    assert [r.usd for r in records.rows(START)] == [0.0, None, 0.0]
 
 
 def test_a_cancelled_parent_stays_in_front_of_those_that_stop_with_it() -> None:
@@ -219,38 +257,63 @@ def test_who_asks_needs_you_until_it_is_answered() -> None:
 
 
 def test_waiting_for_the_provider_is_told_with_the_seconds_left() -> None:
-    told = says("retries", "lead")
-    assert any(" of 4" in now and " s, " in now for now in told), told
-    assert "try 3" in told and told[-1] == "at last"
-    seen, waits = TreeView(), 0
+    text = says("retries", "lead")
+    assert any(" of 4" in now and " s, " in now for now in text), text
+    assert "try 3" in text and text[-1] == "at last"
+    records, waits = TreeView(), 0
     for item in load("retries"):
-        feed(seen, item, 0)
+        feed(records, item, 0)
         if not isinstance(item, tree_items.RunChanged):
             continue
-        wait = seen.row(item.row.spec.id, 0).wait
+        wait = records.row(item.row.spec.id, 0).wait
         if wait is not None and wait.retry_at is not None:
             waits += 1
-            row = seen.row(item.row.spec.id, wait.retry_at - 5_000)
+            row = records.row(item.row.spec.id, wait.retry_at - 5_000)
             assert (row.state, row.word) in (("waiting", "rate limited"), ("waiting", "retrying"))
             assert f": 5 s, {wait.tries + 1} of 4" in row.now
-            assert "now" in seen.row(item.row.spec.id, wait.retry_at + 1).now
+            assert "now" in records.row(item.row.spec.id, wait.retry_at + 1).now
     assert waits == 2
 
 
 def test_a_call_that_is_held_for_others_waits_until_it_is_let_go() -> None:
-    seen = TreeView()
-    seen.take(
+    records = TreeView()
+    records.take(
         RunSpec(id="a", request=RunRequest(agent="a", task="t"), root="a", model="anthropic:m")
     )
     thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
-    seen.take(Run(id="a", state=thinking, started_at=START))
+    records.take(Run(id="a", state=thinking, started_at=START))
     trouble = ProviderTrouble(provider="anthropic", answer="429")
-    held = HeldCall(run="a", kind="rate_limit", retry_at=START + 24_000, trouble=trouble)
-    feed(seen, tree_items.CallsHeld(calls=(held,)), START)
-    row = seen.row("a", START)
+    call = HeldCall(run="a", kind="rate_limit", retry_at=START + 24_000, trouble=trouble)
+    feed(records, tree_items.CallsHeld(calls=(call,)), START)
+    row = records.row("a", START)
     assert (row.state, row.word, row.now) == ("waiting", "rate limited", "anthropic 429: 24 s")
-    feed(seen, tree_items.CallsHeld(), START)
-    assert (seen.row("a", START).state, seen.row("a", START).wait) == ("running", None)
+    feed(records, tree_items.CallsHeld(), START)
+    assert (records.row("a", START).state, records.row("a", START).wait) == ("running", None)
+
+
+def test_what_is_told_of_the_past_does_not_end_a_wait_of_today() -> None:
+    tree_view = TreeView()
+    tree_view.take(
+        RunSpec(id="a", request=RunRequest(agent="a", task="t"), root="a", model="anthropic:m")
+    )
+    waiting = Thinking(
+        attempt=2,
+        purpose="turn",
+        hold=NOTHING,
+        max_output=1,
+        tries=1,
+        retry_at=START + 24_000,
+        waits_kind="rate_limit",
+    )
+    tree_view.take(Run(id="a", state=waiting, started_at=START, attempt=2, turn=1))
+    reply = ModelReply(message=AssistantMessage(text="Earlier."))
+    question = Asked(turn=0, index=0, call_id="c", name="ask", question="Which?")
+    failed = ModelFailed(attempt=1, kind="rate_limit", message="429")
+    for event in (question, failed, Replied(attempt=1, reply=reply)):
+        tree_view.take(LogEntry(run="a", at=START, event=event))
+        row = tree_view.row("a", START)
+        assert (row.state, row.word) == ("waiting", "rate limited"), event
+        assert row.now.endswith("24 s, 2 of 6"), row.now
 
 
 def test_a_restart_is_seen_and_nothing_is_counted_twice() -> None:
@@ -260,23 +323,25 @@ def test_a_restart_is_seen_and_nothing_is_counted_twice() -> None:
 
 
 def test_silence_is_measured_while_it_works_and_what_is_written_ends_it() -> None:
-    seen = TreeView()
-    seen.take(RunSpec(id="a", request=RunRequest(agent="a", task="t"), root="a", created_at=START))
+    records = TreeView()
+    records.take(
+        RunSpec(id="a", request=RunRequest(agent="a", task="t"), root="a", created_at=START)
+    )
     thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
-    seen.take(Run(id="a", state=thinking, started_at=START))
-    assert seen.row("a", START + 240_000).silent_ms == 240_000
-    seen.add_text("a", 1, "Now I ", START + 239_000)
-    seen.add_text("a", 1, "see", START + 240_000)
-    row = seen.row("a", START + 241_000)
+    records.take(Run(id="a", state=thinking, started_at=START))
+    assert records.row("a", START + 240_000).silent_ms == 240_000
+    records.add_text("a", 1, "Now I ", START + 239_000)
+    records.add_text("a", 1, "see", START + 240_000)
+    row = records.row("a", START + 241_000)
     assert (row.silent_ms, row.now, row.elapsed_ms) == (1_000, "writes: Now I see", 241_000)
-    seen.add_text("a", 2, "again", START + 242_000)
-    assert seen.row("a", START + 242_000).now == "writes: again"
+    records.add_text("a", 2, "again", START + 242_000)
+    assert records.row("a", START + 242_000).now == "writes: again"
 
 
 def test_what_is_refused_changes_nothing_and_a_child_that_was_not_kept_has_ended() -> None:
-    seen = TreeView()
+    records = TreeView()
     for id, parent in (("a", ""), ("b", "a")):
-        seen.take(
+        records.take(
             RunSpec(
                 id=id,
                 parent=parent,
@@ -285,29 +350,29 @@ def test_what_is_refused_changes_nothing_and_a_child_that_was_not_kept_has_ended
                 depth=len(parent),
             )
         )
-    seen.take(LogEntry(run="b", at=1, event=CancelAsked(), stale="it has ended"))
-    assert seen.row("b", 1).state == "queued"
-    seen.take(LogEntry(run="a", at=1, event=ChildEnded(child="b")))
-    assert seen.row("b", 1).is_over and seen.row("a", 1).n_over == 1
-    seen.take(LogEntry(run="nobody", at=1, event=CancelAsked()))
-    seen.take(
+    records.take(LogEntry(run="b", at=1, event=CancelAsked(), stale="it has ended"))
+    assert records.row("b", 1).state == "queued"
+    records.take(LogEntry(run="a", at=1, event=ChildEnded(child="b")))
+    assert records.row("b", 1).is_over and records.row("a", 1).n_over == 1
+    records.take(LogEntry(run="nobody", at=1, event=CancelAsked()))
+    records.take(
         Run(id="nobody", state=Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1))
     )
-    assert list(seen.nodes) == ["a", "b"]
+    assert list(records.nodes) == ["a", "b"]
 
 
 def test_several_calls_are_told_by_the_first_and_a_number() -> None:
-    seen = TreeView(lambda call: f"{call.name}!")
-    seen.take(RunSpec(id="a", request=RunRequest(agent="a", task="t"), root="a"))
+    records = TreeView(lambda call: f"{call.name}!")
+    records.take(RunSpec(id="a", request=RunRequest(agent="a", task="t"), root="a"))
     calls = tuple(ToolCall(id=str(n), name=f"t{n}") for n in range(3))
-    seen.take(
+    records.take(
         LogEntry(
             run="a",
             at=1,
             event=Replied(attempt=1, reply=ModelReply(message=AssistantMessage(calls=calls))),
         )
     )
-    assert seen.row("a", 1).now == "t0! (+2 more)"
+    assert records.row("a", 1).now == "t0! (+2 more)"
 
 
 @pytest.mark.parametrize(
@@ -325,12 +390,14 @@ def test_several_calls_are_told_by_the_first_and_a_number() -> None:
 )
 def test_nothing_in_a_text_is_obeyed(hostile: str, tame: str) -> None:
     assert one_line(hostile) == tame
-    seen = TreeView()
-    seen.take(RunSpec(id="a", request=RunRequest(agent="a", task=hostile, label=hostile), root="a"))
+    records = TreeView()
+    records.take(
+        RunSpec(id="a", request=RunRequest(agent="a", task=hostile, label=hostile), root="a")
+    )
     thinking = Thinking(attempt=1, purpose="turn", hold=NOTHING, max_output=1)
-    seen.take(Run(id="a", state=thinking, model_used=hostile))
-    seen.add_text("a", 1, hostile, 1)
-    row = seen.row("a", 1)
+    records.take(Run(id="a", state=thinking, model_used=hostile))
+    records.add_text("a", 1, hostile, 1)
+    row = records.row("a", 1)
     assert row.model == tame
     assert row.task == tame and row.label in (tame, "a")
     assert all(c.isprintable() or c == "\u200d" for c in row.label + row.task + row.now)

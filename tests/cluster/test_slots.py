@@ -163,3 +163,36 @@ def test_a_lane_is_never_exceeded_while_its_runs_come_back_and_are_cancelled() -
         assert await rows(url, "select count(*) from lane_slots") == [(0,)]
 
     run(test())
+
+
+def test_a_tenant_with_many_runs_does_not_keep_another_from_its_turn() -> None:
+    async def test() -> None:
+        url = postgres.fresh()
+        async with node(url, settings=None) as one:
+            give = one._slots._grant
+            for root, tenant in (("a", "ada"), ("b", "bob")):
+                await rows(
+                    url,
+                    "insert into trees (root, chain, tenant) values (%s, '', %s) returning 1",
+                    root,
+                    tenant,
+                )
+            asks = [AskSlot(run=f"a{n}", lane=NARROW, ticket=n) for n in range(9)]
+            await written(url, "a", *asks)
+            await give("narrow")
+            for run in ("b0", "b1"):
+                await written(url, "b", AskSlot(run=run, lane=NARROW, ticket=1))
+            values = []
+            for run in ("a0", "a1", "b0", "a2"):
+                await written(url, "a", FreeSlot(run=run, lane=NARROW))
+                await give("narrow")
+                values += await rows(url, "select run from lane_slots where held order by run")
+            # One slot for each while both have runs; all for the other afterwards.
+            assert values == [
+                *(("a1",), ("b0",)),
+                *(("a2",), ("b0",)),
+                *(("a2",), ("b1",)),
+                *(("a3",), ("b1",)),
+            ]
+
+    run(test())

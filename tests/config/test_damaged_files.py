@@ -217,7 +217,7 @@ def test_a_damaged_file_is_edited_to_something_that_reads_back_or_not_at_all() -
     for _ in range(500):
         try:
             text = mutated(TOML, chance).decode("utf-8")
-            done = changed(
+            result = changed(
                 text,
                 chance.choice([("models", "default"), ("limits", "depth"), ("profiles",)]),
                 "x",
@@ -226,5 +226,5 @@ def test_a_damaged_file_is_edited_to_something_that_reads_back_or_not_at_all() -
             continue
         n_edited += 1
         comments = [line for line in text.splitlines() if line.lstrip().startswith("#")]
-        assert all(line in done for line in comments)
+        assert all(line in result for line in comments)
     assert n_edited > 50

@@ -49,11 +49,11 @@ def test_flag_goes_before_environment_before_project_before_user_before_default(
         1,
     )
     assert limits.children == 10_000
-    told = [
+    texts = [
         str(settings.origin(f"limits.{n}"))
         for n in ("max_turns", "max_tokens", "depth", "calls_per_turn", "total")
     ]
-    assert told == [
+    assert texts == [
         "flag: --max-turns",
         "environment: RETINUE_MAX_TOKENS",
         "project: outer.toml:4",
@@ -119,16 +119,16 @@ color = "nevr"
 
 
 def test_all_mistakes_of_a_file_are_told_at_once_each_with_its_line() -> None:
-    found = problems(EVERYTHING_WRONG)
-    lines = [int(text.partition("line ")[2].partition(":")[0]) for text in found]
+    result = problems(EVERYTHING_WRONG)
+    lines = [int(text.partition("line ")[2].partition(":")[0]) for text in result]
     assert sorted(lines) == [1, 3, 4, 6, 7, 9, 10, 11, 13, 14, 16, 17, 18, 20]
-    everything = "\n".join(found)
+    everything = "\n".join(result)
     assert "sk-abc" not in everything
     for hint in ("'default'", "'openai'", "'auto'", "'max_concurrent_subtasks'", "'never'"):
         assert f"Did you mean {hint}?" in everything
-    with pytest.raises(ConfigProblems) as caught:
+    with pytest.raises(ConfigProblems) as failure:
         EffectiveSettings([layer(EVERYTHING_WRONG)]).checked()
-    assert len(caught.value.problems) == len(str(caught.value).splitlines()) == 14
+    assert len(failure.value.problems) == len(str(failure.value).splitlines()) == 14
 
 
 @pytest.mark.parametrize(
@@ -174,9 +174,9 @@ def test_all_mistakes_of_a_file_are_told_at_once_each_with_its_line() -> None:
     ],
 )
 def test_each_mistake_has_one_clear_line(text: str, says: str) -> None:
-    (found,) = problems(text)
-    assert says in found
-    assert "\n" not in found
+    (problem,) = problems(text)
+    assert says in problem
+    assert "\n" not in problem
 
 
 def test_some_settings_may_stand_in_your_own_file_only() -> None:
@@ -197,10 +197,10 @@ def test_a_key_in_a_file_is_refused_and_never_shown() -> None:
             "gsk_abcdefgh1234",
             "hunter2",
         ):
-            (found,) = problems(f"[models.keys]\nopenai = '{key}'\n", kind)  # type: ignore[arg-type]
-            assert key not in found
-            assert "set them in the environment" in found
-            assert found.startswith("config.toml, line 2:")
+            (problem,) = problems(f"[models.keys]\nopenai = '{key}'\n", kind)  # type: ignore[arg-type]
+            assert key not in problem
+            assert "set them in the environment" in problem
+            assert problem.startswith("config.toml, line 2:")
 
 
 @pytest.mark.parametrize(
@@ -219,22 +219,22 @@ def test_a_key_in_a_file_is_refused_and_never_shown() -> None:
 def test_what_is_no_readable_file_is_told_in_one_line(make: Any, says: str, tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     make(file)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         read_config(file)
-    assert says in str(caught.value)
-    assert str(file) in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert says in str(failure.value)
+    assert str(file) in str(failure.value)
+    assert "\n" not in str(failure.value)
 
 
 def test_a_byte_order_mark_and_windows_lines_are_taken() -> None:
     data = b'\xef\xbb\xbf[models]\r\ndefault = "openai:a"\r\n'
-    found = read_layer("config.toml", "user", data)
-    assert not found.problems
-    assert str(found.by_key["models", "default"].origins[0]) == "user: config.toml:2"
+    layer = read_layer("config.toml", "user", data)
+    assert not layer.problems
+    assert str(layer.by_key["models", "default"].origins[0]) == "user: config.toml:2"
 
 
 def test_the_environment_is_checked_like_a_file() -> None:
-    found = read_environment(
+    environment = read_environment(
         {
             "RETINUE_MODEL": "openai:a",
             "RETINUE_MAX_TURNS": "many",
@@ -245,11 +245,11 @@ def test_the_environment_is_checked_like_a_file() -> None:
             "RETINUE_QUIET": "",
         }
     )
-    assert [str(p) for p in found.problems] == [
+    assert [str(p) for p in environment.problems] == [
         "RETINUE_PROBE: Expected one of: 1, true, yes, on, 0, false, no, off",
         "RETINUE_MAX_TURNS: Expected a whole number, not 'many'",
     ]
-    values = {key: f.value for key, f in found.by_key.items()}
+    values = {key: f.value for key, f in environment.by_key.items()}
     assert values == {
         ("models", "default"): "openai:a",
         ("permissions", "mode"): "bypassPermissions",
@@ -328,9 +328,9 @@ def test_json5_says_the_same_as_toml_with_the_lines_of_its_keys() -> None:
         "{\n // max_turns: is below\n models: { default: 'openai:a' },\n limits: {\n  "
         "max_turns: 'x' } }"
     )
-    found = read_layer("c.json5", "user", text.encode())
-    assert found.by_key["models", "default"].value == "openai:a"
-    assert [str(p) for p in found.problems] == [
+    layer = read_layer("c.json5", "user", text.encode())
+    assert layer.by_key["models", "default"].value == "openai:a"
+    assert [str(p) for p in layer.problems] == [
         "c.json5, line 5: limits.max_turns: Expected a whole number, not a text"
     ]
 
@@ -359,7 +359,7 @@ def test_prices_and_terms_reach_the_catalog_and_the_host(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "texts"),
     [
         ("[providers.claude]\nmax_concurent = 3", "Did you mean 'max_concurrent'?"),
         ("[providers.claude]\nmax_concurrent = 0", "must be more than 0"),
@@ -371,11 +371,11 @@ def test_prices_and_terms_reach_the_catalog_and_the_host(tmp_path: Path) -> None
         ('[models.prices."opnai:m"]\ninput = 1\noutput = 1', "Unknown provider 'opnai'"),
     ],
 )
-def test_a_mistake_in_prices_or_terms_is_told(tmp_path: Path, text: str, said: str) -> None:
+def test_a_mistake_in_prices_or_terms_is_told(tmp_path: Path, text: str, texts: str) -> None:
     file = tmp_path / "config.toml"
     file.write_text(text)
     (problem,) = EffectiveSettings([read_layer(str(file), "user")]).problems
-    assert said in str(problem)
+    assert texts in str(problem)
 
 
 def test_a_project_sets_no_prices_and_no_terms(tmp_path: Path) -> None:

@@ -54,8 +54,8 @@ def test_a_provider_of_ones_own_has_its_address_key_dialect_and_facts(tmp_path: 
         assert (model.info.price_in, model.info.price_out) == (100, 400)
         assert model.governor.most == 4 and "https://llm.example.org/v1" in str(vars(model))
         assert catalog.secrets["HOUSE_KEY"] == "a-key"
-        known = catalog.find("openai:gpt-6.1-sol").info
-        assert known.window == 50_000 and known.priced, "the rest is as the lists have it"
+        info = catalog.find("openai:gpt-6.1-sol").info
+        assert info.window == 50_000 and info.priced, "the rest is as the lists have it"
         assert catalog.find("house:other").info.price is None, "unknown, not free"
     assert value.models.default == "house:small"
 
@@ -96,9 +96,9 @@ def test_the_command_line_uses_a_provider_of_ones_own(tmp_path: Path) -> None:
         (tmp_path / "config" / "retinue").mkdir()
         file = tmp_path / "config" / "retinue" / "config.toml"
         file.write_text(HOUSE.format(url=fake.llm.url))
-        done = home.real("run", "-p", "--output-format", "json", "How big is it?")
-        assert done.returncode == 0, done.stderr
-        result = json.loads(done.stdout)
+        results = home.real("run", "-p", "--output-format", "json", "How big is it?")
+        assert results.returncode == 0, results.stderr
+        result = json.loads(results.stdout)
         assert result["result"] == "It is small." and result["total_cost_usd"] > 0
         (request,) = fake.llm.requests
         assert request.body["model"] == "small"

@@ -82,9 +82,9 @@ def test_a_link_that_is_put_there_before_a_file_is_hashed_is_not_followed(
         return target
 
     monkeypatch.setattr(os.path, "realpath", swap)
-    seen = TrustFile(str(tmp_path / "trust.json")).survey(root)
-    assert seen.files == {}
-    assert seen.refused["folder/.mcp.json"] == "Too many levels of symbolic links"
+    survey = TrustFile(str(tmp_path / "trust.json")).survey(root)
+    assert survey.files == {}
+    assert survey.refused["folder/.mcp.json"] == "Too many levels of symbolic links"
 
 
 @pytest.mark.timeout(SECONDS)

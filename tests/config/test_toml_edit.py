@@ -81,11 +81,11 @@ def test_one_value_changes_and_nothing_else(key: str, value: Any, was: str, now:
 def test_what_cannot_be_written_without_touching_more_is_refused(text: str) -> None:
     key = ("models", "aliases", "fast")
     try:
-        done = changed(text, key, "openai:c")
+        result = changed(text, key, "openai:c")
     except ConfigError as error:
         assert "by hand" in str(error)
     else:  # a value over several lines without a comment in it can be replaced
-        assert "'''" in text and done == '[models]\n[models.aliases]\nfast = "openai:c"\n'
+        assert "'''" in text and result == '[models]\n[models.aliases]\nfast = "openai:c"\n'
 
 
 def test_a_list_over_several_lines_with_comments_is_left_to_its_writer() -> None:

@@ -34,7 +34,7 @@ class Keeping(Opening):
         for key in changes.deliveries:
             world.apply("", Dropped(key=key))
         await store.commit(world.take())
-        kept = await store.entries(run=other)
+        entries = await store.entries(run=other)
         last = (await store.entries())[-1][0]
         world.apply("", Forgotten(root=root))
         assert await store.commit(world.take()) == last + 1
@@ -45,7 +45,7 @@ class Keeping(Opening):
             assert await store.messages(id) == []
             assert await store.entries(run=id) == []
         assert await store.deliveries() == []
-        assert await store.entries(run=other) == kept
+        assert await store.entries(run=other) == entries
         assert [s.id for s in await store.listing(children=True)] == [other]
         assert not any(e.run in (root, child, grandchild) for _, e in await store.entries())
         assert not any(
@@ -130,16 +130,16 @@ class Keeping(Opening):
     async def test_an_artifact_is_kept_under_its_hash(self, tmp_path: Path) -> None:
         store = await self.opened(tmp_path)
         data = b"0123456789" * 1_000
-        kept = await store.put_artifact(data)
-        assert kept == await store.put_artifact(data)
-        assert (kept.size, kept.path) == (len(data), kept.sha256)
-        assert await store.get_artifact(kept.sha256) == data
-        assert await store.get_artifact(kept.sha256, 5, 10) == data[5:15]
-        assert await store.get_artifact(kept.sha256, 9_995) == data[-5:]
-        assert await store.get_artifact(kept.sha256, 20_000) == b""
+        artifact = await store.put_artifact(data)
+        assert artifact == await store.put_artifact(data)
+        assert (artifact.size, artifact.path) == (len(data), artifact.sha256)
+        assert await store.get_artifact(artifact.sha256) == data
+        assert await store.get_artifact(artifact.sha256, 5, 10) == data[5:15]
+        assert await store.get_artifact(artifact.sha256, 9_995) == data[-5:]
+        assert await store.get_artifact(artifact.sha256, 20_000) == b""
         heir = store.survivor()
         await heir.open()
-        assert await heir.get_artifact(kept.sha256) == data
+        assert await heir.get_artifact(artifact.sha256) == data
         empty = await heir.put_artifact(b"")
         assert await heir.get_artifact(empty.sha256) == b""
         await heir.close()

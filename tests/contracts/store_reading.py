@@ -196,10 +196,10 @@ class Reading(Opening):
         store, world = await self.opened(tmp_path), World()
         ids = [world.start() for _ in range(7)]
         await store.commit(world.take())
-        found: list[str] = []
-        while page := await store.listing(limit=3, before=found[-1] if found else ""):
-            found += [s.id for s in page]
-        assert found == ids[::-1]
+        results: list[str] = []
+        while page := await store.listing(limit=3, before=results[-1] if results else ""):
+            results += [s.id for s in page]
+        assert results == ids[::-1]
         await store.close()
 
     @run_async
@@ -230,8 +230,8 @@ class Reading(Opening):
         world.say(first, "a is done")
         world.call(second, "spawn")
         (grandchild,) = world.spawn(second, "deep", join="none")
-        done = world.start()
-        world.say(done)
+        run = world.start()
+        world.say(run)
         await store.commit(world.take())
         snapshot = await store.load()
         assert {row.spec.id for row in snapshot.open} == {root, second, third, grandchild}
@@ -308,8 +308,8 @@ class Reading(Opening):
         world.apply("", Sent(key=three))
         world.apply("", Acked(key=three))
         await store.commit(world.take())
-        found = {d.key: d.state for d in await store.deliveries()}
-        assert found == {one: "pending", two: "sent", three: "acked"}
+        states = {d.key: d.state for d in await store.deliveries()}
+        assert states == {one: "pending", two: "sent", three: "acked"}
         assert [d.key for d in await store.deliveries(["acked"])] == [three]
         assert {d.key for d in (await store.load()).deliveries} == {one, two}
         await store.close()

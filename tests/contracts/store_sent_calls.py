@@ -15,15 +15,15 @@ class Sent(Opening):
         store, world = await self.opened(tmp_path), World()
         await store.load()
         world.apply("", Opened(epoch=1, limits=Limits()))
-        left, waiting, ended = (world.start(task) for task in ("one", "two", "three"))
+        rest, waiting, ended = (world.start(task) for task in ("one", "two", "three"))
         await store.commit(world.take())
-        for run in (left, ended):
+        for run in (rest, ended):
             store.sent.marker(run, 1)(True)
         store.sent.drop(ended)
         heir = store.survivor()
         await heir.open()
         epochs = {row.spec.id: row.run.epoch for row in (await heir.load()).open}
-        assert not heir.sent.is_unsent(left, epochs[left], 1)
-        assert heir.sent.is_unsent(left, epochs[left], 2)
+        assert not heir.sent.is_unsent(rest, epochs[rest], 1)
+        assert heir.sent.is_unsent(rest, epochs[rest], 2)
         assert heir.sent.is_unsent(waiting, epochs[waiting], 1)
         await heir.close()

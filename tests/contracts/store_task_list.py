@@ -32,13 +32,13 @@ class TaskLists(Opening):
             await store.note(other, f"k{n}", 5, Added(titles=(f"other {n}",)))
         heir = store.survivor()
         await heir.open()
-        kept = await heir.task_list(root)
-        assert [(one.key, one.act) for one in kept] == [
+        task = await heir.task_list(root)
+        assert [(one.key, one.act) for one in task] == [
             (f"k{n}", act) for n, act in enumerate(ACTS)
         ]
-        assert sorted({one.n for one in kept}) == [one.n for one in kept]
-        assert await heir.task_list(root, kept[0].n) == kept[1:]
-        assert await heir.task_list(root, kept[-1].n) == []
+        assert sorted({one.n for one in task}) == [one.n for one in task]
+        assert await heir.task_list(root, task[0].n) == task[1:]
+        assert await heir.task_list(root, task[-1].n) == []
         assert len(await heir.task_list(other)) == 3
         assert await heir.verify() == []
         await heir.close()

@@ -58,16 +58,16 @@ class Trees(Opening):
         self, tmp_path: Path
     ) -> None:
         store, world = await self.opened(tmp_path), World()
-        kept, gone = world.start(), world.start()
-        world.say(gone)
+        rest, run = world.start(), world.start()
+        world.say(run)
         last = await store.commit(world.take())
-        await store.commit(Changes(forgotten=[gone]))
-        assert await store.entries(tree=gone) == await store.entries(run=gone) == []
-        assert await store.known([kept, gone, "nobody"]) == {kept}
+        await store.commit(Changes(forgotten=[run]))
+        assert await store.entries(tree=run) == await store.entries(run=run) == []
+        assert await store.known([rest, run, "nobody"]) == {rest}
         heir = store.survivor()
         await heir.open()
         assert (await heir.load()).last_seq == last
-        world.say(kept)
+        world.say(rest)
         changes = world.take()
         assert await heir.commit(changes) == last + len(changes.entries)
         assert await heir.verify() == []

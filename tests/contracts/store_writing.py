@@ -106,9 +106,9 @@ class Writing(Opening):
         world.result(root)
         assert world.trees.by_root[root].ledger.accounts[root].held != before
         await commit
-        kept = await store.account(root)
-        assert kept.held == before and kept.spent == (0, 0, 0, 0)
-        kept.spent = (5, 0, 0, 0)
+        account = await store.account(root)
+        assert account.held == before and account.spent == (0, 0, 0, 0)
+        account.spent = (5, 0, 0, 0)
         assert (await store.account(root)).spent == (0, 0, 0, 0)
         await store.close()
 

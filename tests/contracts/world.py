@@ -51,17 +51,17 @@ class World:
         self.at += 1
         self.trees.apply(run, self.at, event)
         for _, stopped in list(self.trees.live()):
-            for lost in stopped.broken_off:
-                self.trees.apply(stopped.id, self.at, Aborted(attempt=lost.attempt))
+            for call in stopped.broken_off:
+                self.trees.apply(stopped.id, self.at, Aborted(attempt=call.attempt))
         assert not self.trees.failed, self.trees.failed
 
     @property
     def changes(self) -> Changes:
         """What `take` would give."""
-        found = Changes()
+        changes = Changes()
         for tree in self.trees._touched.values():
-            found.add(tree.changes)
-        return found
+            changes.add(tree.changes)
+        return changes
 
     def take(self) -> Changes:
         return self.trees.take_changes()

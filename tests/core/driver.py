@@ -104,7 +104,7 @@ class Story:
     def post(self, run: str, event: AnyEvent) -> str:
         """One event and its consequences; returns why it was refused, or ""."""
         stale = self._take(run, event)
-        granted = [found for e in self.has_slots if (found := self.trees.seat(e)) is not None]
+        granted = [seat for e in self.has_slots if (seat := self.trees.seat(e)) is not None]
         self.has_slots.clear()
         for id, ticket in granted:
             self.post(id, Admitted(ticket=ticket))
@@ -238,12 +238,12 @@ class Story:
     # what a test looks at
 
     def address(self, id: str, index: int) -> dict[str, Any]:
-        found = self.tool_call(id, index)
+        call = self.tool_call(id, index)
         return {
-            "turn": found.turn,
+            "turn": call.turn,
             "index": index,
-            "call_id": found.call.id,
-            "name": found.call.name,
+            "call_id": call.call.id,
+            "name": call.call.name,
         }
 
     def tool_call(self, id: str, index: int = 0) -> CallTool:
@@ -306,12 +306,12 @@ class Story:
 
     def held(self, lane: str) -> int:
         lanes = [self.trees.lanes.lanes, *(tree.lanes for tree in self.trees.by_root.values())]
-        return sum(found.held for one in lanes if (found := one.by_name.get(lane)) is not None)
+        return sum(place.held for one in lanes if (place := one.by_name.get(lane)) is not None)
 
     def leaks(self) -> dict[str, Any]:
         """Everything that should be gone once all runs have ended."""
         trees = self.trees
-        kept: dict[str, Any] = {
+        rest: dict[str, Any] = {
             "trees": [t.root for t in trees.by_root.values() if t.specs or not t.deliveries],
             "runs": trees.index.runs, "lanes": trees.lanes.lanes.by_name,
             "holders": trees.lanes.holders,
@@ -319,7 +319,7 @@ class Story:
                 c for c in trees._writing if not (t := trees.by_root.get(c)) or not t.deliveries
             ],
         }  # fmt: skip
-        return {name: list(value) for name, value in kept.items() if value}
+        return {name: list(value) for name, value in rest.items() if value}
 
     def tree(self, root: str = "root") -> Tree:
         """The tree of a root; an empty one when it is not open any more."""
@@ -384,16 +384,16 @@ class Story:
         self, id: str, restart: Restart = "unsafe", *, alone: str = "", clean: bool = False
     ) -> str:
         """The new process tells the run that it was found, as it was found."""
-        found: tuple[InterruptedCall, ...] = ()
+        result: tuple[InterruptedCall, ...] = ()
         run = self.found.get(id, self.run(id))
         calls = calls_of(run)
         bits = 0 if calls is None else under_way(calls)
         if calls is not None and bits:
-            said = self.said[self.specs[id].conversation][calls.message]
-            assert isinstance(said, AssistantMessage)
-            found = tuple(
+            text = self.said[self.specs[id].conversation][calls.message]
+            assert isinstance(text, AssistantMessage)
+            result = tuple(
                 InterruptedCall(index=i, call=c, restart=restart)
-                for i, c in enumerate(said.calls)
+                for i, c in enumerate(text.calls)
                 if bits >> i & 1
             )
         at: dict[str, Any] = {
@@ -401,7 +401,7 @@ class Story:
             "turn": run.turn,
             "attempt": run.attempt,
         }
-        return self.post(id, Recovered(**at, calls=found, alone=id == alone, clean=clean))
+        return self.post(id, Recovered(**at, calls=result, alone=id == alone, clean=clean))
 
     def restart(self, restart: Restart = "unsafe", *, alone: str = "", clean: bool = False) -> None:
         for id in self.crash():

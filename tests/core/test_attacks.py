@@ -245,7 +245,7 @@ print(story.results("root")[-1].text)
 
 def test_a_refusal_is_the_same_in_every_process() -> None:
     """Two limits refuse; which one is named must not depend on a hash."""
-    said = set()
+    text = set()
     for seed in range(8):
         out = subprocess.run(
             [sys.executable, "-c", HASHED],
@@ -255,8 +255,8 @@ def test_a_refusal_is_the_same_in_every_process() -> None:
             text=True,
             check=True,
         )
-        said.add(out.stdout)
-    assert len(said) == 1
+        text.add(out.stdout)
+    assert len(text) == 1
 
 
 class Counted(dict[str, None]):

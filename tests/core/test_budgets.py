@@ -38,9 +38,9 @@ def test_a_call_holds_its_bound_before_and_settles_what_it_cost_after() -> None:
 def test_a_last_turn_is_paid_from_what_was_kept_for_it() -> None:
     story = Story(Limits(min_output=100, final_output=100))
     story.start(task="x" * 76, budget=Budget(tokens=1_500))
-    told = story.messages("root")[-1]
-    assert "allows a reply of at most 600 tokens" in told.text, "it is not cut short in silence"
-    assert story.asked("root").max_output == (1_500 - 2 * (100 + weight(told)) - 100) // 2
+    message = story.messages("root")[-1]
+    assert "allows a reply of at most 600 tokens" in message.text, "it is not cut short in silence"
+    assert story.asked("root").max_output == (1_500 - 2 * (100 + weight(message)) - 100) // 2
     story.reply("root", "thinking", call(), usage=Usage(input=100, output=500))
     story.tool("root", text="y" * 26)
     assert story.asked("root").purpose == "final"
@@ -317,11 +317,11 @@ def test_an_endless_amount_is_refused_or_works_but_never_breaks_the_machine(
     budget: dict[str, float],
 ) -> None:
     try:
-        made = Budget(**budget)
+        result = Budget(**budget)
     except ValueError:
         return
     story = Story()
-    story.start(budget=made)
+    story.start(budget=result)
     assert story.is_("root") == "Thinking"
 
 
@@ -423,6 +423,38 @@ def test_a_child_on_a_model_without_a_price_is_refused_where_dollars_are_limited
     story.order("root", hand("a", model="unpriced"))
     assert "The price of 'unpriced' is unknown" in story.texts("root")
     assert story.children("root") == []
+
+
+@pytest.mark.parametrize("when", ["next turn", "next try", "restart", "child"])
+def test_a_price_that_is_lost_under_a_limit_in_dollars_ends_the_run(when: str) -> None:
+    """The list of prices is another one than when the run was accepted: nothing is called whose
+    cost would be booked as nothing."""
+    story = Story()
+    story.start(budget=Budget(usd=1.0))
+    run = story.spawning("root", hand("a"))[0] if when == "child" else "root"
+    if when == "next try":
+        story.fail(run, retry=True)
+    calls = story.n_asked(run)
+    story.post("", ModelRegistered(model=ModelInfo(name="m")))
+    if when == "restart":
+        story.restart()
+    elif when == "next try":
+        story.wake(run)
+    else:
+        story.reply(run, "", call("look"))
+        story.tool(run)
+    assert story.ended(run) == ("failed", "price")
+    assert "The price of 'm' is unknown" in story.ending(run).error
+    assert story.n_asked(run) == calls
+
+
+def test_a_price_that_is_lost_matters_to_no_other_limit() -> None:
+    story = Story()
+    story.start(budget=Budget(tokens=100_000))
+    story.post("", ModelRegistered(model=ModelInfo(name="m")))
+    story.reply("root", "", call("look"))
+    story.tool("root")
+    assert story.is_("root") == "Thinking"
 
 
 def test_what_a_provider_adds_by_itself_is_held_too_until_it_has_counted() -> None:

@@ -55,12 +55,12 @@ SANE = permission_sets([p for p in PATHS if ".." not in p])
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(SANE, st.lists(SANE, min_size=5, max_size=5), st.lists(SANE, min_size=5, max_size=5))
 def test_nobody_down_the_tree_has_more_than_anybody_above(
-    root: Permissions, asked: list, cuts: list
+    root: Permissions, question: list, cuts: list
 ) -> None:
     chain = [root]
-    for request, cut in zip(asked, cuts, strict=True):
+    for request, end in zip(question, cuts, strict=True):
         child = capabilities.derive(chain[-1], request)
-        chain.append(capabilities.narrow(child, cut))
+        chain.append(capabilities.narrow(child, end))
         assert capabilities.exceeds(chain[-1], child) is None
     for n, lower in enumerate(chain):
         for upper in chain[:n]:
@@ -69,16 +69,18 @@ def test_nobody_down_the_tree_has_more_than_anybody_above(
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(SANE)
-def test_everybody_has_as_much_as_itself_and_a_child_can_ask_for_that(held: Permissions) -> None:
-    assert capabilities.exceeds(held, held) is None
-    assert capabilities.narrow(held, Permissions()) == held
-    assert capabilities.narrow(held, held) == held
+def test_everybody_has_as_much_as_itself_and_a_child_can_ask_for_that(
+    permissions: Permissions,
+) -> None:
+    assert capabilities.exceeds(permissions, permissions) is None
+    assert capabilities.narrow(permissions, Permissions()) == permissions
+    assert capabilities.narrow(permissions, permissions) == permissions
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(CAPABILITIES, CAPABILITIES)
-def test_a_path_that_climbs_is_never_given(parent: Permissions, asked: Permissions) -> None:
-    child = capabilities.derive(parent, asked)
+def test_a_path_that_climbs_is_never_given(parent: Permissions, permissions: Permissions) -> None:
+    child = capabilities.derive(parent, permissions)
     assert capabilities.exceeds(child, parent) is None
 
 
@@ -128,14 +130,14 @@ def test_random_trees_only_shrink() -> None:
     """5,000 of them; RETINUE_TREES asks for more."""
     rng = random.Random(7)
     for _ in range(int(os.environ.get("RETINUE_TREES", "5000"))):
-        top = held = anything(rng)
+        top = amount = anything(rng)
         for _ in range(rng.randrange(1, 6)):
-            below = capabilities.derive(held, anything(rng))
+            below = capabilities.derive(amount, anything(rng))
             if rng.random() < 0.3:
                 below = capabilities.narrow(below, anything(rng))
-            assert capabilities.exceeds(below, held) is None
-            held = below
-        assert capabilities.exceeds(held, top) is None
+            assert capabilities.exceeds(below, amount) is None
+            amount = below
+        assert capabilities.exceeds(amount, top) is None
 
 
 @pytest.mark.parametrize(
@@ -161,14 +163,14 @@ def test_having_more_is_named(field: str, more: object, less: object) -> None:
 
 def test_paths_are_whole_components() -> None:
     parent = Permissions(read=("/srv/data",))
-    for path, kept in (
+    for path, rest in (
         ("/srv/data/x", True),
         ("/srv/database", False),
         ("/srv/data/../etc", False),
         ("/srv", False),
     ):
         child = capabilities.derive(parent, Permissions(read=(path,)))
-        assert (path in (child.read or ())) == kept
+        assert (path in (child.read or ())) == rest
     assert capabilities.derive(parent, Permissions(read=("/srv",))).read == ("/srv/data",)
 
 
@@ -215,7 +217,7 @@ def test_and_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize(
-    "cut",
+    "permissions",
     [
         Permissions(may_spawn=False),
         Permissions(depth=0),
@@ -223,11 +225,13 @@ def test_and_after_a_restart() -> None:
         Permissions(models=()),
     ],
 )
-def test_what_an_ancestor_may_not_start_any_more_nobody_below_it_may(cut: Permissions) -> None:
+def test_what_an_ancestor_may_not_start_any_more_nobody_below_it_may(
+    permissions: Permissions,
+) -> None:
     story = Story()
     story.start()
     (a,) = story.spawning("root", hand())
-    story.post("root", PermissionsRestricted(permissions=cut))
+    story.post("root", PermissionsRestricted(permissions=permissions))
     story.reply(a, "", call("hire"))
     story.order(a, hand())
     assert story.children(a) == []

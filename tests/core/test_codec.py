@@ -260,8 +260,8 @@ def test_a_small_value_is_small_on_the_wire() -> None:
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.text(max_size=50), st.integers(0, 60))
 def test_a_cut_text_says_how_much_is_missing(text: str, cap: int) -> None:
-    cut = clip(text, cap, "sha")
-    assert cut == text if len(text) <= cap else f"{len(text) - cap} of {len(text)}" in cut
+    end = clip(text, cap, "sha")
+    assert end == text if len(text) <= cap else f"{len(text) - cap} of {len(text)}" in end
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

@@ -76,13 +76,13 @@ def test_a_cancelled_parent_waits_for_its_children() -> None:
     story.cancel("root")
     for id in ("root", a, b, c, d):
         assert story.ended(id)[0] == "cancelled"
-    told = [
+    rows = [
         (e.run, e.event.child)
         for e in story.entries
         if isinstance(e.event, ChildEnded) and not e.stale
     ]
-    assert sorted(told) == sorted([("root", a), ("root", b), (a, c), (a, d)])
-    assert max(told.index((a, c)), told.index((a, d))) < told.index(("root", a))
+    assert sorted(rows) == sorted([("root", a), ("root", b), (a, c), (a, d)])
+    assert max(rows.index((a, c)), rows.index((a, d))) < rows.index(("root", a))
     assert story.leaks() == {}
     assert story.unbalanced() == []
 

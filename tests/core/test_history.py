@@ -34,11 +34,11 @@ def of(messages: list[Message]) -> Conversation:
     return conversation
 
 
-def is_valid(shown: list[Message]) -> bool:
+def is_valid(messages: list[Message]) -> bool:
     """A user's message is the first. Each call has one result, right behind it, in the order of the
     calls; there are no other results."""
     owed: list[str] = []
-    for message in shown:
+    for message in messages:
         if isinstance(message, ToolMessage):
             if not owed or message.call_id != owed.pop(0):
                 return False
@@ -47,7 +47,7 @@ def is_valid(shown: list[Message]) -> bool:
             return False
         if isinstance(message, AssistantMessage):
             owed = [c.id for c in message.calls]
-    return not owed and (not shown or isinstance(shown[0], UserMessage))
+    return not owed and (not messages or isinstance(messages[0], UserMessage))
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -61,34 +61,34 @@ def test_any_window_on_any_history_is_valid(messages: list[Message], start: int,
 def test_what_was_shown_before_changes_nothing_in_what_is_shown_next(
     messages: list[Message], windows: list[tuple[int, int]]
 ) -> None:
-    grown = Conversation()
+    conversation = Conversation()
     for n, message in enumerate(messages, 1):
-        grown.append(message)
-        earlier = view(grown, 0, n)
-        told = [*earlier]
-        assert told == view(of(messages[:n]), 0, n)
+        conversation.append(message)
+        earlier = view(conversation, 0, n)
+        texts = [*earlier]
+        assert texts == view(of(messages[:n]), 0, n)
         for start, stop in windows:
-            assert view(grown, start, stop) == view(of(messages[:n]), start, stop)
-        assert earlier == told, "what a model was given stays as it was"
+            assert view(conversation, start, stop) == view(of(messages[:n]), start, stop)
+        assert earlier == texts, "what a model was given stays as it was"
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(MESSAGES)
 def test_a_valid_history_is_shown_as_it_is(messages: list[Message]) -> None:
-    shown = view(of(messages), 0, len(messages))
-    assert view(of(shown), 0, len(shown)) == shown
+    rows = view(of(messages), 0, len(messages))
+    assert view(of(rows), 0, len(rows)) == rows
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(MESSAGES)
 def test_what_was_said_is_all_there(messages: list[Message]) -> None:
-    shown = [m for m in view(of(messages), 0, len(messages)) if m is not LEFT_OUT]
-    said = [m for m in messages if not isinstance(m, ToolMessage)]
-    assert [_nameless(m) for m in shown if not isinstance(m, ToolMessage)] == [
-        _nameless(m) for m in said
+    rows = [m for m in view(of(messages), 0, len(messages)) if m is not LEFT_OUT]
+    text = [m for m in messages if not isinstance(m, ToolMessage)]
+    assert [_nameless(m) for m in rows if not isinstance(m, ToolMessage)] == [
+        _nameless(m) for m in text
     ]
     results = [_nameless(m) for m in messages]
-    for message in shown:
+    for message in rows:
         assert (
             not isinstance(message, ToolMessage)
             or message.text == MISSING
@@ -141,50 +141,50 @@ def test_what_is_cut_in_the_middle_of_a_turn_loses_its_results_and_says_that_it_
 
 
 def test_results_are_sorted_by_their_calls() -> None:
-    said = AssistantMessage(calls=(ToolCall(id="a", name="x"), ToolCall(id="b", name="y")))
+    message = AssistantMessage(calls=(ToolCall(id="a", name="x"), ToolCall(id="b", name="y")))
     late, early = ToolMessage(call_id="a", text="1"), ToolMessage(call_id="b", text="2")
-    assert view(of([UserMessage(text="go"), said, early, late]), 1, 4) == [
+    assert view(of([UserMessage(text="go"), message, early, late]), 1, 4) == [
         LEFT_OUT,
-        said,
+        message,
         late,
         early,
     ]
 
 
 def test_a_call_without_a_result_gets_one_that_says_so() -> None:
-    said = AssistantMessage(calls=(ToolCall(id="a", name="x"),))
-    shown = view(of([said, UserMessage(text="hurry")]), 0, 2)
-    assert shown == [
+    message = AssistantMessage(calls=(ToolCall(id="a", name="x"),))
+    rows = view(of([message, UserMessage(text="hurry")]), 0, 2)
+    assert rows == [
         LEFT_OUT,
-        said,
+        message,
         ToolMessage(call_id="a", name="x", text=MISSING, error=True),
         UserMessage(text="hurry"),
     ]
 
 
 def test_the_first_result_of_a_call_stands() -> None:
-    said = AssistantMessage(calls=(ToolCall(id="a", name="x"),))
+    message = AssistantMessage(calls=(ToolCall(id="a", name="x"),))
     one, two = ToolMessage(call_id="a", text="1"), ToolMessage(call_id="a", text="2")
-    assert view(of([said, one, two]), 0, 3) == [LEFT_OUT, said, one]
+    assert view(of([message, one, two]), 0, 3) == [LEFT_OUT, message, one]
 
 
 def test_calls_of_one_reply_that_share_an_id_have_a_result_each() -> None:
     """Models do that; a provider counts the calls."""
-    said = AssistantMessage(calls=(ToolCall(id="a", name="x"), ToolCall(id="a", name="y")))
-    shown = view(
-        of([said, ToolMessage(call_id="a", text="1"), ToolMessage(call_id="a", text="2")]), 0, 3
+    message = AssistantMessage(calls=(ToolCall(id="a", name="x"), ToolCall(id="a", name="y")))
+    rows = view(
+        of([message, ToolMessage(call_id="a", text="1"), ToolMessage(call_id="a", text="2")]), 0, 3
     )
-    assert [m.text for m in shown[1:]] == ["", "1", "2"]
+    assert [m.text for m in rows[1:]] == ["", "1", "2"]
 
 
 def test_what_a_dialect_keeps_is_what_it_would_make_of_the_whole() -> None:
     """Random conversations with missing and stray results, forks of forks (between units, as forks
     are), and views from the middle: the pieces that are kept join to what encoding the whole view
     gives, at every length."""
-    made: list[str] = []
+    results: list[str] = []
 
     def encode(unit: Sequence[Message]) -> bytes:
-        made.append("")
+        results.append("")
         return "|".join(f"{type(m).__name__}:{m.text}" for m in unit).encode()
 
     def whole(conversation: Conversation, start: int, stop: int) -> bytes:
@@ -202,9 +202,9 @@ def test_what_a_dialect_keeps_is_what_it_would_make_of_the_whole() -> None:
         for step in range(40):
             one = r.choice(conversations)
             if r.random() < 0.05 and len(one):
-                said = list(one.read(0, len(one)))
-                ends = [n for n in range(1, len(said)) if not isinstance(said[n], ToolMessage)]
-                conversations.append(Conversation(one, r.choice([*ends, len(said)])))
+                text = list(one.read(0, len(one)))
+                ends = [n for n in range(1, len(text)) if not isinstance(text[n], ToolMessage)]
+                conversations.append(Conversation(one, r.choice([*ends, len(text)])))
                 continue
             calls = tuple(
                 ToolCall(id=f"c{step}{i}", name="t") for i in range(r.choice((0, 0, 1, 2, 3)))
@@ -251,34 +251,34 @@ def test_a_long_conversation_is_a_few_pieces_and_any_part_of_it_can_still_be_sho
 
 
 def test_each_unit_is_encoded_once_and_a_fork_encodes_nothing_again() -> None:
-    made: list[int] = []
+    numbers: list[int] = []
 
     def encode(unit: Sequence[Message]) -> bytes:
-        made.append(len(unit))
+        numbers.append(len(unit))
         return b"{}"
 
     base = Conversation()
     for n in range(100):
         base.append(UserMessage(text=str(n)))
         ShownMessages(base, 0, len(base)).encode("x", encode)
-    assert len(made) == 100
+    assert len(numbers) == 100
     forks = [Conversation(base, 100) for _ in range(10)]
     joined = []
     for fork in forks:
         fork.append(UserMessage(text="go"))
         pieces = ShownMessages(fork, 0, len(fork)).encode("x", encode)
         joined.append(pieces[0])
-    assert len(made) == 110
+    assert len(numbers) == 110
     assert all(prefix is joined[0] for prefix in joined)
 
 
 def test_after_a_compaction_and_between_forks_of_different_lengths_nothing_is_encoded_again() -> (
     None
 ):
-    made: list[str] = []
+    results: list[str] = []
 
     def encode(unit: Sequence[Message]) -> bytes:
-        made.append(unit[0].text)
+        results.append(unit[0].text)
         return f"{unit[0].text} ".encode() + b"x" * 1_000
 
     one = Conversation()
@@ -286,17 +286,17 @@ def test_after_a_compaction_and_between_forks_of_different_lengths_nothing_is_en
         one.append(UserMessage(text=str(n)))
         for start in (0, n // 2, max(0, n - 100)):
             ShownMessages(one, start, n + 1).encode("x", encode)
-    assert made == [str(n) for n in range(400)]
+    assert results == [str(n) for n in range(400)]
     forks = [Conversation(one, length) for length in (100, 137, 200, 250, 300, 333)]
     for turn in range(5):
         for n, fork in enumerate(forks):
             fork.append(UserMessage(text=f"fork {n} {turn}"))
-            shown = ShownMessages(fork, 50, len(fork))
-            joined = b",".join(shown.encode("x", encode))
+            messages = ShownMessages(fork, 50, len(fork))
+            joined = b",".join(messages.encode("x", encode))
             assert [part.split()[0] for part in joined.split(b",")][: fork.base_length - 50] == [
                 str(i).encode() for i in range(50, fork.base_length)
             ]
-    assert len(made) == len(set(made)) == 400 + 5 * len(forks)
+    assert len(results) == len(set(results)) == 400 + 5 * len(forks)
 
 
 def test_an_incomplete_unit_is_written_again_when_complete_and_what_a_fork_was_shown_stays() -> (

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from retinue.core.account import SURE, Account
-from retinue.core.ending import charged
-from retinue.core.events import ModelFailed
+from retinue.core.events import ModelFailed, Replied
+from retinue.core.messages import AssistantMessage, ModelReply
+from retinue.core.model_price import charged
 from retinue.core.notices import notice_fields
 from retinue.core.state import Thinking
 from retinue.core.values import Budget, ModelInfo, Usage
@@ -28,9 +29,9 @@ def test_what_is_counted_is_known() -> None:
 def test_a_lost_call_is_a_bound_in_the_run_and_above_it_whoever_pays() -> None:
     story = Story()
     story.start(budget=Budget(tokens=100_000))
-    granted, drawn = story.spawning("root", hand(budget=Budget(tokens=20_000)), hand())
+    granted, picture = story.spawning("root", hand(budget=Budget(tokens=20_000)), hand())
     bounds = []
-    for child in (granted, drawn):
+    for child in (granted, picture):
         state = story.state(child)
         assert isinstance(state, Thinking)
         bounds.append(state.hold[:2])
@@ -53,10 +54,10 @@ def test_of_a_call_that_broke_off_only_what_nobody_counted_is_a_bound(nanos: int
     own, at 1)."""
     story = Story()
     story.start()
-    told = Usage(input=90, estimated=50, nanos=nanos, nanos_estimated=nanos // 2)
+    text = Usage(input=90, estimated=50, nanos=nanos, nanos_estimated=nanos // 2)
     story.post(
         "root",
-        ModelFailed(attempt=1, kind="network", message="it broke off", retry=True, usage=told),
+        ModelFailed(attempt=1, kind="network", message="it broke off", retry=True, usage=text),
     )
     usage = story.run("root").usage
     assert (usage.input, usage.estimated) == (90, 50)
@@ -106,9 +107,31 @@ def test_templates_say_at_most() -> None:
     story.start()
     story.cancel("root")
     run = story.run("root")
-    told = notice_fields(story.specs["root"], run, story.ending("root"))
-    assert told["cost"] == f"at most {run.usage.usd:.4f}"
-    assert told["tokens"] == f"at most {run.usage.tokens}"
+    fields = notice_fields(story.specs["root"], run, story.ending("root"))
+    assert fields["cost"] == f"at most {run.usage.usd:.4f}"
+    assert fields["tokens"] == f"at most {run.usage.tokens}"
+
+
+def test_what_a_model_does_not_price_itself_costs_what_was_counted_and_no_more() -> None:
+    """Writing to the cache costs more than reading from it: what was counted is not charged as if
+    all of it were written."""
+    story = Story(
+        model=ModelInfo(name="m", price_in=4, price_out=9, price_cache_read=1, price_cache_write=5)
+    )
+    story.start()
+    story.reply("root", "done", usage=Usage(input=90, cache_read=50, cache_write=10, output=20))
+    usage = story.run("root").usage
+    assert usage.nanos == 30 * 4 + 50 * 1 + 10 * 5 + 20 * 9
+    assert usage.cost_is_known and story.accounts["root"].guess == SURE
+
+
+def test_what_a_reply_says_to_cost_nothing_costs_nothing() -> None:
+    story = Story()
+    story.start()
+    message = AssistantMessage(text="done")
+    reply = ModelReply(message=message, usage=Usage(input=90, output=20), is_priced=True)
+    story.post("root", Replied(attempt=1, reply=reply))
+    assert story.run("root").usage.nanos == 0
 
 
 def test_a_bound_is_said_in_one_way() -> None:

@@ -69,8 +69,8 @@ class Bank:
         elif what == "reserve":
             account = self.ledger.accounts[id]
             free = [(account.limit[i] or 0) - account.spent[i] - account.held[i] for i in range(4)]
-            kept = [min(a, max(0, f)) for a, f in zip(amounts, free, strict=True)]
-            self.ledger.keep(id, (kept[0], kept[1], kept[2], kept[3]))
+            rest = [min(a, max(0, f)) for a, f in zip(amounts, free, strict=True)]
+            self.ledger.keep(id, (rest[0], rest[1], rest[2], rest[3]))
         elif what == "close" and not any(owner == id for owner, _ in self.holds):
             self.open.remove(id)
             self.ledger.close(id)

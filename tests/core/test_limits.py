@@ -135,8 +135,8 @@ def test_many_who_wait_are_one_question_and_go_on_in_their_turn() -> None:
     assert len([d for d in story.deliveries.values() if "asks:" in d.text]) == 1
     n = len(story.entries)
     add(story, tokens=20_000)
-    told = [e.run for e in story.entries[n:] if type(e.event).__name__ == "Afforded"]
-    assert told == waiting and {story.is_(c) for c in waiting} == {"Thinking"}
+    runs = [e.run for e in story.entries[n:] if type(e.event).__name__ == "Afforded"]
+    assert runs == waiting and {story.is_(c) for c in waiting} == {"Thinking"}
     work_off(story, children, Usage(input=100, output=10))
     assert {story.ended(c)[0] for c in children} == {"completed"}
 
@@ -426,13 +426,13 @@ def test_a_limit_in_dollars_is_counted_as_its_calls_are_held() -> None:
     )
     story = Story(SMALL, model)
     story.start(task="x" * 976, budget=Budget(usd=0.001))
-    seen = {story.is_("root")}
+    records = {story.is_("root")}
     while story.is_("root") == "Thinking":
         story.reply("root", "more", call(), usage=Usage(input=1_000, output=100))
         if story.is_("root") == "Working":
             story.tool("root")
-        seen.add(story.is_("root"))
-    assert story.is_("root") == "Ended" and "Short" not in seen, (
+        records.add(story.is_("root"))
+    assert story.is_("root") == "Ended" and "Short" not in records, (
         "nobody holds anything: there is nothing to wait for"
     )
 

@@ -29,11 +29,11 @@ def calls(name: str, **args: object) -> ToolCall:
 def verdict(
     call: ToolCall,
     guard: ToolRisk,
-    *held: Permissions,
+    *amount: Permissions,
     grants: tuple[str, ...] = (),
     default: str = "manual",
 ) -> str:
-    chain = [(f"run {n}", h) for n, h in enumerate(held or (Permissions(),))]
+    chain = [(f"run {n}", h) for n, h in enumerate(amount or (Permissions(),))]
     return permissions.rule_on(
         chain, call, guard, [PermissionGrant(rule=g) for g in grants], default
     ).verdict
@@ -82,11 +82,13 @@ def test_functions_of_the_program_are_not_asked_about_but_a_plan_stays_a_plan() 
 
 def test_a_denial_stands_before_a_question_before_a_permission_before_the_mode() -> None:
     every = ("allow: shell(git *)", "ask: shell(git push*)", "deny: shell(*--force*)")
-    held = rules(*every, mode="plan")
-    assert verdict(calls("shell", command="git log"), SHELL, held) == "allow"
-    assert verdict(calls("shell", command="git push"), SHELL, held) == "ask"
-    assert verdict(calls("shell", command="git push --force"), SHELL, held) == "deny"
-    assert verdict(calls("shell", command="make"), SHELL, held) == "deny", "that is the mode's word"
+    amount = rules(*every, mode="plan")
+    assert verdict(calls("shell", command="git log"), SHELL, amount) == "allow"
+    assert verdict(calls("shell", command="git push"), SHELL, amount) == "ask"
+    assert verdict(calls("shell", command="git push --force"), SHELL, amount) == "deny"
+    assert verdict(calls("shell", command="make"), SHELL, amount) == "deny", (
+        "that is the mode's word"
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,17 +136,17 @@ def test_a_wildcard_does_not_vouch_for_more_than_one_plain_command(command: str)
     ],
 )
 def test_paths_are_compared_without_detours(pattern: str, path: str, is_denied: bool) -> None:
-    found = verdict(
+    result = verdict(
         calls("write", path=path), WRITE, rules(f"deny: write({pattern})", mode="bypassPermissions")
     )
-    assert (found == "deny") == is_denied
+    assert (result == "deny") == is_denied
     bounds = (("", (f"deny: write({pattern})",)),)
     assert bool(call_rules.barred_path(bounds, ("write",), path)) == is_denied
 
 
 def test_a_domain_is_a_host_and_what_is_below_it() -> None:
-    held = rules("allow: fetch(domain:example.org)")
-    told = {
+    amount = rules("allow: fetch(domain:example.org)")
+    text = {
         "https://example.org/x": "allow",
         "https://a.example.org": "allow",
         "https://user@example.org:8080/": "allow",
@@ -153,13 +155,13 @@ def test_a_domain_is_a_host_and_what_is_below_it() -> None:
         "https://evil.test/?u=https://example.org/": "ask",
         "https://example.org@evil.test/": "ask",
     }
-    assert {url: verdict(calls("fetch", url=url), FETCH, held) for url in told} == told
+    assert {url: verdict(calls("fetch", url=url), FETCH, amount) for url in text} == text
 
 
 def test_a_rule_for_many_tools() -> None:
-    held = rules("deny: mcp__files__*")
-    assert verdict(calls("mcp__files__write"), OWN, held) == "deny"
-    assert verdict(calls("mcp__other__write"), OWN, held) == "allow"
+    amount = rules("deny: mcp__files__*")
+    assert verdict(calls("mcp__files__write"), OWN, amount) == "deny"
+    assert verdict(calls("mcp__other__write"), OWN, amount) == "allow"
 
 
 @pytest.mark.parametrize(
@@ -195,9 +197,9 @@ def test_a_grant_answers_a_question_and_never_a_denial() -> None:
 
 
 def test_malformed_arguments_are_asked_about_as_they_are() -> None:
-    broken = ToolCall(id="c", name="shell", args='{"command": ')
-    assert verdict(broken, SHELL, rules("allow: shell(git *)")) == "ask"
-    assert "{" in permissions.question_text(broken, SHELL)
+    call = ToolCall(id="c", name="shell", args='{"command": ')
+    assert verdict(call, SHELL, rules("allow: shell(git *)")) == "ask"
+    assert "{" in permissions.question_text(call, SHELL)
 
 
 def test_no_tree_of_rules_lets_a_child_do_what_an_ancestor_may_not() -> None:
@@ -206,9 +208,9 @@ def test_no_tree_of_rules_lets_a_child_do_what_an_ancestor_may_not() -> None:
     words = ["git log", "git push", "rm x", "make"]
     patterns = ["", "*", "git *", "rm *", "make"]
     for _ in range(5_000):
-        chain, held = [], Permissions()
+        chain, amount = [], Permissions()
         for depth in range(r.randint(1, 5)):
-            asked = Permissions(
+            question = Permissions(
                 mode=r.choice(("", "", *MODES)),
                 rules=tuple(
                     f"{r.choice(('allow', 'ask', 'deny'))}: shell"
@@ -216,14 +218,14 @@ def test_no_tree_of_rules_lets_a_child_do_what_an_ancestor_may_not() -> None:
                     for _ in range(r.randint(0, 2))
                 ),
             )
-            held = asked if not depth else capabilities.derive(held, asked)
-            chain.insert(0, (str(depth), held))
+            amount = question if not depth else capabilities.derive(amount, question)
+            chain.insert(0, (str(depth), amount))
         command = r.choice(words)
-        found = permissions.rule_on(chain, calls("shell", command=command), SHELL)
+        result = permissions.rule_on(chain, calls("shell", command=command), SHELL)
         levels = [
             _plainly(h, command, is_root=n == len(chain) - 1) for n, (_, h) in enumerate(chain)
         ]
-        assert permissions.STRICTNESS[found.verdict] == max(
+        assert permissions.STRICTNESS[result.verdict] == max(
             permissions.STRICTNESS[v] for v in levels
         ), (
             chain,
@@ -231,13 +233,13 @@ def test_no_tree_of_rules_lets_a_child_do_what_an_ancestor_may_not() -> None:
         )
         for n in range(1, len(chain)):
             above = permissions.rule_on(chain[n:], calls("shell", command=command), SHELL)
-            assert permissions.STRICTNESS[above.verdict] <= permissions.STRICTNESS[found.verdict]
+            assert permissions.STRICTNESS[above.verdict] <= permissions.STRICTNESS[result.verdict]
             assert capabilities.exceeds(chain[0][1], chain[n][1]) is None
 
 
-def _plainly(held: Permissions, command: str, *, is_root: bool) -> Verdict:
+def _plainly(amount: Permissions, command: str, *, is_root: bool) -> Verdict:
     hits = set()
-    for text in held.rules:
+    for text in amount.rules:
         effect, _, rest = text.partition(": shell")
         pattern = rest[1:-1] if rest else "*"
         if pattern in ("*", command) or (
@@ -247,7 +249,7 @@ def _plainly(held: Permissions, command: str, *, is_root: bool) -> Verdict:
     for effect in ("deny", "ask", "allow"):
         if effect in hits:
             return effect  # type: ignore[return-value]
-    mode = held.mode or ("manual" if is_root else "bypassPermissions")
+    mode = amount.mode or ("manual" if is_root else "bypassPermissions")
     table: dict[str, Verdict] = {
         "bypassPermissions": "allow",
         "auto": "allow",
@@ -273,8 +275,8 @@ def test_no_pattern_takes_long() -> None:
 def test_a_rule_that_asks_keeps_from_a_file_that_nobody_was_asked_about() -> None:
     bounds = (("/ws", ("ask: read(**/.env)", "allow: read(**)")),)
     assert call_rules.barred_path(bounds, ("read", "search"), "/ws/.env") == "ask: read(**/.env)"
-    asked = ("read", "conf/../.env", "/ws")
-    assert call_rules.barred_path(bounds, ("read", "search"), "/ws/.env", *asked) == ""
+    texts = ("read", "conf/../.env", "/ws")
+    assert call_rules.barred_path(bounds, ("read", "search"), "/ws/.env", *texts) == ""
     assert (
         call_rules.barred_path(bounds, ("read", "search"), "/ws/.env", "read", "link.txt", "/ws")
         != ""
@@ -283,7 +285,7 @@ def test_a_rule_that_asks_keeps_from_a_file_that_nobody_was_asked_about() -> Non
 
 
 @pytest.mark.parametrize(
-    ("rule", "top", "seen"),
+    ("rule", "top", "records"),
     [
         ("deny: read(**/.env)", "/ws", ["**/.env", ".env"]),
         ("deny: read(keys/**)", "/ws", ["keys/**"]),
@@ -295,5 +297,5 @@ def test_a_rule_that_asks_keeps_from_a_file_that_nobody_was_asked_about() -> Non
         ("allow: read(**)", "/ws", []),
     ],
 )
-def test_patterns_are_seen_from_another_directory(rule: str, top: str, seen: list[str]) -> None:
-    assert call_rules.patterns_below((("/ws", (rule,)),), ("read", "search"), top) == seen
+def test_patterns_are_seen_from_another_directory(rule: str, top: str, records: list[str]) -> None:
+    assert call_rules.patterns_below((("/ws", (rule,)),), ("read", "search"), top) == records

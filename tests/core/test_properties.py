@@ -190,7 +190,7 @@ def check(story: Story) -> None:
         assert run == story.rows[run.id]
         lanes = spec.request.lanes
         at_work = isinstance(run.state, Thinking | Working)
-        n = len(lanes) if at_work else run.state.lane if isinstance(run.state, Queued) else 0
+        n = run.state.lane if isinstance(run.state, Queued) else len(lanes) * at_work
         for lane in lanes[:n]:
             slots[lane.name] = slots.get(lane.name, 0) + 1
         assert run.wake_at is not None or type(run.state).__name__ == "Stopping"
@@ -362,12 +362,12 @@ TEXT = st.text(max_size=200)
 def test_the_weight_of_a_message_is_at_least_its_bytes(
     a: str, b: str, calls: list[tuple[str, str]]
 ) -> None:
-    made = tuple(ToolCall(id=f"c{i}", name=n, args=args) for i, (n, args) in enumerate(calls))
+    result = tuple(ToolCall(id=f"c{i}", name=n, args=args) for i, (n, args) in enumerate(calls))
     for message, texts in (
         (UserMessage(text=a), [a]),
         (ToolMessage(call_id="c", text=a), [a]),
         (
-            AssistantMessage(text=a, opaque=b, calls=made),
+            AssistantMessage(text=a, opaque=b, calls=result),
             [a, b, *(t for pair in calls for t in pair)],
         ),
     ):
@@ -387,15 +387,17 @@ def test_a_hold_covers_every_byte_that_the_provider_has_not_counted(
     story = Story()
     story.define("boss", prompt_bytes=700)
     story.start(task="begin")
-    known, fresh = 700, len("begin")
-    for said, seen, extra in turns:
+    n_known, fresh = 700, len("begin")
+    for text, record, extra in turns:
         state = story.state("root")
         assert isinstance(state, Thinking)
-        assert state.hold[0] >= known + fresh + MODEL.max_output
-        known = known + fresh + len(said.encode("utf-8", "replace")) - min(extra, known + fresh)
-        story.reply("root", said, call(), usage=Usage(input=known, output=len(said)))
-        story.tool("root", text=seen)
-        known, fresh = known + len(said), len(seen.encode("utf-8", "replace"))
+        assert state.hold[0] >= n_known + fresh + MODEL.max_output
+        n_known = (
+            n_known + fresh + len(text.encode("utf-8", "replace")) - min(extra, n_known + fresh)
+        )
+        story.reply("root", text, call(), usage=Usage(input=n_known, output=len(text)))
+        story.tool("root", text=record)
+        n_known, fresh = n_known + len(text), len(record.encode("utf-8", "replace"))
     assert story.did(CallModel, "root") == len(turns) + 1
 
 

@@ -87,17 +87,17 @@ def test_every_form_is_replaced_at_every_alignment(secret: str, before: bytes) -
 @settings(max_examples=150, deadline=None)
 @given(
     secret=secret_texts,
-    left=around,
+    rest=around,
     right=around,
     before=st.binary(max_size=5),
     after=st.binary(max_size=5),
 )
 def test_no_form_of_a_random_secret_survives_in_random_text(
-    secret: str, left: str, right: str, before: bytes, after: bytes
+    secret: str, rest: str, right: str, before: bytes, after: bytes
 ) -> None:
     redactor = Redactor([secret])
     for name, form in forms_of(secret, before, after).items():
-        cleaned = redactor.clean(left + form + right)
+        cleaned = redactor.clean(rest + form + right)
         assert secret not in cleaned, name
         assert form not in cleaned or len(form) < LEAST, name
         assert core_of(secret, before) not in cleaned or name not in ("base64", "urlsafe"), name
@@ -116,23 +116,24 @@ def test_a_stream_cut_anywhere_shows_no_secret(
     redactor = Redactor(secrets)
     form = list(forms_of(secrets[0]).values())[pick]
     text = form.join([*parts, ""])
-    stream, shown, at, n = redactor.stream(), "", 0, 0
+    stream, output = redactor.stream(), ""
+    at, n = 0, 0
     while at < len(text):
         step = cuts[n % len(cuts)]
-        shown += stream.feed(text[at : at + step])
+        output += stream.feed(text[at : at + step])
         at, n = at + step, n + 1
-    shown += stream.close()
-    assert form not in shown
-    assert all(secret not in shown for secret in secrets)
+    output += stream.close()
+    assert form not in output
+    assert all(secret not in output for secret in secrets)
 
 
 @settings(max_examples=200, deadline=None)
-@given(text=st.text(max_size=200), cut=st.integers(1, 20))
-def test_clean_text_passes_unchanged_whole_and_in_pieces(text: str, cut: int) -> None:
+@given(text=st.text(max_size=200), end=st.integers(1, 20))
+def test_clean_text_passes_unchanged_whole_and_in_pieces(text: str, end: int) -> None:
     redactor = Redactor([KEY, "another-Secret-77"])
     assert redactor.clean(text) is text
     stream = redactor.stream()
-    pieces = [stream.feed(text[i : i + cut]) for i in range(0, len(text), cut)]
+    pieces = [stream.feed(text[i : i + end]) for i in range(0, len(text), end)]
     assert "".join([*pieces, stream.close()]) == text
 
 
@@ -244,11 +245,11 @@ def test_the_secrets_of_an_environment_are_found_by_name_and_by_shape() -> None:
         "quoted secret 1",
     } <= set(secrets_of(ENVIRONMENT).values())
     redactor = Redactor(secrets_of(ENVIRONMENT))
-    told = json.dumps(ENVIRONMENT)
+    text = json.dumps(ENVIRONMENT)
     assert not [
-        name for name, value in secrets_of(ENVIRONMENT).items() if value in redactor.clean(told)
+        name for name, value in secrets_of(ENVIRONMENT).items() if value in redactor.clean(text)
     ]
-    assert "db.example.org:5432" in redactor.clean(told)
+    assert "db.example.org:5432" in redactor.clean(text)
     assert "[redacted:DATABASE_URL]" in redactor.clean("the password is s3cr@t-word")
 
 
@@ -319,7 +320,7 @@ QUOTED = "p@ss'word!$1=sk_live.x+y/z"
 
 
 @pytest.mark.parametrize(
-    "shown",
+    "output",
     [
         shlex.quote(QUOTED),
         QUOTED.replace("'", "'\\''"),
@@ -332,10 +333,10 @@ QUOTED = "p@ss'word!$1=sk_live.x+y/z"
         json.dumps(re.escape(QUOTED)),
     ],
 )
-def test_a_secret_is_seen_through_what_puts_it_between_quotes(shown: str) -> None:
+def test_a_secret_is_seen_through_what_puts_it_between_quotes(output: str) -> None:
     redactor = Redactor({"PASSWORD": QUOTED})
-    assert "live" not in redactor.clean(f"a {shown} b")
-    assert redactor.suspects_json(json.dumps({"a": shown}).encode())
-    for n in range(len(shown)):
+    assert "live" not in redactor.clean(f"a {output} b")
+    assert redactor.suspects_json(json.dumps({"a": output}).encode())
+    for n in range(len(output)):
         stream = redactor.stream()
-        assert "live" not in stream.feed(shown[:n]) + stream.feed(shown[n:]) + stream.close()
+        assert "live" not in stream.feed(output[:n]) + stream.feed(output[n:]) + stream.close()

@@ -19,13 +19,13 @@ MARK = b"[redacted:KEY]"
 
 def cut_everywhere(data: bytes, redactor: Redactor) -> list[bytes]:
     """What a stream shows of the data when it is cut in two, at each place; and byte by byte."""
-    shown = []
-    for cut in range(len(data) + 1):
+    rows = []
+    for position in range(len(data) + 1):
         stream = redactor.byte_stream()
-        shown.append(stream.feed(data[:cut]) + stream.feed(data[cut:]) + stream.close())
+        rows.append(stream.feed(data[:position]) + stream.feed(data[position:]) + stream.close())
     stream = redactor.byte_stream()
-    shown.append(b"".join(stream.feed(data[i : i + 1]) for i in range(len(data))) + stream.close())
-    return shown
+    rows.append(b"".join(stream.feed(data[i : i + 1]) for i in range(len(data))) + stream.close())
+    return rows
 
 
 @pytest.mark.parametrize("before", [b"", b"a", b"ab"])
@@ -36,9 +36,9 @@ def test_no_cut_shows_a_part_of_a_secret_or_of_its_base64(before: bytes) -> None
         base64.b64encode(before + KEY.encode() + b"!"),
         KEY.encode().hex().encode(),
     ):
-        for shown in cut_everywhere(b"\xff<" + data + b">\x80", redactor):
-            assert shown.startswith(b"\xff<") and shown.endswith(b">\x80")
-            assert MARK in shown and len(shown) < len(MARK) + 12
+        for pieces in cut_everywhere(b"\xff<" + data + b">\x80", redactor):
+            assert pieces.startswith(b"\xff<") and pieces.endswith(b">\x80")
+            assert MARK in pieces and len(pieces) < len(MARK) + 12
 
 
 @pytest.mark.parametrize("width", [64, 76])
@@ -53,11 +53,11 @@ def test_base64_that_is_wrapped_hides_nothing(width: int, end: str) -> None:
         pieces = (
             b"".join(stream.feed(text[i : i + 7]) for i in range(0, len(text), 7)) + stream.close()
         )
-        for shown in (redactor.clean_bytes(text), redactor.clean(text.decode()).encode(), pieces):
-            left = b"".join(shown.replace(MARK, b"-").split())
-            assert MARK in shown, (n_before, text)
+        for output in (redactor.clean_bytes(text), redactor.clean(text.decode()).encode(), pieces):
+            rest = b"".join(output.replace(MARK, b"-").split())
+            assert MARK in output, (n_before, text)
             assert KEY[3:-3].encode() not in base64.b64decode(
-                left.partition(b"-")[0][: len(left) // 4 * 4] + b"=="
+                rest.partition(b"-")[0][: len(rest) // 4 * 4] + b"=="
             )
 
 
@@ -65,17 +65,17 @@ def test_base64_that_is_wrapped_hides_nothing(width: int, end: str) -> None:
 def test_a_secret_in_utf_16_is_found(form: str) -> None:
     redactor = Redactor({"KEY": KEY})
     data = f"key={KEY}\r\n".encode(form)
-    for shown in [redactor.clean_bytes(data), *cut_everywhere(data, redactor)]:
-        assert MARK in shown
-        assert KEY[4:12].encode() not in shown.replace(b"\0", b"")
+    for output in [redactor.clean_bytes(data), *cut_everywhere(data, redactor)]:
+        assert MARK in output
+        assert KEY[4:12].encode() not in output.replace(b"\0", b"")
 
 
 def test_colours_inside_of_a_secret_do_not_hide_it() -> None:
     redactor = Redactor({"KEY": KEY})
     data = f"\x1b[35m.env\x1b[m:KEY=\x1b[01;31m\x1b[K{KEY[:7]}\x1b[m\x1b[K{KEY[7:]}\n".encode()
-    for shown in [redactor.clean_bytes(data), *cut_everywhere(data, redactor)]:
-        assert MARK in shown
-        assert KEY[7:15].encode() not in shown
+    for output in [redactor.clean_bytes(data), *cut_everywhere(data, redactor)]:
+        assert MARK in output
+        assert KEY[7:15].encode() not in output
 
 
 def test_what_cannot_become_a_secret_is_shown_at_once() -> None:
@@ -89,8 +89,8 @@ def test_a_redactor_learns_while_it_is_used_and_forgets_nothing() -> None:
     stream = redactor.byte_stream()
     assert stream.feed(b"one ") == b"one "
     redactor.learn({"OTHER": OTHER, "SHORT": "abc"})
-    shown = stream.feed(f"{OTHER} and {KEY}.".encode()) + stream.close()
-    assert shown == b"[redacted:OTHER] and [redacted:KEY]."
+    events = stream.feed(f"{OTHER} and {KEY}.".encode()) + stream.close()
+    assert events == b"[redacted:OTHER] and [redacted:KEY]."
     assert redactor.clean(f"{OTHER}{KEY}") == "[redacted:OTHER][redacted:KEY]"
     assert redactor.clean("abc") == "abc"
 
@@ -106,7 +106,7 @@ def test_many_long_rows_without_a_secret_do_not_hide_one_that_is_there() -> None
 
 def test_the_secret_of_a_header_is_known_with_and_without_its_scheme() -> None:
     basic = base64.b64encode(b"ada:correct-horse-battery").decode()
-    found = set(
+    secrets = set(
         secrets_of({"AUTHORIZATION": f"Bearer {OTHER}", "PROXY_AUTH": f"Basic {basic}"}).values()
     )
-    assert {OTHER, basic, "correct-horse-battery"} <= found
+    assert {OTHER, basic, "correct-horse-battery"} <= secrets

@@ -107,17 +107,17 @@ def test_the_results_of_a_turn_may_stand_together_in_the_answer_to_its_last_call
             "aggregate": "turn" if index < 2 else "call",
         }
         story.order("root", *(hand(name, **together) for name in names), index=index)
-    a, b, c, e = story.children("root")
+    (a, b), (c, e) = story.children("root")[:2], story.children("root")[2:]
     for child in (c, a, e, b):
         assert story.results("root") == []
         story.reply(child, f"by {child[-4:]}")
     if compose:
         story.restart()
     story.format_results("root", "all of it")
-    told = {r.call_id: r.text for r in story.results("root")}
-    assert told["x"] == f"Started 2: {a}, {b}. " + told["x"].partition(". ")[2]
-    assert told["y"] == "all of it"
-    assert told["z"] == ("all of it" if compose else f"by {e[-4:]}")
+    texts = {r.call_id: r.text for r in story.results("root")}
+    assert texts["x"] == f"Started 2: {a}, {b}. " + texts["x"].partition(". ")[2]
+    assert texts["y"] == "all of it"
+    assert texts["z"] == ("all of it" if compose else f"by {e[-4:]}")
     effect = next(e for e in story.effects if isinstance(e, FormatResults))
     assert [[o.id for o in joined.outcomes] for joined in effect.calls if joined.index == 1] == [
         [a, b, c]
@@ -297,20 +297,20 @@ LIMITS: list[tuple[str, SpawnLimits, Permissions, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "limits", "held", "n"), LIMITS)
+@pytest.mark.parametrize(("name", "limits", "permissions", "n"), LIMITS)
 def test_a_limit_refuses_by_name_and_nothing_is_started(
-    name: str, limits: SpawnLimits, held: Permissions, n: int
+    name: str, limits: SpawnLimits, permissions: Permissions, n: int
 ) -> None:
-    story = started(capabilities=held)
+    story = started(capabilities=permissions)
     spawns = [hand(f"t{i}", limits=limits) for i in range(n)]
     assert refused(story, *spawns).startswith(f"Refused ({name}): ")
 
 
-@pytest.mark.parametrize(("name", "limits", "held", "n"), LIMITS)
+@pytest.mark.parametrize(("name", "limits", "permissions", "n"), LIMITS)
 def test_a_family_has_its_own_words_for_a_limit(
-    name: str, limits: SpawnLimits, held: Permissions, n: int
+    name: str, limits: SpawnLimits, permissions: Permissions, n: int
 ) -> None:
-    story = started(capabilities=held)
+    story = started(capabilities=permissions)
     spawns = [hand(f"t{i}", limits=limits) for i in range(n)]
     assert refused(story, *spawns, refusals={name: "No more!"}) == "No more!"
 

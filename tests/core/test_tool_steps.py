@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from retinue.core.effects import AnswerStep, CallTool
-from retinue.core.events import Answered
+from retinue.core.events import Aborted, Answered
 from retinue.core.spec import Lane, WaitForRuns
 from retinue.core.state import OpenCalls, calls_of, questions_of
 from retinue.core.tool_steps import REPORTED, UNKNOWN
@@ -23,9 +23,9 @@ def calling(**order: object) -> Story:
 
 
 def calls(story: Story, id: str = "root") -> OpenCalls:
-    found = calls_of(story.run(id))
-    assert found is not None
-    return found
+    calls = calls_of(story.run(id))
+    assert calls is not None
+    return calls
 
 
 def started(story: Story, id: str = "root") -> list[CallTool]:
@@ -115,6 +115,24 @@ def test_a_child_that_was_not_waited_for_is_cancelled_when_the_function_returns(
     story.reply("root", "done")
     assert story.ending("root").helpers.lost == (), "whom it has called off is not missing"
     assert story.unbalanced() == []
+
+
+@pytest.mark.parametrize("report", ["text", "summary"])
+def test_a_reply_stands_when_the_last_child_that_was_called_off_has_stopped(report: str) -> None:
+    story = calling(report=report, children_on_end="wait")
+    story.keeps_aborts = True
+    (child,) = story.stepping("root", "s", hand("a"))
+    story.tool("root", text="not waited for")
+    story.reply("root", "my last word")
+    assert (story.is_("root"), story.is_(child)) == ("Waiting", "Stopping")
+    before = story.n_asked("root")
+    story.post(child, Aborted(attempt=1))
+    if report == "summary":
+        assert story.asked("root").purpose == "summary"
+        story.reply("root", "in short")
+    assert story.n_asked("root") - before == (report == "summary"), "nothing new is to be said"
+    assert story.ended("root") == ("completed", "done")
+    assert story.ending("root").text == ("in short" if report == "summary" else "my last word")
 
 
 def test_background_children_outlive_the_call() -> None:
@@ -218,8 +236,8 @@ def test_the_answer_goes_to_the_step_that_asked_and_the_call_stays_open() -> Non
     assert answer(story, second, "large") == ""
     assert story.is_("root") == "Asking", "the other question is still open"
     assert answer(story, first, "red") == ""
-    told = [(e.step, e.text) for e in story.effects if isinstance(e, AnswerStep)]
-    assert told == [("r", "large"), ("q", "red")]
+    rows = [(e.step, e.text) for e in story.effects if isinstance(e, AnswerStep)]
+    assert rows == [("r", "large"), ("q", "red")]
     assert story.is_("root") == "Waiting" and calls(story).woken == 1
     assert answer(story, first, "blue") != "", "the first answer counts"
     story.tool("root", text="red and large")
@@ -281,6 +299,22 @@ def test_steering_breaks_the_function_off_and_its_children_report_as_news() -> N
     story.mail_to("root", "Stop that.", steer=True)
     assert story.is_("root") == "Thinking"
     (result,) = story.results("root")
+    assert "<one>" in result.text and b in result.text
+    story.reply(b, "<two>")
+    story.reply("root", "", call("look", "c2"))
+    story.tool("root", text="seen")
+    assert "<two>" in story.texts("root")
+
+
+def test_steering_a_function_that_asks_loses_nothing_that_its_children_have_reported() -> None:
+    story = calling(questions="ask")
+    a, b = story.stepping("root", "s", hand("a"), hand("b"))
+    story.reply(a, "<one>")
+    asking(story)
+    story.mail_to("root", "Stop that.", steer=True)
+    assert story.is_("root") == "Thinking"
+    (result,) = story.results("root")
+    assert result.error and "Not run" in result.text
     assert "<one>" in result.text and b in result.text
     story.reply(b, "<two>")
     story.reply("root", "", call("look", "c2"))

@@ -64,10 +64,10 @@ def broken_by(story: Story, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of this run raises what no step should."""
     real = machine.step  # type: ignore[attr-defined]
 
-    def step(given: object, *rest: object) -> object:
-        if getattr(given, "id", "") == run:
+    def step(value: object, *rest: object) -> object:
+        if getattr(value, "id", "") == run:
             raise KeyError("a defect")
-        return real(given, *rest)  # type: ignore[arg-type]
+        return real(value, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(machine, "step", step)
 
@@ -90,7 +90,7 @@ def test_a_defect_concerns_its_own_tree_alone(monkeypatch: pytest.MonkeyPatch) -
     assert changes.runs["a"].defect == "KeyError" and changes.runs["a"].state == story.state("a")
     assert [e.event for e in changes.entries if e.tree == "a"] == [Broken(error="KeyError")]
     assert trees.of("a") is None and trees.run("b") is not None
-    granted = [found for e in changes.effects if (found := trees.seat(e)) is not None]  # type: ignore[arg-type]
+    granted = [seat for e in changes.effects if (seat := trees.seat(e)) is not None]  # type: ignore[arg-type]
     assert [id for id, _ in granted] == ["b"], "its slot goes to the next"
 
 

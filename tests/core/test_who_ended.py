@@ -62,9 +62,9 @@ def test_those_who_end_with_their_parent_announce_nothing() -> None:
         "root", hand("a", join="none", announce=True), hand("b", join="none", announce=True)
     )
     story.cancel("root")
-    said = {d.run: d.state for d in story.deliveries.values()}
-    assert said.pop("root") == "pending"
-    assert set(said.values()) == {"suppressed"}
+    states = {d.run: d.state for d in story.deliveries.values()}
+    assert states.pop("root") == "pending"
+    assert set(states.values()) == {"suppressed"}
 
 
 def test_a_result_whose_parent_has_ended_goes_to_the_nearest_that_lives() -> None:

@@ -33,8 +33,8 @@ class Kept:
 
     @property
     def ending(self) -> Row:
-        found: Row = self.body["state"].get("ending", {})
-        return found
+        row: Row = self.body["state"].get("ending", {})
+        return row
 
     @property
     def attempt(self) -> int:
@@ -84,7 +84,7 @@ class Evidence:
         self.outcomes: Row = _read((folder / OUTCOMES).read_bytes())
         db = apsw.Connection(str(folder / LOG))
         try:
-            self.runs = {kept.id: kept for kept in _runs(db)}
+            self.runs = {rest.id: rest for rest in _runs(db)}
             self.events = list(_events(db))
             self.outbox: list[Row] = [
                 {**_read(body), "state": state}
@@ -100,9 +100,9 @@ class Evidence:
         finally:
             db.close()
         self.by_name: defaultdict[str, list[Kept]] = defaultdict(list)
-        for kept in self.runs.values():
-            self.by_name[kept.name].append(kept)
-        self.calls = {made.key: made for kept in self.runs.values() for made in _calls(kept)}
+        for rest in self.runs.values():
+            self.by_name[rest.name].append(rest)
+        self.calls = {call.key: call for rest in self.runs.values() for call in _calls(rest)}
         self.lives: defaultdict[str, set[int]] = defaultdict(set)
         for event in self.events:
             if not event.entry.get("stale"):
@@ -148,22 +148,24 @@ def _events(db: apsw.Connection) -> Iterator[Event]:
         yield Event(tree, seq, number, run, at, body, digest, chain, entry, life)
 
 
-def _calls(kept: Kept) -> Iterator[Made]:
+def _calls(record: Kept) -> Iterator[Made]:
     """The results of a reply's calls stand behind it and before the next reply."""
     turn, open_calls, results = 0, [], defaultdict(list)
-    for _, message in sorted(kept.messages.items()):
+    for _, message in sorted(record.messages.items()):
         if message["role"] == "assistant":
-            yield from _made(kept, turn, open_calls, results)
+            yield from _made(record, turn, open_calls, results)
             turn, open_calls, results = turn + 1, message.get("calls", []), defaultdict(list)
         elif message["role"] == "tool":
             results[message["call_id"]].append(message)
-    yield from _made(kept, turn, open_calls, results)
+    yield from _made(record, turn, open_calls, results)
 
 
-def _made(kept: Kept, turn: int, calls: list[Row], results: dict[str, list[Row]]) -> Iterator[Made]:
+def _made(
+    record: Kept, turn: int, calls: list[Row], results: dict[str, list[Row]]
+) -> Iterator[Made]:
     for index, call in enumerate(calls):
-        key = f"{kept.id}/{turn}/{index}"
+        key = f"{record.id}/{turn}/{index}"
         answers = tuple(results.pop(call["id"], ()))
-        yield Made(key, kept.id, call["id"], call["name"], _read(call.get("args", "{}")), answers)
-    for call_id, left in results.items():
-        yield Made(f"{kept.id}/{turn}/{call_id}", kept.id, call_id, "", {}, tuple(left))
+        yield Made(key, record.id, call["id"], call["name"], _read(call.get("args", "{}")), answers)
+    for call_id, rest in results.items():
+        yield Made(f"{record.id}/{turn}/{call_id}", record.id, call_id, "", {}, tuple(rest))

@@ -92,14 +92,14 @@ class Hand:
     hear: int
     text: bytes = b""
 
-    def ask(self, wanted: Wanted) -> None:
-        os.write(self.tell, msgspec.json.encode(wanted) + b"\n")
+    def ask(self, target: Wanted) -> None:
+        os.write(self.tell, msgspec.json.encode(target) + b"\n")
 
     def reports(self) -> Iterator[Report]:
-        got = os.read(self.hear, 1 << 16)
-        if not got:
+        reply = os.read(self.hear, 1 << 16)
+        if not reply:
             raise SystemExit("a process that runs workloads ended by itself; its message is above")
-        self.text += got
+        self.text += reply
         while b"\n" in self.text:
             line, self.text = self.text.split(b"\n", 1)
             yield msgspec.json.decode(line, type=Report)
@@ -108,9 +108,11 @@ class Hand:
 def serve(args: argparse.Namespace, folders: list[str], hear: int, tell: int) -> None:
     with os.fdopen(hear, "rb") as requests:
         for line in requests:
-            wanted = msgspec.json.decode(line, type=Wanted)
-            inside = folders[wanted.seed % len(folders)]
-            report = run_workload(wanted.seed, inside, point=wanted.point, patience=args.patience)
+            settings = msgspec.json.decode(line, type=Wanted)
+            inside = folders[settings.seed % len(folders)]
+            report = run_workload(
+                settings.seed, inside, point=settings.point, patience=args.patience
+            )
             os.write(tell, msgspec.json.encode(report) + b"\n")
 
 
@@ -118,7 +120,9 @@ def serve(args: argparse.Namespace, folders: list[str], hear: int, tell: int) ->
 def places(args: argparse.Namespace, total: Total) -> Iterator[list[str]]:
     """In memory for half of the workloads, on the disk for the others: one is fast, the other has a
     real fsync. What failed is kept."""
-    above = [args.folder] if args.folder else [MEMORY, ""] if os.access(MEMORY, os.W_OK) else [""]
+    above = [MEMORY, ""] if os.access(MEMORY, os.W_OK) else [""]
+    if args.folder:
+        above = [args.folder]
     folders = [tempfile.mkdtemp(prefix="retinue-crash-", dir=name or None) for name in above]
     try:
         yield folders
@@ -168,17 +172,17 @@ def _hire(args: argparse.Namespace, folders: list[str], others: list[Hand]) -> H
 def work(args: argparse.Namespace) -> Total:
     """Hand out seeds until enough were killed; what is under way then is still finished and
     counted."""
-    total, started, told = Total(args.seed), time.monotonic(), 0.0
+    total, started, last_report = Total(args.seed), time.monotonic(), 0.0
     limit = started + (args.limit or 60 + args.kills + 20 * args.each)
-    asked: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     with places(args, total) as folders, hands(args, folders) as free:
         busy = {hand.hear: hand for hand in free}
         for hand in free:
-            hand.ask(_next(args, asked, total))
+            hand.ask(_next(args, counts, total))
         while busy:
-            left = limit - time.monotonic()
-            ready, _, _ = select.select(list(busy), [], [], max(0.0, min(left, PROGRESS_SECONDS)))
-            if left <= 0:
+            rest = limit - time.monotonic()
+            ready, _, _ = select.select(list(busy), [], [], max(0.0, min(rest, PROGRESS_SECONDS)))
+            if rest <= 0:
                 total.late = True
                 print("out of time; what is under way is not counted", file=sys.stderr)
                 break
@@ -189,26 +193,26 @@ def work(args: argparse.Namespace) -> Total:
                     if total.is_enough(args):
                         del busy[fd]
                     else:
-                        busy[fd].ask(_next(args, asked, total))
-            told = _progress(total, args, started, told)
+                        busy[fd].ask(_next(args, counts, total))
+            last_report = _progress(total, args, started, last_report)
     return total
 
 
-def _next(args: argparse.Namespace, asked: Counter[str], total: Total) -> Wanted:
+def _next(args: argparse.Namespace, counts: Counter[str], total: Total) -> Wanted:
     """With `each`: at the point that was looked for, or hit, least."""
     point = args.point
     if args.each:
-        point = min(POINTS, key=lambda p: (total.points[p] >= args.each, asked[p]))
-    wanted = Wanted(args.seed + asked.total(), point)
-    asked[point] += 1
-    return wanted
+        point = min(POINTS, key=lambda p: (total.points[p] >= args.each, counts[p]))
+    target = Wanted(args.seed + counts.total(), point)
+    counts[point] += 1
+    return target
 
 
-def _progress(total: Total, args: argparse.Namespace, started: float, told: float) -> float:
+def _progress(total: Total, args: argparse.Namespace, started: float, texts: float) -> float:
     now = time.monotonic()
     is_terminal = sys.stderr.isatty()
-    if now - told < (0.2 if is_terminal else PROGRESS_SECONDS):
-        return told
+    if now - texts < (0.2 if is_terminal else PROGRESS_SECONDS):
+        return texts
     n_points = sum(total.points[point] >= args.each for point in POINTS)
     aim = (
         f"{n_points} of {len(POINTS)} points"

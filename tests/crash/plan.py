@@ -157,8 +157,8 @@ def _refusal(name: str) -> str:
     return f"<{name}> cannot be done"
 
 
-def last_word(node: Node, tasks: Sequence[str], heard: Sequence[str]) -> str:
-    return f"<{node.name}> {digest('/'.join(tasks), *sorted(heard))[:12]}"
+def last_word(node: Node, tasks: Sequence[str], requests: Sequence[str]) -> str:
+    return f"<{node.name}> {digest('/'.join(tasks), *sorted(requests))[:12]}"
 
 
 def _to_hear(node: Node, above: tuple[str, ...]) -> list[str]:
@@ -194,16 +194,18 @@ class Script:
         if node.flaky and request.attempt == 1:
             return ModelUnavailable("try again", kind="rate_limit")
         mine = messages[start:]
-        said = sum(isinstance(m, AssistantMessage) and bool(m.calls) for m in mine)
-        if said < len(node.steps):
-            return self._calls(request, node, said)
+        n_replies = sum(isinstance(m, AssistantMessage) and bool(m.calls) for m in mine)
+        if n_replies < len(node.steps):
+            return self._calls(request, node, n_replies)
         chain = tuple(t for _, t in tasks)
-        wanted = _to_hear(node, chain[:-1])
+        hearing = _to_hear(node, chain[:-1])
         texts = [m.text for m in mine if isinstance(m, (ToolMessage, UserMessage))]
-        heard = [token for token in set(wanted) for text in texts for _ in range(text.count(token))]
-        if sorted(heard) != sorted(wanted):
+        requests = [
+            token for token in set(hearing) for text in texts for _ in range(text.count(token))
+        ]
+        if sorted(requests) != sorted(hearing):
             return WAITS
-        text = last_word(node, chain, heard)
+        text = last_word(node, chain, requests)
         if node.kind == "error":
             return _named(request, [call("submit_error", error=_refusal(name))])
         return (

@@ -23,9 +23,9 @@ UNKNOWN = "Interrupted by a restart"
 
 def live(folder: Path, most: int) -> int:
     command = [sys.executable, "-W", "error", "-m", "tests.crash.awaiting", str(folder), str(most)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr[-3_000:]
-    return done.returncode
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert process.returncode in (0, -signal.SIGKILL), process.stderr[-3_000:]
+    return process.returncode
 
 
 async def children(folder: Path) -> list[RunRecord]:
@@ -58,9 +58,9 @@ def test_no_child_is_started_twice_and_no_result_is_lost(seed: int, tmp_path: Pa
     for task in ("errand 1", "errand 2"):
         assert (f"<{task}>" in errand) == (tasks[task] == 1), "what was done was not told"
     journal = (tmp_path / JOURNAL).read_text().splitlines()
-    begun = [line for line in journal if line.startswith("survey")]
-    assert len(set(begun)) == 1, "key and time of a call have changed"
-    assert len(begun) > 1, "the tool was never run again: the kills came at the wrong moments"
+    start_lines = [line for line in journal if line.startswith("survey")]
+    assert len(set(start_lines)) == 1, "key and time of a call have changed"
+    assert len(start_lines) > 1, "the tool was never run again: the kills came at the wrong moments"
     assert sum(line.startswith("errand") for line in journal) == 1
     assert {line for line in journal if line.startswith("answered")} == {"answered red"}
 

@@ -57,8 +57,8 @@ def sql(folder: Path, text: str, *args: Any) -> None:
 
 
 def run_of(folder: Path, name: str) -> Kept:
-    (kept,) = Evidence(folder).by_name[name]
-    return kept
+    (record,) = Evidence(folder).by_name[name]
+    return record
 
 
 CONVERSATION = "(select n from conversations where id = ?)"
@@ -66,11 +66,11 @@ CONVERSATION = "(select n from conversations where id = ?)"
 
 def message_with(folder: Path, name: str, text: str) -> tuple[str, int]:
     """The run and the number of the first message of its conversation that holds `text`."""
-    kept = run_of(folder, name)
+    record = run_of(folder, name)
     number = min(
-        n for n, m in kept.messages.items() if m["role"] != "assistant" and text in m["text"]
+        n for n, m in record.messages.items() if m["role"] != "assistant" and text in m["text"]
     )
-    return kept.id, number
+    return record.id, number
 
 
 def token(name: str) -> str:
@@ -95,9 +95,9 @@ def add(path: Path, **fields: Any) -> None:
 def drop_record(path: Path, which: Callable[[dict[str, Any]], bool]) -> None:
     lines = path.read_bytes()
     records = [lines[n : n + RECORD] for n in range(0, len(lines), RECORD)]
-    kept = [r for r in records if not which(msgspec.json.decode(r))]
-    assert len(kept) < len(records), "the fault was not planted"
-    path.write_bytes(b"".join(kept))
+    rest = [r for r in records if not which(msgspec.json.decode(r))]
+    assert len(rest) < len(records), "the fault was not planted"
+    path.write_bytes(b"".join(rest))
 
 
 def unsafe_started_twice(folder: Path) -> None:
@@ -218,12 +218,12 @@ def root_started_twice(folder: Path) -> None:
 
 
 def another_result(folder: Path) -> None:
-    kept = run_of(folder, "q0")
+    record = run_of(folder, "q0")
     body = {
-        **kept.body,
-        "state": {**kept.body["state"], "ending": {**kept.ending, "text": "something else"}},
+        **record.body,
+        "state": {**record.body["state"], "ending": {**record.ending, "text": "something else"}},
     }
-    sql(folder, "update runs set body = ? where id = ?", msgspec.json.encode(body), kept.id)
+    sql(folder, "update runs set body = ? where id = ?", msgspec.json.encode(body), record.id)
 
 
 def fork_without_its_prefix(folder: Path) -> None:

@@ -28,18 +28,18 @@ def killed(folder: Path, *options: str) -> tuple[dict[str, Any], str]:
     command = [sys.executable, "-W", "error", "-m", "tests.crash.main", "--workers", "1", *options]
     # Every other test keeps the default: half of the databases in memory, half on the disk.
     command += ["--folder", str(folder)] if "--plant" in options else []
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout, done.stderr
-    counted: dict[str, Any] = msgspec.json.decode(done.stdout.splitlines()[-1])
-    assert done.returncode == (0 if counted["ok"] else 1), done.stderr
-    return counted, done.stderr
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.stdout, process.stderr
+    counted: dict[str, Any] = msgspec.json.decode(process.stdout.splitlines()[-1])
+    assert process.returncode == (0 if counted["ok"] else 1), process.stderr
+    return counted, process.stderr
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("seed", [1, 100_001])
 def test_nothing_is_lost_or_repeated_in_100_kills(seed: int, tmp_path: Path) -> None:
-    counted, said = killed(tmp_path, "--kills", "100", "--seed", str(seed))
-    assert counted["ok"], said
+    counted, output = killed(tmp_path, "--kills", "100", "--seed", str(seed))
+    assert counted["ok"], output
     assert counted["kills"] >= 100
     assert {kind: counted[kind] for kind in checker.KINDS} == dict.fromkeys(checker.KINDS, 0)
     assert counted["outcome_unknown"] > 0, (
@@ -50,8 +50,8 @@ def test_nothing_is_lost_or_repeated_in_100_kills(seed: int, tmp_path: Path) -> 
 
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_or_repeated_at_any_named_point(tmp_path: Path) -> None:
-    counted, said = killed(tmp_path, "--each", "3", "--seed", "7")
-    assert counted["ok"], said
+    counted, output = killed(tmp_path, "--each", "3", "--seed", "7")
+    assert counted["ok"], output
     assert all(counted["points"][point] >= 3 for point in POINTS)
 
 
@@ -79,7 +79,7 @@ def test_every_planted_bug_is_hunted() -> None:
 @pytest.mark.parametrize("bug", FOUND_AS)
 def test_a_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
     kind = FOUND_AS[bug]
-    counted, said = killed(
+    counted, output = killed(
         tmp_path,
         "--kills",
         "2000",
@@ -95,8 +95,8 @@ def test_a_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
         FOUND_AT.get(bug, ""),
     )
     assert not counted["ok"]
-    assert counted[kind] > 0, said
-    assert f"--plant {bug}" in said, "no command was printed that replays it"
+    assert counted[kind] > 0, output
+    assert f"--plant {bug}" in output, "no command was printed that replays it"
 
 
 def life(folder: Path, *options: str) -> subprocess.Popen[str]:
@@ -108,8 +108,8 @@ def life(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    said, _ = process.communicate(timeout=60)
-    return process.returncode, said
+    output, _ = process.communicate(timeout=60)
+    return process.returncode, output
 
 
 @pytest.mark.timeout(120)
@@ -118,8 +118,8 @@ def test_a_run_that_keeps_killing_the_process_is_quarantined_and_the_others_go_o
 ) -> None:
     codes = []
     while len(codes) < 10 and 0 not in codes:
-        code, said = ended(life(tmp_path, "--plan", "poison"))
-        assert code in (0, -signal.SIGKILL), said
+        code, texts = ended(life(tmp_path, "--plan", "poison"))
+        assert code in (0, -signal.SIGKILL), texts
         codes.append(code)
     # Two deaths make suspects, its siblings leave them by what they do, and it is tried alone three
     # times.
@@ -127,14 +127,14 @@ def test_a_run_that_keeps_killing_the_process_is_quarantined_and_the_others_go_o
 
     findings = checker.check(tmp_path, plan.poison())
     assert findings.faults == []
-    found = Evidence(tmp_path)
-    (poisoned,), (parent,) = found.by_name["r0.0"], found.by_name["r0"]
+    evidence = Evidence(tmp_path)
+    (poisoned,), (parent,) = evidence.by_name["r0.0"], evidence.by_name["r0"]
     assert (poisoned.state, poisoned.ending["stop"]) == ("interrupted", "quarantined")
     assert "the process crashed 3 times in a row" in poisoned.ending["error"]
     assert any("r0.0 interrupted (quarantined)" in text for text in parent.heard()), (
         "its parent was not told"
     )
-    assert {found.by_name[name][0].state for name in ("r0", "r0.1", "r0.2", "r0.3")} == {
+    assert {evidence.by_name[name][0].state for name in ("r0", "r0.1", "r0.2", "r0.3")} == {
         "completed"
     }
 
@@ -147,13 +147,13 @@ def test_a_second_process_is_refused_by_name_while_the_first_goes_on(tmp_path: P
         assert first.poll() is None, first.communicate()
         time.sleep(0.01)
 
-    code, said = ended(life(tmp_path, "--plan", "hold"))
-    assert code == LOCKED, said
-    assert f"in use by process {first.pid}." in said
+    code, text = ended(life(tmp_path, "--plan", "hold"))
+    assert code == LOCKED, text
+    assert f"in use by process {first.pid}." in text
     assert first.poll() is None, "the first process did not survive the second"
 
     (tmp_path / GO).touch()
-    code, said = ended(first)
-    assert (code, said) == (0, "")
+    code, text = ended(first)
+    assert (code, text) == (0, "")
     assert checker.check(tmp_path, plan.hold()).faults == []
     assert Evidence(tmp_path).outcomes["life"] == 1, "the second process took over"

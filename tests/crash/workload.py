@@ -65,7 +65,8 @@ POINTS = (
     "answer-before",
     "answer-after",
 )
-LOG, JOURNAL, RECEIPTS, OUTCOMES, GO = "log.db", "journal", "receipts", "outcomes.json", "go"
+LOG, JOURNAL, RECEIPTS = "log.db", "journal", "receipts"
+OUTCOMES, GO = "outcomes.json", "go"
 RECORD = 512
 """A record never crosses a page, and within a page the kernel finishes a write before it looks at a
 kill."""
@@ -146,12 +147,12 @@ class Hook:
     async def send(self, delivery: Delivery) -> None:
         world = self._world
         world.fuse.at("send-before")
-        taken = {r["key"] for r in read_book(world.folder / RECEIPTS) if r["is"] == "new"}
+        keys = {r["key"] for r in read_book(world.folder / RECEIPTS) if r["is"] == "new"}
         await asyncio.sleep(_pause("send", delivery.key))
         if delivery.attempts == 1 and zlib.crc32(delivery.key.encode()) % 3 == 0:
             world.receipts.write(**{"is": "failed"}, key=delivery.key, text=delivery.text)
             raise ConnectionError("try again")
-        kind = "again" if delivery.key in taken else "new"
+        kind = "again" if delivery.key in keys else "new"
         world.receipts.write(**{"is": kind}, key=delivery.key, text=delivery.text)
         world.fuse.at("send-inside")
         await asyncio.sleep(0)
@@ -399,9 +400,11 @@ class Tools:
     async def call_off(self, context: Context, node: str, step: int, n: int) -> Actions:
         self._begin(context, "call_off")
         target = self._world.script.act(node, step, n).target
-        (found,) = [spec.id for spec, _ in await context.children() if spec.request.label == target]
+        (run_id,) = [
+            spec.id for spec, _ in await context.children() if spec.request.label == target
+        ]
         self._end(context, "call_off")
-        return Actions(cancels=(found,), answer="Called off.")
+        return Actions(cancels=(run_id,), answer="Called off.")
 
     async def tell(self, context: Context, node: str, step: int, n: int) -> Actions:
         self._begin(context, "tell")
@@ -451,13 +454,9 @@ def main() -> int:
 
 
 def plan_named(name: str) -> Plan:
-    return (
-        plans.poison()
-        if name == "poison"
-        else plans.hold()
-        if name == "hold"
-        else plans.make(int(name))
-    )
+    if name == "poison":
+        return plans.poison()
+    return plans.hold() if name == "hold" else plans.make(int(name))
 
 
 if __name__ == "__main__":

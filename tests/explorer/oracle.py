@@ -21,25 +21,25 @@ def wrong_places(root: Path, report: str) -> list[str]:
     """Places in a report that are not there, names that do not stand where it says, and quotations
     that do not begin there."""
     out = []
-    for found in PLACE.finditer(report):
-        path, line = found[1], int(found[2])
+    for match in PLACE.finditer(report):
+        path, line = match[1], int(match[2])
         if not (root / path).is_file():
-            out.append(f"{found[0]}: no such file")
+            out.append(f"{match[0]}: no such file")
         elif not 1 <= line <= max(1, len(lines_of(root, path))):
-            out.append(f"{found[0]}: no such line")
+            out.append(f"{match[0]}: no such line")
     named = [(m[1], m[2], int(m[3])) for m in NAMED.finditer(report)]
     named += [(m[3], m[1], int(m[2])) for m in READ.finditer(report)]
     for name, path, line in named:
         word = re.split(r"\.|::", name)[-1]
         if re.fullmatch(r"\w+", word) and word not in lines_of(root, path)[line - 1]:
             out.append(f"`{name}` {path}:{line}: {lines_of(root, path)[line - 1]!r}")
-    for found in QUOTED.finditer(report):
+    for match in QUOTED.finditer(report):
         words, here = (
-            found[1].split()[:3],
-            " ".join(lines_of(root, found[2])[int(found[3]) - 1 :][:4]),
+            match[1].split()[:3],
+            " ".join(lines_of(root, match[2])[int(match[3]) - 1 :][:4]),
         )
         if not all(_bare(word) in _bare(here) for word in words):
-            out.append(f"{found[0]}: {here!r}")
+            out.append(f"{match[0]}: {here!r}")
     return out
 
 

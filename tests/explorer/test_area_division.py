@@ -25,15 +25,15 @@ def test_the_largest_folder_is_opened_and_its_own_files_have_its_name() -> None:
 
 def test_a_small_folder_stays_closed_and_small() -> None:
     sizes = {f"core/m{n}/x.c": 100 for n in range(4)} | {"ci/a/b.sh": 1}
-    found = divide(sizes)
-    assert found["ci/a/b.sh"] == "ci/" and found["core/m0/x.c"] == "core/m0/"
+    areas = divide(sizes)
+    assert areas["ci/a/b.sh"] == "ci/" and areas["core/m0/x.c"] == "core/m0/"
 
 
 def test_a_large_flat_folder_is_divided_by_the_first_word_of_names() -> None:
     sizes = {f"cmd-{n}.c": 10 for n in range(40)} | {"tmux.c": 5, "tmux.h": 5, "log.c": 5}
-    found = divide(sizes)
-    assert found["cmd-7.c"] == "cmd*" and found["log.c"] == found["tmux.c"] == "other"
-    assert is_by_words(found.values()) and not is_by_words(["src/"])
+    areas = divide(sizes)
+    assert areas["cmd-7.c"] == "cmd*" and areas["log.c"] == areas["tmux.c"] == "other"
+    assert is_by_words(areas.values()) and not is_by_words(["src/"])
 
 
 def test_a_flat_folder_of_few_files_is_one_area() -> None:
@@ -41,24 +41,24 @@ def test_a_flat_folder_of_few_files_is_one_area() -> None:
 
 
 def test_a_file_alone_at_the_top_is_an_area_by_its_name() -> None:
-    found = divide({"main.go": 1, "src/a/x.go": 10, "src/b/y.go": 10})
-    assert found["main.go"] == "main.go"
+    areas = divide({"main.go": 1, "src/a/x.go": 10, "src/b/y.go": 10})
+    assert areas["main.go"] == "main.go"
     assert divide({"a.go": 1, "b.go": 1, "src/a/x.go": 10})["a.go"] == "./"
 
 
 def test_no_area_has_a_brace_or_overlaps_another() -> None:
     sizes = {f"src/p{n % 12}/m{n}.py": n + 1 for n in range(60)} | {"src/x.py": 3}
-    found = divide(sizes)
-    assert set(found) == set(sizes)
-    assert not any("{" in name or "," in name for name in found.values())
-    assert all(path.startswith(name.rstrip("*")) for path, name in found.items())
+    areas = divide(sizes)
+    assert set(areas) == set(sizes)
+    assert not any("{" in name or "," in name for name in areas.values())
+    assert all(path.startswith(name.rstrip("*")) for path, name in areas.items())
 
 
 def test_a_group_of_names_is_not_opened_again_however_large_it_is() -> None:
     sizes = {f"lib/lib.{n}.ts": 1_000 for n in range(100)} | {"lib/tsc.js": 10, "bin/x.js": 10}
-    found = divide(sizes)
-    assert set(found.values()) == {"lib/lib*", "lib/other", "bin/"}
-    assert found["lib/lib.7.ts"] == "lib/lib*"
+    areas = divide(sizes)
+    assert set(areas.values()) == {"lib/lib*", "lib/other", "bin/"}
+    assert areas["lib/lib.7.ts"] == "lib/lib*"
 
 
 @given(

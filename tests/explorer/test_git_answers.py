@@ -19,8 +19,8 @@ from retinue.view.totals import TreeSpending
 from tests.explorer.world import commit, copied
 
 
-def place(root: Path, files: OpenTree, hidden: str) -> GitPlace:
-    return GitPlace(str(root), (), lambda path: path.startswith(hidden), reader(files))
+def place(root: Path, files: OpenTree, hidden_name: str) -> GitPlace:
+    return GitPlace(str(root), (), lambda path: path.startswith(hidden_name), reader(files))
 
 
 def test_a_file_that_the_run_may_not_read_is_in_no_change_and_no_history(tmp_path: Path) -> None:
@@ -51,13 +51,13 @@ def test_history_is_about_source(tmp_path: Path) -> None:
     commit(root, "words")
     engine = SyntaxEngine()
     with folder_files(str(root)) as files:
-        told = asyncio.run(ask_git("history", "", place(root, files, "\0")))
-        assert isinstance(told, CommitHistory) and told.changes["README.md"] == 2
-        found = history_answer(engine, files, told, Event())
+        text = asyncio.run(ask_git("history", "", place(root, files, "\0")))
+        assert isinstance(text, CommitHistory) and text.changes["README.md"] == 2
+        answer = history_answer(engine, files, text, Event())
     engine.close()
-    assert found.n_commits == 2 and "README.md" not in found.changes
-    assert found.changes["src/ledgerly/cli/main.py"] == 1
-    assert not any(path.startswith("tests/") for path in found.changes)
+    assert answer.n_commits == 2 and "README.md" not in answer.changes
+    assert answer.changes["src/ledgerly/cli/main.py"] == 1
+    assert not any(path.startswith("tests/") for path in answer.changes)
 
 
 class Counted(SyntaxEngine):
@@ -71,11 +71,11 @@ class Counted(SyntaxEngine):
 
 
 def test_the_areas_of_a_map_are_answered_without_reading_the_tree_again(tmp_path: Path) -> None:
-    root, engine, kept = copied("python", tmp_path), Counted(), KeptAnswers()
+    root, engine, answers = copied("python", tmp_path), Counted(), KeptAnswers()
 
     def ask(question: str, area: str = "") -> object:
         with folder_files(str(root)) as files:
-            return kept.answer(engine, files, question, TreeQuestion(area=area), Event())
+            return answers.answer(engine, files, question, TreeQuestion(area=area), Event())
 
     first = ask("map")
     rows = ask("area", "src/ledgerly/model/")
@@ -86,7 +86,7 @@ def test_the_areas_of_a_map_are_answered_without_reading_the_tree_again(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "texts"),
     [
         ([TreeSpending(10, 0.0, is_offline=True)], ("offline, no model",)),
         ([TreeSpending(10, 0.0, is_offline=True)] * 2, ("offline, no model",)),
@@ -94,12 +94,12 @@ def test_the_areas_of_a_map_are_answered_without_reading_the_tree_again(tmp_path
     ],
 )
 def test_no_tokens_and_no_dollars_are_shown_where_no_model_was_called(
-    parts: list[TreeSpending], said: tuple[str, ...]
+    parts: list[TreeSpending], texts: tuple[str, ...]
 ) -> None:
     total = TreeSpending(0, 0.0)
     for part in parts:
         total = total.plus(part)
-    assert total.words == said
+    assert total.words == texts
 
 
 def test_a_listed_run_of_the_explorer_is_offline() -> None:

@@ -153,8 +153,8 @@ def test_a_call_is_made_once_whatever_it_returned() -> None:
         ToolMessage(call_id="1", text="no", error=True),
     ]
     book = KnownAnswers(assignment(messages), ())
-    got = book.ask("read", path="x")
-    assert got is not None and got.error and book.pending == []
+    reply = book.ask("read", path="x")
+    assert reply is not None and reply.error and book.pending == []
 
 
 @pytest.mark.parametrize(

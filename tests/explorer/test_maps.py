@@ -44,8 +44,8 @@ def flat(text: str) -> str:
 
 
 def python_source(root: Path) -> list[str]:
-    found = [p.relative_to(root).as_posix() for p in (root / "src").rglob("*.py")]
-    return [path for path in found if "_pb2" not in path]
+    paths = [p.relative_to(root).as_posix() for p in (root / "src").rglob("*.py")]
+    return [path for path in paths if "_pb2" not in path]
 
 
 @pytest.mark.parametrize("tree", NAMES)
@@ -84,18 +84,20 @@ def test_a_terminal_cuts_no_place_and_draws_the_areas(tree: str, width: int) -> 
     blocks = MarkdownBlocks()
     lines = [line.plain for line in rendered([*blocks.feed(report), *blocks.close()], width)]
     assert max(map(len, lines)) <= width
-    shown = "\n".join(lines)
+    text = "\n".join(lines)
     places = set(re.findall(r"[\w./-]+:\d+", report))
-    assert [place for place in places if place not in shown] == []
-    assert "mermaid" not in shown and "-->" not in shown
-    assert "▼" in shown or tree == "mixed"
+    assert [place for place in places if place not in text] == []
+    assert "mermaid" not in text and "-->" not in text
+    assert "▼" in text or tree == "mixed"
 
 
 @pytest.mark.parametrize("tree", NAMES)
 def test_sections_are_in_one_order_and_the_last_line_says_how_facts_were_made(tree: str) -> None:
     report = map_of(tree)
-    shown = [title for title in re.findall(r"^## (.+)$", report, re.MULTILINE) if title in SECTIONS]
-    assert shown == [title for title in SECTIONS if title in shown] and len(shown) >= 4
+    matches = [
+        title for title in re.findall(r"^## (.+)$", report, re.MULTILINE) if title in SECTIONS
+    ]
+    assert matches == [title for title in SECTIONS if title in matches] and len(matches) >= 4
     tail = report.rpartition("\n---\n")[2]
     assert tail.startswith("offline, no model. ") and "syntax trees (tree-sitter)" in tail
     assert "$" not in report and "token" not in tail
@@ -103,20 +105,21 @@ def test_sections_are_in_one_order_and_the_last_line_says_how_facts_were_made(tr
 
 @pytest.mark.parametrize("tree", NAMES)
 def test_the_purpose_comes_from_the_manifest_or_the_first_real_paragraph(tree: str) -> None:
-    said, place = PURPOSE[tree]
-    assert f"{said} {place}" in flat(map_of(tree))
+    text, place = PURPOSE[tree]
+    assert f"{text} {place}" in flat(map_of(tree))
 
 
 @pytest.mark.parametrize("tree", NAMES)
 def test_entry_points_are_found_where_they_are(tree: str) -> None:
-    found = flat(section(map_of(tree), "Run, build, test"))
-    assert [entry for entry in ENTRIES[tree] if entry not in found] == []
+    result = flat(section(map_of(tree), "Run, build, test"))
+    assert [entry for entry in ENTRIES[tree] if entry not in result] == []
 
 
 @pytest.mark.parametrize("tree", NAMES)
 def test_counts_are_right(tree: str) -> None:
     report, root = map_of(tree), TREES / tree
-    n_files, n_source, n_tests, n_cases = FACTS[tree]
+    n_files, n_source = FACTS[tree][:2]
+    n_tests, n_cases = FACTS[tree][2:]
     assert sum(path.is_file() for path in root.rglob("*")) == n_files
     top = flat(report.partition("## ")[0])
     assert f"{n_source} source files, " in top
@@ -132,30 +135,30 @@ def test_counts_are_right(tree: str) -> None:
 def test_definitions_are_counted_as_pythons_own_parser_has_them() -> None:
     root = TREES / "python"
     classes, methods, functions = python_kinds(root, python_source(root))
-    wanted = f"{classes} classes, {methods} methods, {functions} functions."
-    assert wanted in flat(map_of("python"))
+    text = f"{classes} classes, {methods} methods, {functions} functions."
+    assert text in flat(map_of("python"))
 
 
 @pytest.mark.parametrize("tree", NAMES)
 def test_import_statements_are_counted_as_an_independent_count_has_them(tree: str) -> None:
-    found = re.search(
+    match = re.search(
         r"Most imported \(.*?\): (.*?)\.(?:\n|$)", section(map_of(tree), "Areas"), re.S
     )
-    assert found is not None
-    shown = {path: int(n) for path, n in re.findall(r"(\S+) \((\d+)\)", flat(found[1]))}
-    wanted = IMPORTED.get(tree)
-    if wanted is None:
+    assert match is not None
+    output = {path: int(n) for path, n in re.findall(r"(\S+) \((\d+)\)", flat(match[1]))}
+    target = IMPORTED.get(tree)
+    if target is None:
         root = TREES / tree
         counts = python_imports(root, set(python_source(root)))
-        wanted = {path: n for path, n in counts.items() if n > 1}
-    assert shown == wanted
+        target = {path: n for path, n in counts.items() if n > 1}
+    assert output == target
 
 
 def test_key_types_are_imported_by_as_many_files_as_it_is_said() -> None:
     root, report = TREES / "python", map_of("python")
-    told = re.findall(r"`(\w+)` (\S+?):\d+ \((\d+)\)", section(report, "Areas"))
-    assert told
-    for name, path, n in told:
+    matches = re.findall(r"`(\w+)` (\S+?):\d+ \((\d+)\)", section(report, "Areas"))
+    assert matches
+    for name, path, n in matches:
         module = path.removeprefix("src/").removesuffix(".py").replace("/", ".")
         pattern = rf"^from {re.escape(module)} import .*\b{name}\b"
         files = [p for p in python_source(root) if re.search(pattern, (root / p).read_text(), re.M)]
@@ -165,22 +168,22 @@ def test_key_types_are_imported_by_as_many_files_as_it_is_said() -> None:
 @pytest.mark.parametrize("tree", NAMES)
 def test_nobody_is_sent_to_read_tests_generated_or_vendored_files(tree: str) -> None:
     steps = section(map_of(tree), "Where to start reading")
-    found = re.findall(r"^\d+\. (\S+):\d+", steps, re.MULTILINE)
-    assert 2 <= len(found) <= 7 and len(set(found)) == len(found)
-    assert [path for path in found if NOT_TO_READ.search(path)] == []
+    matches = re.findall(r"^\d+\. (\S+):\d+", steps, re.MULTILINE)
+    assert 2 <= len(matches) <= 7 and len(set(matches)) == len(matches)
+    assert [path for path in matches if NOT_TO_READ.search(path)] == []
 
 
 def test_what_is_called_by_the_entry_point_is_called_there() -> None:
-    found = re.search(r"`(\w+)`, called by `main` \((\S+):(\d+)\)", map_of("rust"))
-    assert found is not None
-    assert f"{found[1]}(" in lines_of(TREES / "rust", found[2])[int(found[3]) - 1]
+    match = re.search(r"`(\w+)`, called by `main` \((\S+):(\d+)\)", map_of("rust"))
+    assert match is not None
+    assert f"{match[1]}(" in lines_of(TREES / "rust", match[2])[int(match[3]) - 1]
 
 
 def test_what_no_test_imports_is_named_and_not_called_untested() -> None:
-    found = flat(section(map_of("python"), "Tests"))
-    assert "Test files that import each area: src/ledgerly/model/ 3" in found
-    assert "No test file imports src/ledgerly/cli/, src/ledgerly/report/" in found
-    assert "untested" not in found
+    result = flat(section(map_of("python"), "Tests"))
+    assert "Test files that import each area: src/ledgerly/model/ 3" in result
+    assert "No test file imports src/ledgerly/cli/, src/ledgerly/report/" in result
+    assert "untested" not in result
 
 
 @pytest.mark.parametrize("tree", NAMES)
@@ -196,7 +199,7 @@ def test_a_map_in_full_has_everything_that_a_page_has(tree: str) -> None:
 def test_history_is_what_git_has(dialect: str, tmp_path: Path) -> None:
     root = copied("python", tmp_path, commits=4)
     report = asyncio.run(explore(root, "map this repository", dialect)).text
-    told = dict(re.findall(r"(src/\S+\.py) \((\d+)", flat(section(report, "History"))))
+    matches = dict(re.findall(r"(src/\S+\.py) \((\d+)", flat(section(report, "History"))))
     log = subprocess.run(
         ["git", "log", "--name-only", "--format="],
         cwd=root,
@@ -205,10 +208,10 @@ def test_history_is_what_git_has(dialect: str, tmp_path: Path) -> None:
         check=True,
     ).stdout.split()
     counts = {path: log.count(path) for path in python_source(root)}
-    assert len(told) == 5 and {path: int(n) for path, n in told.items()} == {
-        path: counts[path] for path in told
+    assert len(matches) == 5 and {path: int(n) for path, n in matches.items()} == {
+        path: counts[path] for path in matches
     }
-    assert min(int(n) for n in told.values()) >= sorted(counts.values())[-5]
+    assert min(int(n) for n in matches.values()) >= sorted(counts.values())[-5]
     assert "The last 4 commits that are not merges" in report and "history from git" in report
     assert wrong_places(root, report) == []
 
@@ -227,8 +230,8 @@ def test_history_needs_no_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_tree_outside_of_git_says_so() -> None:
     """The golden trees lie in a repository that begins above them."""
-    found = section(map_of("go"), "Not looked at")
-    assert "History: the git working tree begins above this directory" in flat(found)
+    result = section(map_of("go"), "Not looked at")
+    assert "History: the git working tree begins above this directory" in flat(result)
 
 
 def test_a_licence_is_never_what_a_project_is(tmp_path: Path) -> None:

@@ -23,22 +23,22 @@ def test_names_are_compared_by_file_name_and_line_with_two_lines_of_play() -> No
         Tag("a", "g", 23, "callable"),
         Tag("b", "T", 1, "type"),
     ]
-    found = compare("cpp", "callable", mine, theirs)
-    assert (found.both, found.only_here, found.only_there) == (1, 1, 1)
+    difference = compare("cpp", "callable", mine, theirs)
+    assert (difference.both, difference.only_here, difference.only_there) == (1, 1, 1)
     assert compare("cpp", "type", mine, theirs).both == 0
 
 
 def test_a_definition_counts_once_for_one_tag() -> None:
     twice = [Tag("a", "f", 1, "callable"), Tag("a", "f", 2, "callable")]
-    found = compare("c", "callable", twice, twice[:1])
-    assert (found.both, found.only_here) == (1, 1)
+    difference = compare("c", "callable", twice, twice[:1])
+    assert (difference.both, difference.only_here) == (1, 1)
 
 
 def test_what_an_oracle_cannot_see_is_left_out_by_its_mark_alone() -> None:
     local = Tag("a.go", "T", 5, "type", ("local",))
     plain = Tag("a.go", "U", 9, "type")
-    found = compare("go", "type", [local, plain], [])
-    assert found.only_here == 1 and sum(found.unseen.values()) == 1
+    difference = compare("go", "type", [local, plain], [])
+    assert difference.only_here == 1 and sum(difference.unseen.values()) == 1
     assert compare("rust", "type", [local], []).only_here == 1
 
 
@@ -65,17 +65,17 @@ def test_without_a_network_it_is_not_ok_and_says_why(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "no-index").as_uri())
     monkeypatch.setattr(main, "TREES", (trees.RealTree("flask", "3.1.3", "pypi", ("python",)),))
-    kept = main.RESULT.read_bytes()
+    data = main.RESULT.read_bytes()
     assert main.main() == 1
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last["ok"] is False and "flask 3.1.3 (pypi)" in last["reasons"][0]
-    assert main.RESULT.read_bytes() == kept
+    assert main.RESULT.read_bytes() == data
 
 
 def test_the_kept_result_is_ok_and_of_these_trees() -> None:
-    kept = json.loads(main.RESULT.read_text(encoding="utf-8"))
-    assert kept["ok"] and kept["missing"] == []
-    assert kept["trees"] == [f"{t.name} {t.version} ({t.origin})" for t in trees.TREES]
-    for row in kept["definitions"].values():
+    value = json.loads(main.RESULT.read_text(encoding="utf-8"))
+    assert value["ok"] and value["missing"] == []
+    assert value["trees"] == [f"{t.name} {t.version} ({t.origin})" for t in trees.TREES]
+    for row in value["definitions"].values():
         assert min(row["precision"], row["recall"]) >= main.GOAL
-    assert kept["callers"]["checked"] >= 200 and kept["callers"]["false"] == []
+    assert value["callers"]["checked"] >= 200 and value["callers"]["false"] == []

@@ -68,14 +68,14 @@ this in full")):
 
 def test_processes_with_other_hash_seeds_write_the_same_reports() -> None:
     root = Path(__file__).resolve().parents[2]
-    said = []
+    texts = []
     for seed in ("1", "2"):
         env = {
             **os.environ,
             "PYTHONHASHSEED": seed,
             "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}",
         }
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", PROGRAM],
             cwd=root,
             env=env,
@@ -83,8 +83,8 @@ def test_processes_with_other_hash_seeds_write_the_same_reports() -> None:
             text=True,
             check=True,
         )
-        said.append(done.stdout)
-    assert said[0] == said[1] and len(said[0]) > 3_000
+        texts.append(process.stdout)
+    assert texts[0] == texts[1] and len(texts[0]) > 3_000
 
 
 @pytest.mark.parametrize(
@@ -121,20 +121,20 @@ def test_it_imports_nothing_that_has_files_time_or_chance() -> None:
         "tempfile",
         "logging",
     }
-    found = set()
+    result = set()
     for path in FOLDER.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
-                found |= {(path.name, alias.name.split(".")[0]) for alias in node.names}
+                result |= {(path.name, alias.name.split(".")[0]) for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
-                found.add((path.name, node.module.split(".")[0]))
+                result.add((path.name, node.module.split(".")[0]))
             elif (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Name)
                 and node.func.id == "open"
             ):
-                found.add((path.name, "open"))
-    assert {f for f in found if f[1] in forbidden | {"open"}} == set()
+                result.add((path.name, "open"))
+    assert {f for f in result if f[1] in forbidden | {"open"}} == set()
 
 
 def test_it_costs_nothing_and_counts_its_tokens() -> None:

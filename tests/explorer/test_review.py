@@ -73,12 +73,12 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def changes_of(root: Path, wanted: str = "") -> ChangeSet:
-    return asyncio.run(read_changes(str(root), (), wanted, lambda path: (root / path).read_bytes()))
+def changes_of(root: Path, target: str = "") -> ChangeSet:
+    return asyncio.run(read_changes(str(root), (), target, lambda path: (root / path).read_bytes()))
 
 
-def review_of(root: Path, wanted: str = "") -> ReviewFacts:
-    changes = changes_of(root, wanted)
+def review_of(root: Path, target: str = "") -> ReviewFacts:
+    changes = changes_of(root, target)
     engine = SyntaxEngine()
     with folder_files(str(root)) as files:
         tree = engine.read_tree(files)
@@ -119,6 +119,29 @@ def test_definitions_are_paired_and_each_change_is_told_apart(shop: Path) -> Non
         ("value", "Cart.limit"),
         ("comments", "kept"),
     ]
+
+
+OVERLOADS = """from typing import overload
+
+
+@overload
+def pick(x: int) -> int: ...
+@overload
+def pick(x: str) -> str: ...
+def pick(x):
+    return x
+"""
+
+
+def test_an_overload_that_goes_leaves_the_others_as_they_were(shop: Path) -> None:
+    write(shop, {"shop/pick.py": OVERLOADS, "CHANGES.md": "Nothing.\n"})
+    commit(shop, "second")
+    edit(shop, "shop/pick.py", "@overload\ndef pick(x: int) -> int: ...\n", "")
+    facts = review_of(shop)
+    assert rows(facts) == [("removed", "pick")]
+    assert "public definition was removed" not in "".join(found(facts, "low"))
+    edit(shop, "shop/pick.py", "def pick(x: str) -> str", "def pick(x: bytes) -> bytes")
+    assert rows(review_of(shop)) == [("removed", "pick"), ("signature", "pick")]
 
 
 def test_a_file_that_only_moved_changes_no_definition(shop: Path) -> None:
@@ -179,14 +202,14 @@ PLANTED = [
 ]
 
 
-@pytest.mark.parametrize(("severity", "path", "text", "said"), PLANTED)
+@pytest.mark.parametrize(("severity", "path", "text", "texts"), PLANTED)
 def test_each_check_finds_what_was_planted(
-    severity: str, path: str, text: str, said: str, shop: Path
+    severity: str, path: str, text: str, texts: str, shop: Path
 ) -> None:
-    known = shop / path
-    before = known.read_text(encoding="utf-8") if known.exists() else ""
+    name = shop / path
+    before = name.read_text(encoding="utf-8") if name.exists() else ""
     write(shop, {path: before + text})
-    assert any(said in one for one in found(review_of(shop), severity))
+    assert any(texts in one for one in found(review_of(shop), severity))
 
 
 @pytest.mark.parametrize(
@@ -236,19 +259,19 @@ def test_the_first_commit_of_a_repository_can_be_reviewed(shop: Path) -> None:
     assert changes_of(shop, "HEAD~1..HEAD").files
 
 
-@pytest.mark.parametrize("wanted", ["1.0..1.1", "1.0...1.1", "1.0"])
-def test_a_range_of_tags_is_reviewed(wanted: str, shop: Path) -> None:
+@pytest.mark.parametrize("target", ["1.0..1.1", "1.0...1.1", "1.0"])
+def test_a_range_of_tags_is_reviewed(target: str, shop: Path) -> None:
     subprocess.run(["git", "tag", "1.0"], cwd=shop, check=True)
     edit(shop, "shop/web.py", "Cart('a')", "Cart('b')")
     commit(shop, "Another owner")
     subprocess.run(["git", "tag", "1.1"], cwd=shop, check=True)
-    assert [file.path for file in changes_of(shop, wanted).files] == ["shop/web.py"]
-    assert rows(review_of(shop, wanted)) == [("body", "main")]
+    assert [file.path for file in changes_of(shop, target).files] == ["shop/web.py"]
+    assert rows(review_of(shop, target)) == [("body", "main")]
 
 
-@pytest.mark.parametrize("wanted", ["nothing..here", "--output=x", "-p", "HEAD~99..HEAD"])
-def test_a_revision_that_does_not_exist_is_said_and_runs_nothing(wanted: str, shop: Path) -> None:
-    changes = changes_of(shop, wanted)
+@pytest.mark.parametrize("target", ["nothing..here", "--output=x", "-p", "HEAD~99..HEAD"])
+def test_a_revision_that_does_not_exist_is_said_and_runs_nothing(target: str, shop: Path) -> None:
+    changes = changes_of(shop, target)
     assert "there is no commit" in changes.problem and not changes.files
     assert not (shop / "x").exists()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from retinue.syntax.extraction import file_facts
+from retinue.syntax.roles import place_role
 
 DEFINED = [
     (
@@ -184,15 +185,45 @@ def test_a_heading_is_passed_over_and_the_place_is_that_of_the_sentence():
     assert (facts.doc, facts.doc_line) == ("Says what it is.", 5)
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("ruby", "# frozen_string_literal: true\n\nrequire 'a'\n", ("", 0)),
+        (
+            "ruby",
+            "# frozen_string_literal: true\n# Keeps the time.\n\nx = 1\n",
+            ("Keeps the time.", 2),
+        ),
+        ("bash", "# shellcheck shell=bash disable=SC1 x\n\nf() { :; }\n", ("", 0)),
+        ("php", "<?php\n\n/**\n * @author A B <a@b.example>\n */\n\nf();\n", ("", 0)),
+        (
+            "c",
+            "/*\n * @file x.c of all\n *\n * @brief Keeps the time.\n */\n\nint x;\n",
+            ("Keeps the time.", 4),
+        ),
+        ("c", "/* Please send bug reports to A B. */\n\nint x;\n", ("", 0)),
+    ],
+)
+def test_what_is_written_for_programs_is_no_description(language, text, expected):
+    facts = file_facts(language, text.encode())
+    assert (facts.doc, facts.doc_line) == expected
+
+
+def test_a_tag_is_no_description_of_a_type():
+    text = b"/**\n * Runs it\n * and ends.\n * @param x the\n *     thing\n */\nclass A { }\n"
+    (one,) = file_facts("java", text).definitions
+    assert one.doc == "Runs it and ends."
+
+
 def test_an_attribute_of_a_macro_does_not_hide_the_function_behind_it():
     from retinue.syntax.c_preparation import attribute_macros, prepared
 
     text = b"#define printflike(a, b) __attribute__((format(printf, a, b)))\n"
     text += b"int printflike(1, 2)\nlog_it(const char *f)\n{ return 1; }\n"
-    known = attribute_macros([text])
-    facts = file_facts("c", prepared(text, known))
+    macros = attribute_macros([text])
+    facts = file_facts("c", prepared(text, macros))
     assert [(d.name, d.line) for d in facts.definitions][-1] == ("log_it", 3)
-    assert len(prepared(text, known)) == len(text)
+    assert len(prepared(text, macros)) == len(text)
 
 
 def test_a_dead_branch_defines_nothing_and_one_that_breaks_the_syntax_is_put_aside():
@@ -229,3 +260,8 @@ def test_what_the_grammars_of_c_and_bash_guess_is_no_error() -> None:
     macro = b"void f(void) {\n  TAILQ_FOREACH(a, b, c)\n    g(a);\n}\n"
     assert file_facts("c", macro).errors == 0
     assert file_facts("bash", b'f() {\n  L="${L:0:$P}$s${L:$P}"\n}\n').errors == 0
+
+
+@pytest.mark.parametrize("path", ["db/c_test.c", "db/db_test.cc", "src/jq_tests.c"])
+def test_a_file_of_c_is_a_test_by_its_name(path: str) -> None:
+    assert (place_role(path), place_role(path.replace("_test", "_best"))) == ("test", "source")

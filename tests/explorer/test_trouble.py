@@ -76,8 +76,8 @@ def test_tools_that_return_garbage_end_in_an_honest_report(
 @pytest.mark.parametrize("task", TASKS)
 def test_outputs_that_are_huge_or_cut_end_in_an_honest_report(task: str, tmp_path: Path) -> None:
     huge = json.dumps([f"src/pkg{n // 50}/module{n}.py:{n}" for n in range(4_000)])
-    cut = '{"name": "x", "roles": {"source": 1}\n[2 of 90000 shown; raise limit]'
-    for text in (huge, cut):
+    end = '{"name": "x", "roles": {"source": 1}\n[2 of 90000 shown; raise limit]'
+    for text in (huge, end):
         outcome = asyncio.run(explore(tmp_path, task, tools=broken(lambda text=text: text)))  # type: ignore[misc]
         assert outcome.state == "completed" and is_signed(outcome.text)
         assert outcome.usage.calls < 300

@@ -64,14 +64,14 @@ def value_of(text: str) -> Any:
 
 def ids(request: ModelRequest) -> list[str]:
     """The sub-agents that were started, in the order of the calls."""
-    found = [r for r in results(request.messages) if isinstance(r, dict)]
-    return [r["agent_id"] for r in found if "model" in r or "resumed_from" in r]
+    result = [r for r in results(request.messages) if isinstance(r, dict)]
+    return [r["agent_id"] for r in result if "model" in r or "resumed_from" in r]
 
 
 def news(messages: Sequence[Message]) -> list[str]:
     """What a run was told of the ends of its children, without the fences."""
-    told = [m for m in messages if isinstance(m, UserMessage) and m.kind == "news"]
-    return [m.text.split("\n", 1)[1].rsplit("\n", 1)[0] for m in told]
+    text = [m for m in messages if isinstance(m, UserMessage) and m.kind == "news"]
+    return [m.text.split("\n", 1)[1].rsplit("\n", 1)[0] for m in text]
 
 
 def prompt_of(request: ModelRequest) -> str:
@@ -141,8 +141,8 @@ class World:
         if prompt in self.does:
             line = self.does[prompt]
             return line[min(request.turn, len(line) - 1)] if isinstance(line, list) else line
-        if found := re.fullmatch(r"after ([0-9.]+) say (.*)", prompt, re.DOTALL):
-            return pause(float(found[1]), found[2])
+        if match := re.fullmatch(r"after ([0-9.]+) say (.*)", prompt, re.DOTALL):
+            return pause(float(match[1]), match[2])
         return prompt.removeprefix("say ")
 
     # looking
@@ -172,8 +172,8 @@ class World:
         return next(t for t in self.of_lead[0].tools if t.name == name)
 
     def properties(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.schema(name).parameters["properties"]
-        return found
+        results: dict[str, Any] = self.schema(name).parameters["properties"]
+        return results
 
     async def row(self, id: str) -> tuple[RunSpec, Run]:
         row = await self.store.row(id)

@@ -126,9 +126,9 @@ class World:
             if prompt in self.does:
                 line = self.does[prompt]
                 return await line(request) if callable(line) else line
-            if found := re.fullmatch(r"after ([0-9.]+) say (.*)", prompt, re.DOTALL):
-                await asyncio.sleep(float(found[1]))
-                return found[2]
+            if match := re.fullmatch(r"after ([0-9.]+) say (.*)", prompt, re.DOTALL):
+                await asyncio.sleep(float(match[1]))
+                return match[2]
             return prompt.removeprefix("say ")
         finally:
             self.busy -= 1

@@ -37,8 +37,8 @@ class Cast:
         if request.agent != HELPER:
             line = self.lines[min(request.turn, len(self.lines) - 1)]
             return request.messages[-1].text if line is None else line
-        said = self.child(request)
-        return await said if inspect.isawaitable(said) else said
+        child = self.child(request)
+        return await child if inspect.isawaitable(child) else child
 
     @property
     def of_lead(self) -> list[ModelRequest]:
@@ -59,14 +59,14 @@ def spawn(*tasks: str | dict[str, Any]) -> Any:
     return call("spawn_agents", tasks=[{"task": t} if isinstance(t, str) else t for t in tasks])
 
 
-def reader(seen: list[Context] | None = None) -> FunctionTool:
+def reader(contexts: list[Context] | None = None) -> FunctionTool:
     """A tool that only looks, and shows who called it."""
 
     @tool(risk="read", restart="pure")
     async def look(context: Context) -> str:
         """Look."""
-        if seen is not None:
-            seen.append(context)
+        if contexts is not None:
+            contexts.append(context)
         return "seen"
 
     return look
@@ -129,9 +129,9 @@ class Played(msgspec.Struct):
 async def played(retinue: Retinue, run: str) -> Played:
     outcome = await retinue.wait(run)
     assert outcome is not None
-    told = [m for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
+    messages = [m for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
     ends = {c.id: o for c in outcome.children if (o := await retinue.outcome(c.id)) is not None}
-    return Played(outcome, told, ends)
+    return Played(outcome, messages, ends)
 
 
 def results(result: ToolMessage) -> list[dict[str, Any]]:
@@ -143,8 +143,8 @@ def results(result: ToolMessage) -> list[dict[str, Any]]:
     for one in decoded["sub_agent_results"]:
         assert list(one) == ["agent_id", "task", "outcome"]
         assert uuid.UUID(one["agent_id"]).version == 7
-        ((kind, said),) = one["outcome"].items()
-        assert {"success": ["result"], "failure": ["error", "error_kind"]}[kind] == list(said)
+        ((kind, outcome),) = one["outcome"].items()
+        assert {"success": ["result"], "failure": ["error", "error_kind"]}[kind] == list(outcome)
     return list(decoded["sub_agent_results"])
 
 

@@ -52,10 +52,10 @@ class Chat:
     answer."""
 
     def __init__(
-        self, *, refuses: bool = False, hangs: bool = False, heard: dict[str, str] | None = None
+        self, *, refuses: bool = False, hangs: bool = False, by_key: dict[str, str] | None = None
     ) -> None:
         self.refuses, self.hangs = refuses, hangs
-        self.heard: dict[str, str] = dict(heard or {})
+        self.by_key: dict[str, str] = dict(by_key or {})
         self.at: list[float] = []
         self.sent: list[Delivery] = []
         self.tries = self.repeated = 0
@@ -64,9 +64,9 @@ class Chat:
         self.tries += 1
         if self.refuses:
             raise RuntimeError("the chat is closed")
-        self.repeated += delivery.key in self.heard
-        if delivery.key not in self.heard:
-            self.heard[delivery.key] = delivery.text
+        self.repeated += delivery.key in self.by_key
+        if delivery.key not in self.by_key:
+            self.by_key[delivery.key] = delivery.text
             self.at.append(asyncio.get_running_loop().time())
             self.sent.append(delivery)
         if self.hangs:
@@ -74,7 +74,7 @@ class Chat:
 
     @property
     def texts(self) -> list[str]:
-        return list(self.heard.values())
+        return list(self.by_key.values())
 
 
 def spawn(task: str, /, **more: Any) -> Any:
@@ -120,8 +120,8 @@ def keys(messages: Sequence[Message]) -> list[str]:
 
 def news(messages: Sequence[Message]) -> list[str]:
     """What a run was told of the ends of its children, without the fences."""
-    told = [m for m in messages if isinstance(m, UserMessage) and m.kind == "news"]
-    return [m.text.split("\n", 1)[1].rsplit("\n", 1)[0] for m in told]
+    text = [m for m in messages if isinstance(m, UserMessage) and m.kind == "news"]
+    return [m.text.split("\n", 1)[1].rsplit("\n", 1)[0] for m in text]
 
 
 def event(text: str) -> dict[str, str]:
@@ -201,8 +201,8 @@ class World:
         if task in self.does:
             line = self.does[task]
             return line[min(request.turn, len(line) - 1)] if isinstance(line, list) else line
-        if found := re.fullmatch(r"after ([0-9.]+) say (.*)", task, re.DOTALL):
-            return pause(float(found[1]), found[2])
+        if match := re.fullmatch(r"after ([0-9.]+) say (.*)", task, re.DOTALL):
+            return pause(float(match[1]), match[2])
         return task.removeprefix("say ")
 
     # looking
@@ -230,9 +230,9 @@ class World:
         return {t.name for t in self.of(task)[0].tools}
 
     def properties(self, name: str = "sessions_spawn") -> dict[str, Any]:
-        made = next(t for t in self.lead.own_tools if t.schema.name == name)
-        found: dict[str, Any] = made.schema.parameters["properties"]
-        return found
+        own_tool = next(t for t in self.lead.own_tools if t.schema.name == name)
+        results: dict[str, Any] = own_tool.schema.parameters["properties"]
+        return results
 
     async def rows(self, run: str) -> list[tuple[RunSpec, Run]]:
         """What is kept of the children of a run."""

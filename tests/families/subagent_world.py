@@ -111,9 +111,9 @@ class Stage:
 
     def offered(self, prompt: str) -> set[str]:
         """The tools that a helper could call, in all its turns."""
-        seen = [{t.name for t in q.tools} for q in self.of(prompt) if q.purpose == "turn"]
-        assert seen and all(names == seen[0] for names in seen)
-        return seen[0]
+        record = [{t.name for t in q.tools} for q in self.of(prompt) if q.purpose == "turn"]
+        assert record and all(names == record[0] for names in record)
+        return record[0]
 
     async def go(
         self, then: Callable[[Retinue, str], Awaitable[Any]] | None = None, **options: Any
@@ -169,7 +169,7 @@ class Played(msgspec.Struct):
 async def played(retinue: Retinue, run: str) -> Played:
     outcome = await retinue.wait(run)
     assert outcome is not None
-    told = [m for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
+    messages = [m for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
     below: dict[str, Outcome] = {}
     todo = list(outcome.children)
     while todo:
@@ -179,29 +179,29 @@ async def played(retinue: Retinue, run: str) -> Played:
         below[child.label] = end
         todo += end.children
     assert await retinue.verify() == []
-    return Played(outcome, told, below)
+    return Played(outcome, messages, below)
 
 
-def results(told: Sequence[ToolMessage]) -> list[dict[str, Any]]:
+def results(messages: Sequence[ToolMessage]) -> list[dict[str, Any]]:
     """Result objects, which are nothing but the documented keys."""
     out = []
-    for result in told:
+    for result in messages:
         assert not result.error, result.text
-        found: dict[str, Any] = msgspec.json.decode(result.text)
-        if "results" in found:
-            check_batch(found)
+        results: dict[str, Any] = msgspec.json.decode(result.text)
+        if "results" in results:
+            check_batch(results)
         else:
-            error = [] if found["success"] else ["error"]
-            assert list(found) == ["success", "output", *error, "truncated", "metadata"]
-            assert all(isinstance(v, str) for v in found["metadata"].values())
-        out.append(found)
+            error = [] if results["success"] else ["error"]
+            assert list(results) == ["success", "output", *error, "truncated", "metadata"]
+            assert all(isinstance(v, str) for v in results["metadata"].values())
+        out.append(results)
     return out
 
 
-def check_batch(found: dict[str, Any]) -> None:
-    stopped = ["fail_fast"] if "fail_fast" in found else []
-    assert list(found) == ["results", "total_duration_ms", "successful", "failed", *stopped]
-    for line in found["results"]:
+def check_batch(results: dict[str, Any]) -> None:
+    stopped = ["fail_fast"] if "fail_fast" in results else []
+    assert list(results) == ["results", "total_duration_ms", "successful", "failed", *stopped]
+    for line in results["results"]:
         error = [] if line["success"] else ["error"]
         partial = ["completion_status"] if "completion_status" in line else []
         assert list(line) == [
@@ -214,5 +214,5 @@ def check_batch(found: dict[str, Any]) -> None:
             *partial,
         ]
         assert line["success"] or not partial
-    good = sum(line["success"] for line in found["results"])
-    assert (found["successful"], found["failed"]) == (good, len(found["results"]) - good)
+    good = sum(line["success"] for line in results["results"])
+    assert (results["successful"], results["failed"]) == (good, len(results["results"]) - good)

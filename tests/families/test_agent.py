@@ -34,15 +34,15 @@ from tests.families.agent_world import (
 
 @on_virtual_time
 async def test_an_agent_without_the_family_has_none_of_its_tools() -> None:
-    seen: list[ModelRequest] = []
+    requests: list[ModelRequest] = []
 
     def script(request: ModelRequest) -> str:
-        seen.append(request)
+        requests.append(request)
         return "done"
 
     async with Retinue(clock=VirtualClock()) as retinue:
         await retinue.run(Agent("plain", model=Scripted(script, name="m")), "Go.")
-    assert [t.name for t in seen[0].tools] == []
+    assert [t.name for t in requests[0].tools] == []
 
 
 @on_virtual_time
@@ -54,7 +54,7 @@ async def test_the_family_gives_five_tools_and_three_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("enabled", "asked", "there"),
+    ("enabled", "is_asked", "there"),
     [
         (True, None, True),
         (False, None, False),
@@ -65,10 +65,10 @@ async def test_the_family_gives_five_tools_and_three_more() -> None:
 )
 @on_virtual_time
 async def test_a_request_turns_the_family_on_or_off(
-    enabled: bool, asked: bool | None, there: bool
+    enabled: bool, is_asked: bool | None, there: bool
 ) -> None:
     world = World("done", enabled=enabled)
-    await world.go(**({} if asked is None else {"families": {"agent": asked}}))
+    await world.go(**({} if is_asked is None else {"families": {"agent": is_asked}}))
     assert [name in world.offered for name in ALL] == [there] * 8
     assert ("agent_spawn" in world.of_lead[0].instructions) == there, (
         "the guide goes with the tools"
@@ -189,9 +189,9 @@ async def test_a_spawn_answers_at_once_with_the_keys_of_the_document() -> None:
 async def test_a_spawned_agent_knows_its_prompt_and_nothing_else() -> None:
     world = World(call("look_up", word="secret"), spawn("say x"))
     await world.go()
-    (asked,) = world.of("say x")
-    assert [m.text for m in asked.messages] == ["say x"]
-    assert asked.instructions == "Lead well.", (
+    (event,) = world.of("say x")
+    assert [m.text for m in event.messages] == ["say x"]
+    assert event.instructions == "Lead well.", (
         "the parent's instructions, without the guide to tools it does not have"
     )
 
@@ -221,12 +221,12 @@ async def test_a_fork_inherits_the_whole_conversation_and_says_how_much_of_it() 
         "message": "Forked agent spawned successfully. Use agent_status to check progress.",
     }
     assert uuid.UUID(id).version == 7
-    (asked,) = world.of("say x")
-    assert list(asked.messages[:3]) == list(world.of_lead[1].messages)
-    assert [m.text for m in asked.messages[3:]] == ["say x"], (
+    (event,) = world.of("say x")
+    assert list(event.messages[:3]) == list(world.of_lead[1].messages)
+    assert [m.text for m in event.messages[3:]] == ["say x"], (
         "the prompt stands behind it, as a message of its own"
     )
-    assert asked.instructions == world.of_lead[0].instructions
+    assert event.instructions == world.of_lead[0].instructions
 
 
 @on_virtual_time
@@ -284,8 +284,8 @@ async def test_the_status_of_a_cancelled_agent_has_neither_output_nor_error() ->
     world = World(spawn("after 100 say x"), pause(5, about("agent_cancel")), about("agent_status"))
     await world.go()
     status = world.results[2]
-    known = ["agent_id", "state", "is_final", "duration_ms", "tokens_used", "tokens_estimated"]
-    assert list(status) == known, "what a call has cost that was cancelled is not known"
+    fields = ["agent_id", "state", "is_final", "duration_ms", "tokens_used", "tokens_estimated"]
+    assert list(status) == fields, "what a call has cost that was cancelled is not known"
     assert (status["state"], status["is_final"], status["duration_ms"]) == (
         "cancelled",
         True,
@@ -340,7 +340,7 @@ async def test_a_list_shows_everybody_in_the_order_of_their_ids_and_counts_them(
         does=does,
     )
     await world.go()
-    *started, _, _, listing = world.results
+    started, listing = world.results[:-3], world.results[-1]
     assert list(listing) == [
         "agents",
         "running_count",

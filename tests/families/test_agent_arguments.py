@@ -145,8 +145,8 @@ async def test_who_may_not_nest_is_told_so_before_its_prompt_is_read(
 async def test_the_depth_limit_comes_before_the_rule_about_nesting(
     line: ToolCall, verb: str
 ) -> None:
-    told = await deputy(line, allow_nested_spawn=False, concurrency_limits={"max_depth": 1})
-    assert told == f"Cannot {verb}: concurrency or depth limit reached"
+    text = await deputy(line, allow_nested_spawn=False, concurrency_limits={"max_depth": 1})
+    assert text == f"Cannot {verb}: concurrency or depth limit reached"
 
 
 # arguments that are no arguments
@@ -249,8 +249,8 @@ MALFORMED: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(("name", "args", "text"), MALFORMED)
 @on_virtual_time
 async def test_malformed_arguments_are_named_in_an_error(name: str, args: str, text: str) -> None:
-    told = await refusal(ToolCall(id="", name=name, args=args))
-    assert text in told and "The tool failed" not in told
+    texts = await refusal(ToolCall(id="", name=name, args=args))
+    assert text in texts and "The tool failed" not in texts
 
 
 KNOWN = {
@@ -275,15 +275,15 @@ async def test_an_unknown_field_is_named_with_those_that_there_are(name: str) ->
         "message": "x",
     }
     args = {k: v for k, v in args.items() if k in KNOWN[name].split(", ")}
-    told = await refusal(call(name, **args, foo=1))
+    text = await refusal(call(name, **args, foo=1))
     assert (
-        told
+        text
         == f"Invalid parameters: Object contains unknown field `foo`. Known fields: {KNOWN[name]}"
     )
 
 
 @pytest.mark.parametrize(
-    ("more", "known"),
+    ("more", "name"),
     [
         ({"budget": {"tokens": 5}}, "max_tokens, max_turns, max_tool_calls"),
         ({"budget": '{"tokens": 5}'}, "max_tokens, max_turns, max_tool_calls"),
@@ -292,10 +292,10 @@ async def test_an_unknown_field_is_named_with_those_that_there_are(name: str) ->
 )
 @on_virtual_time
 async def test_an_unknown_field_inside_another_is_named_too(
-    more: dict[str, Any], known: str
+    more: dict[str, Any], name: str
 ) -> None:
-    told = await refusal(spawn("x", **more))
-    assert "unknown field `tokens` - at" in told and told.endswith(f". Known fields: {known}")
+    text = await refusal(spawn("x", **more))
+    assert "unknown field `tokens` - at" in text and text.endswith(f". Known fields: {name}")
 
 
 # ids that are nobody's
@@ -311,8 +311,8 @@ IDS: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("name", "args"), IDS)
 @on_virtual_time
 async def test_an_id_that_is_no_uuid_is_an_error(name: str, args: dict[str, Any]) -> None:
-    told = await refusal(call(name, agent_id="sub-agent-019467d97e3a", **args))
-    assert told.startswith("Invalid agent_id format: ")
+    text = await refusal(call(name, agent_id="sub-agent-019467d97e3a", **args))
+    assert text.startswith("Invalid agent_id format: ")
 
 
 @pytest.mark.parametrize(("name", "args"), IDS)
@@ -327,8 +327,8 @@ async def test_waiting_for_an_id_that_nobody_has_is_an_error() -> None:
     assert (await refusal(call("agent_wait", agent_ids=["x"]))).startswith(
         "Invalid agent_id format: "
     )
-    told = await refusal(call("agent_wait", agent_ids=[NOBODY] * 33))
-    assert told == "Invalid parameters: give 1 to 32 agent_ids, not 33"
+    text = await refusal(call("agent_wait", agent_ids=[NOBODY] * 33))
+    assert text == "Invalid parameters: give 1 to 32 agent_ids, not 33"
 
 
 @pytest.mark.parametrize(("name", "args"), IDS)

@@ -30,8 +30,8 @@ async def tokens(line: Any, *, lead: Budget | None = None, **settings: Any) -> i
     assert isinstance(reply, dict), reply
     account = await world.store.account(reply["agent_id"])
     assert account is not None
-    found: int | None = account.limit[0]
-    return found
+    result: int | None = account.limit[0]
+    return result
 
 
 async def status(
@@ -40,8 +40,8 @@ async def status(
     """How a sub-agent ends, and what was asked of its model."""
     world = World(line, wait(timeout_seconds=600), does={"work": does}, **settings)
     await world.go()
-    (found,) = world.results[1]["agents"]
-    return found, world.of("work")
+    (agents,) = world.results[1]["agents"]
+    return agents, world.of("work")
 
 
 def busily(request: ModelRequest) -> AssistantMessage:
@@ -94,8 +94,8 @@ async def test_a_budget_may_be_a_string_of_json_and_absurdly_large() -> None:
 
 @on_virtual_time
 async def test_the_number_of_turns_is_kept() -> None:
-    ended, asked = await status(spawn("work", budget={"max_turns": 2}), busily)
-    assert len(asked) == 2
+    ended, question = await status(spawn("work", budget={"max_turns": 2}), busily)
+    assert len(question) == 2
     assert (ended["state"], ended["is_final"], ended["output"]) == (
         "completed",
         True,
@@ -105,17 +105,17 @@ async def test_the_number_of_turns_is_kept() -> None:
 
 @on_virtual_time
 async def test_the_number_of_tool_calls_is_kept() -> None:
-    told: list[ToolMessage] = []
+    messages: list[ToolMessage] = []
 
     def work(request: ModelRequest) -> Any:
         if request.turn < 2:
             return busily(request)
-        told.extend(m for m in request.messages if isinstance(m, ToolMessage))
+        messages.extend(m for m in request.messages if isinstance(m, ToolMessage))
         return "what I have"
 
     ended, _ = await status(spawn("work", budget={"max_tool_calls": 3}), work)
-    assert [m.text for m in told[:3]] == ["x is a word"] * 3
-    assert told[3].error and "budget for tool calls is spent" in told[3].text
+    assert [m.text for m in messages[:3]] == ["x is a word"] * 3
+    assert messages[3].error and "budget for tool calls is spent" in messages[3].text
     assert (ended["state"], ended["output"]) == ("completed", "what I have")
 
 
@@ -143,9 +143,9 @@ async def test_before_its_budget_is_spent_an_agent_is_asked_for_what_it_has() ->
             return "my last word"
         return ModelReply(message=busily(request), usage=Usage(input=500, output=500), stop="calls")
 
-    ended, asked = await status(spawn("work", budget={"max_tokens": 12_000}), work)
+    ended, question = await status(spawn("work", budget={"max_tokens": 12_000}), work)
     assert (ended["state"], ended["output"]) == ("completed", "my last word")
-    assert [q.purpose for q in asked].count("final") == 1
+    assert [q.purpose for q in question].count("final") == 1
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ async def test_before_its_budget_is_spent_an_agent_is_asked_for_what_it_has() ->
 )
 @on_virtual_time
 async def test_a_budget_of_nothing_completes_with_no_turn(zero: dict[str, int]) -> None:
-    ended, asked = await status(spawn("work", budget=zero), "never said")
-    assert asked == []
+    ended, question = await status(spawn("work", budget=zero), "never said")
+    assert question == []
     assert (ended["state"], ended["output"], ended["is_final"], ended["tokens_used"]) == (
         "completed",
         "",
@@ -211,8 +211,8 @@ def spending(each: int, turns: int) -> Any:
 
     def work(request: ModelRequest) -> ModelReply:
         usage = Usage(input=each - 10, output=10)
-        said = AssistantMessage(text="enough") if request.turn >= turns - 1 else busily(request)
-        return ModelReply(message=said, usage=usage, stop="calls" if said.calls else "end")
+        message = AssistantMessage(text="enough") if request.turn >= turns - 1 else busily(request)
+        return ModelReply(message=message, usage=usage, stop="calls" if message.calls else "end")
 
     return work
 
@@ -302,14 +302,14 @@ async def test_more_than_is_left_is_refused_and_nothing_starts() -> None:
     )
     outcome = await world.go(budget=Budget(tokens=80_000))
     free = [re.search(r"requested, ([\d,]+) tokens", text)[1] for text in world.results]  # type: ignore[index]
-    told = [LESS.format(asked="90,000 tokens", free=f"{n} tokens") for n in free]
+    texts = [LESS.format(asked="90,000 tokens", free=f"{n} tokens") for n in free]
     first, second = (int(n.replace(",", "")) for n in free)
     # What the call itself holds is not free; how much that is depends on how long the tools
     # describe themselves.
     assert 60_000 < first < second < 75_000
     assert world.results == [
-        f"Failed to spawn sub-agent: {told[0]}",
-        f"Failed to spawn forked agent: {told[1]}",
+        f"Failed to spawn sub-agent: {texts[0]}",
+        f"Failed to spawn forked agent: {texts[1]}",
     ]
     assert outcome.children == ()
 

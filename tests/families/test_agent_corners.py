@@ -126,8 +126,8 @@ async def test_a_configured_default_of_another_provider_than_the_parents_is_used
 async def test_an_inherited_model_does_not_break_spawns_on_another_provider() -> None:
     world = {"allowed_models": LISTS, "model": "gpt-6.1-sol", "models": ("claude-opus-5-5",)}
     assert (await chosen(spawn("say x", provider="anthropic"), **world))[1] == "claude-opus-5-5"
-    told = await refusal(spawn("say x", provider="openai"), allowed_models=LISTS, model="gpt-4")
-    assert told.startswith("Model 'gpt-4' is not in allowlist for provider 'openai'"), (
+    text = await refusal(spawn("say x", provider="openai"), allowed_models=LISTS, model="gpt-4")
+    assert text.startswith("Model 'gpt-4' is not in allowlist for provider 'openai'"), (
         "that is inherited, and refused"
     )
 
@@ -217,7 +217,7 @@ async def test_whoever_is_at_work_further_down_is_an_operation_whichever_family_
     top = [{"task_id": "top", "prompt": "hand on", "tools": ["delegate_tasks"]}]
     does = {"hand on": [call("delegate_tasks", mode="parallel", tasks=deep), "done"]}
     first = call("delegate_tasks", mode="background", tasks=top)
-    for most, told in ((3, LIMIT), (4, "running")):
+    for most, text in ((3, LIMIT), (4, "running")):
         families = [
             family("agent", concurrency_limits={**WIDE, "max_concurrent_ops": most}),
             family("delegate", allow_nesting=True),
@@ -225,7 +225,7 @@ async def test_whoever_is_at_work_further_down_is_an_operation_whichever_family_
         world = World(first, pause(10, spawn(LONG)), does=does, fields={"families": families})
         await world.go()
         reply = world.results[-1]
-        assert told == (reply if isinstance(reply, str) else reply["state"])
+        assert text == (reply if isinstance(reply, str) else reply["state"])
 
 
 @pytest.mark.parametrize("start", [spawn, fork])
@@ -234,8 +234,8 @@ async def test_a_tool_that_runs_is_an_operation_also_in_the_same_turn(start: Any
     limits = {**WIDE, "max_concurrent_ops": 2}
     world = World([call("rest", seconds=50.0), start(LONG), start(LONG)], concurrency_limits=limits)
     await world.go()
-    told = [r if isinstance(r, str) else r["state"] for r in world.results]
-    assert told[:2] == ["rested", "running"] and told[2].endswith(
+    states = [r if isinstance(r, str) else r["state"] for r in world.results]
+    assert states[:2] == ["rested", "running"] and states[2].endswith(
         "concurrency or depth limit reached"
     )
 
@@ -294,8 +294,8 @@ async def test_where_nesting_is_wired_the_permission_is_enough_by_itself() -> No
 
 
 def test_the_settings_say_what_nesting_needs_beside_the_permission() -> None:
-    told = family("agent").settings.__doc__ or ""
-    assert "grant_spawn_tools" in told and "allow_nested_spawn" in told
+    doc = family("agent").settings.__doc__ or ""
+    assert "grant_spawn_tools" in doc and "allow_nested_spawn" in doc
     page = (Path(__file__).parents[2] / "docs/guides/families.md").read_text(encoding="utf-8")
     (line,) = [
         line for line in page.splitlines() if line.startswith("| `allow_nested_spawn` (true)")
@@ -329,9 +329,9 @@ async def test_the_configuration_of_the_document_loads_as_it_stands_and_is_enfor
     there."""
     file = tmp_path / "retinue.toml"
     file.write_text('profiles = ["meerkat"]\n' + DOCUMENTED)
-    (made,) = read_config(file).families
-    assert made.settings == family("meerkat").settings, "they are the defaults"
-    world = World([spawn(LONG)] * 6, **EVERY, fields={"families": [made]})
+    (result,) = read_config(file).families
+    assert result.settings == family("meerkat").settings, "they are the defaults"
+    world = World([spawn(LONG)] * 6, **EVERY, fields={"families": [result]})
     outcome = await world.go()
     assert [r if isinstance(r, str) else r["state"] for r in world.results] == ["running"] * 5 + [
         LIMIT
@@ -369,8 +369,8 @@ async def test_each_value_of_the_documents_configuration_counts_when_it_is_anoth
 def test_a_section_alone_turns_the_family_on(tmp_path: Path) -> None:
     file = tmp_path / "retinue.toml"
     file.write_text(DOCUMENTED)
-    (made,) = read_config(file).families
-    assert made.name == "agent"
+    (result,) = read_config(file).families
+    assert result.name == "agent"
 
 
 # keys of a status

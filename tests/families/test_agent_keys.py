@@ -35,15 +35,15 @@ class Talk:
         self.args: list[dict[str, Any]] = [{}]
         self.heard: list[tuple[str, str]] = []
 
-    def __call__(self, heard: ParsedRequest) -> Any:
-        self.heard.append((heard.dialect, heard.model))
-        if "agent_spawn" not in [t.name for t in heard.tools]:
-            return f"{heard.model} was here"
-        if heard.turn == 0:
+    def __call__(self, request: ParsedRequest) -> Any:
+        self.heard.append((request.dialect, request.model))
+        if "agent_spawn" not in [t.name for t in request.tools]:
+            return f"{request.model} was here"
+        if request.turn == 0:
             return [
                 call("agent_spawn", prompt=f"part {n}", **args) for n, args in enumerate(self.args)
             ]
-        return "\n".join(m.text for m in heard.messages if type(m).__name__ == "ToolMessage")
+        return "\n".join(m.text for m in request.messages if type(m).__name__ == "ToolMessage")
 
 
 @pytest.fixture
@@ -171,9 +171,9 @@ def test_on_the_command_line_keys_are_enough_too(talk: Talk, tmp_path: Path) -> 
     with Llm(talk) as llm:
         home = PrivateHome(tmp_path, llm.llm, **urls(llm), **dict.fromkeys(KEYS, "sk-very-secret"))
         try:
-            done = home.run("run", "--model", "openai:gpt-6.1-sol", "--family", "meerkat", "Go.")
-            assert done.returncode == 0, done.stderr
-            assert [r["model"] for r in replies(done.stdout)] == [
+            result = home.run("run", "--model", "openai:gpt-6.1-sol", "--family", "meerkat", "Go.")
+            assert result.returncode == 0, result.stderr
+            assert [r["model"] for r in replies(result.stdout)] == [
                 FIRST["anthropic"],
                 *FIRST.values(),
             ]

@@ -70,10 +70,10 @@ async def main(store: str, gate: str) -> None:
                     sys.stdout.flush()
         outcome = await retinue.wait(run)
         assert outcome is not None and await retinue.verify() == []
-        told = news(await retinue.messages(run))
+        text = news(await retinue.messages(run))
         sys.stdout.write(
             json.dumps(
-                {"text": outcome.text, "told": told, "ids": [c.id for c in outcome.children]}
+                {"text": outcome.text, "told": text, "ids": [c.id for c in outcome.children]}
             )
         )
 
@@ -109,12 +109,12 @@ async def test_a_process_killed_between_an_end_and_its_notice_tells_it_once(
         assert process.returncode == -9
     gate.touch()
     process = await start(store, gate)
-    said, _ = await asyncio.wait_for(process.communicate(), 25)
+    output, _ = await asyncio.wait_for(process.communicate(), 25)
     assert process.returncode == 0
-    found = json.loads(said.decode().removeprefix("ended\n"))
-    assert found["text"] == "heard 3"
-    ends = sorted(re.findall(r"\(([0-9a-f-]{36})\) (\w+)", text)[0] for text in found["told"])
-    assert ends == sorted(zip(found["ids"], ("completed", "completed", "failed"), strict=True))
+    value = json.loads(output.decode().removeprefix("ended\n"))
+    assert value["text"] == "heard 3"
+    ends = sorted(re.findall(r"\(([0-9a-f-]{36})\) (\w+)", text)[0] for text in value["told"])
+    assert ends == sorted(zip(value["ids"], ("completed", "completed", "failed"), strict=True))
 
 
 if __name__ == "__main__":

@@ -111,12 +111,12 @@ async def test_thirty_two_operations_may_run_at_once() -> None:
 async def test_eight_agents_of_one_tree_may_run_at_once() -> None:
     """Two children that start three each, and the lead: the ninth agent of the tree is refused,
     whoever asks for it."""
-    told: list[str] = []
+    texts: list[str] = []
 
     def nest(request: ModelRequest) -> Any:
         if request.turn == 0:
             return [spawn(LONG)] * 3
-        told.extend(m.text for m in request.messages if isinstance(m, ToolMessage) and m.error)
+        texts.extend(m.text for m in request.messages if isinstance(m, ToolMessage) and m.error)
         return call("rest", seconds=100.0) if request.turn == 1 else "done"
 
     rich = {"max_tokens": 1_000_000}
@@ -124,7 +124,7 @@ async def test_eight_agents_of_one_tree_may_run_at_once() -> None:
     world = World(*lines, does={"nest": nest}, grant_spawn_tools=True)
     await world.go()
     assert states(world.results) == ["running", "running", LIMIT]
-    assert told == []
+    assert texts == []
 
 
 @on_virtual_time
@@ -177,12 +177,12 @@ async def test_by_default_a_child_is_offered_no_tool_of_the_family() -> None:
 @pytest.mark.parametrize("start", [spawn, fork])
 @on_virtual_time
 async def test_a_child_that_calls_a_tool_of_the_family_all_the_same_finds_none(start: Any) -> None:
-    told: list[str] = []
+    texts: list[str] = []
 
     def try_it(request: ModelRequest) -> Any:
         if request.turn == 0:
             return [call(name, prompt="x", agent_id="x") for name in ALL]
-        told.extend(
+        texts.extend(
             m.text
             for m in request.messages
             if isinstance(m, ToolMessage) and m.call_id.startswith("c0")
@@ -191,8 +191,8 @@ async def test_a_child_that_calls_a_tool_of_the_family_all_the_same_finds_none(s
 
     world = World(start("try it"), does={"try it": try_it})
     outcome = await world.go()
-    assert len(told) == 8
-    for name, text in zip(ALL, told, strict=True):
+    assert len(texts) == 8
+    for name, text in zip(ALL, texts, strict=True):
         assert text == f"Tool not found: {name}" or text.startswith(f"Unknown tool '{name}'")
     assert len(outcome.children) == 1
     assert outcome.tree_turns == len(world.requests), "nobody else has worked"
@@ -234,19 +234,21 @@ async def test_wired_nesting_can_be_forbidden() -> None:
 
 @on_virtual_time
 async def test_a_grandchild_is_listed_by_its_own_parent_with_its_depth() -> None:
-    seen: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
 
     def nest(request: ModelRequest) -> Any:
         if request.turn < 2:
             return [spawn("say deep"), call("agent_list")][request.turn]
-        seen.append(json.loads([m for m in request.messages if isinstance(m, ToolMessage)][1].text))
+        records.append(
+            json.loads([m for m in request.messages if isinstance(m, ToolMessage)][1].text)
+        )
         return "nested"
 
     world = World(
         spawn("nest"), wait(), call("agent_list"), does={"nest": nest}, grant_spawn_tools=True
     )
     await world.go()
-    assert [a["depth"] for a in seen[0]["agents"]] == [2]
+    assert [a["depth"] for a in records[0]["agents"]] == [2]
     assert [a["depth"] for a in world.results[2]["agents"]] == [1], "a parent sees its own children"
 
 
@@ -270,7 +272,7 @@ async def test_without_a_policy_a_child_inherits_all_tools_of_its_parent() -> No
 @pytest.mark.parametrize("start", [spawn, fork])
 @pytest.mark.parametrize("stringified", [False, True])
 @pytest.mark.parametrize(
-    ("policy", "tools", "held"),
+    ("policy", "tools", "amounts"),
     [
         ("allow_list", ["look_up"], ["look_up"]),
         ("allow_list", ["rest", "look_up"], ["look_up", "rest"]),
@@ -284,30 +286,30 @@ async def test_without_a_policy_a_child_inherits_all_tools_of_its_parent() -> No
 )
 @on_virtual_time
 async def test_a_policy_gives_a_child_those_tools_and_no_others(
-    policy: str, tools: list[str], held: list[str], stringified: bool, start: Any
+    policy: str, tools: list[str], amounts: list[str], stringified: bool, start: Any
 ) -> None:
     access: Any = {"policy": policy, "tools": tools}
     world = World(start("say x", tool_access=json.dumps(access) if stringified else access))
     await world.go()
     assert states(world.results) == ["running"]
-    assert tools_of(world.of("say x")[0]) == held
+    assert tools_of(world.of("say x")[0]) == amounts
 
 
 @on_virtual_time
 async def test_a_denied_tool_looks_as_if_it_were_not_there() -> None:
-    told: list[str] = []
+    texts: list[str] = []
 
     def try_it(request: ModelRequest) -> Any:
         if request.turn == 0:
             return call("rest", seconds=1.0)
-        told.append(request.messages[-1].text)
+        texts.append(request.messages[-1].text)
         return "done"
 
     world = World(
         spawn("try", tool_access={"policy": "deny_list", "tools": ["rest"]}), does={"try": try_it}
     )
     await world.go()
-    assert told == ["Tool not found: rest"]
+    assert texts == ["Tool not found: rest"]
 
 
 @on_virtual_time

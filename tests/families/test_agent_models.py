@@ -118,8 +118,8 @@ async def test_a_spawn_knows_providers_by_other_names_in_any_case(name: str, pro
 @pytest.mark.parametrize("name", ["claude", "gpt", "chatgpt", "google", "Anthropic"])
 @on_virtual_time
 async def test_a_fork_takes_only_the_three_names(name: str) -> None:
-    told = await refusal(fork("say x", provider=name), **EVERY)
-    assert told == f"Invalid parameters: Invalid enum value '{name}' - at `$.provider`"
+    text = await refusal(fork("say x", provider=name), **EVERY)
+    assert text == f"Invalid parameters: Invalid enum value '{name}' - at `$.provider`"
 
 
 @pytest.mark.parametrize("start", [spawn, fork])
@@ -134,17 +134,17 @@ async def test_a_model_on_the_list_of_its_provider_is_used(start: Any) -> None:
 async def test_a_model_that_is_not_on_the_list_is_refused_by_both_tools_with_the_list(
     start: Any,
 ) -> None:
-    told = await refusal(start("say x", provider="openai", model="gpt-4"), **EVERY)
+    text = await refusal(start("say x", provider="openai", model="gpt-4"), **EVERY)
     assert (
-        told == "Model 'gpt-4' is not in allowlist for provider 'openai'. Allowed models: "
+        text == "Model 'gpt-4' is not in allowlist for provider 'openai'. Allowed models: "
         "gpt-6.1-sol, gpt-6.1-terra"
     )
 
 
 @on_virtual_time
 async def test_the_model_is_looked_for_on_the_list_of_the_default_provider() -> None:
-    told = await refusal(spawn("say x", model="gpt-6.1-sol"), **EVERY)
-    assert told.startswith(
+    text = await refusal(spawn("say x", model="gpt-6.1-sol"), **EVERY)
+    assert text.startswith(
         "Model 'gpt-6.1-sol' is not in allowlist for provider 'anthropic'. Allowed models: claude-"
     )
 
@@ -166,10 +166,10 @@ async def test_the_tool_definitions_name_the_allowed_models() -> None:
 
 @on_virtual_time
 async def test_a_list_that_is_configured_replaces_the_one_of_the_document() -> None:
-    told = await refusal(
+    text = await refusal(
         spawn("say x", model="claude-sonnet-5-5"), **{**EVERY, "allowed_models": LISTS}
     )
-    assert told.endswith("Allowed models: claude-opus-5-5")
+    assert text.endswith("Allowed models: claude-opus-5-5")
 
 
 @on_virtual_time
@@ -190,8 +190,8 @@ async def test_a_model_on_the_list_that_nobody_has_cannot_be_had_without_a_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    told = await refusal(spawn("say x", provider="openai"), profile="meerkat", model=ANTHROPIC[0])
-    assert told == "Failed to create LLM client: No API key for openai. Set OPENAI_API_KEY."
+    text = await refusal(spawn("say x", provider="openai"), profile="meerkat", model=ANTHROPIC[0])
+    assert text == "Failed to create LLM client: No API key for openai. Set OPENAI_API_KEY."
 
 
 @on_virtual_time
@@ -240,14 +240,14 @@ async def test_without_lists_any_known_model_of_the_provider_may_be_asked_for() 
         "gpt-6.1-sol",
         "gpt-6.1-sol",
     )
-    told = await refusal(spawn("say x", provider="openai", model="claude-x"), **world)
-    assert told == (
+    text = await refusal(spawn("say x", provider="openai", model="claude-x"), **world)
+    assert text == (
         "Failed to create LLM client: model 'claude-x' does not belong to provider 'openai'"
     )
-    told = await refusal(spawn("say x", model="gpt-7"), **world)
-    assert told.startswith("Failed to create LLM client: unknown model 'gpt-7'")
-    told = await refusal(spawn("say x", provider="anthropic"), model="gpt-6.1-sol")
-    assert told == "Failed to create LLM client: no model of provider 'anthropic' is known"
+    text = await refusal(spawn("say x", model="gpt-7"), **world)
+    assert text.startswith("Failed to create LLM client: unknown model 'gpt-7'")
+    text = await refusal(spawn("say x", provider="anthropic"), model="gpt-6.1-sol")
+    assert text == "Failed to create LLM client: no model of provider 'anthropic' is known"
 
 
 @pytest.mark.parametrize("parents", ["gpt-6.1-sol", "openai:gpt-6.1-sol"])
@@ -259,15 +259,15 @@ async def test_an_inherited_provider_is_told_by_the_parents_model(parents: str) 
 
 @on_virtual_time
 async def test_an_inherited_provider_that_no_name_tells_is_ambiguous() -> None:
-    told = await refusal(spawn("say x"), allowed_models=LISTS, model="mystery")
-    assert "ambiguous" in told and "anthropic, openai, gemini" in told
+    text = await refusal(spawn("say x"), allowed_models=LISTS, model="mystery")
+    assert "ambiguous" in text and "anthropic, openai, gemini" in text
 
 
 @on_virtual_time
 async def test_an_inherited_model_that_is_not_on_the_list_is_refused() -> None:
-    told = await refusal(spawn("say x"), allowed_models=LISTS, model="gpt-4")
+    text = await refusal(spawn("say x"), allowed_models=LISTS, model="gpt-4")
     assert (
-        told == "Model 'gpt-4' is not in allowlist for provider 'openai'. Allowed models: "
+        text == "Model 'gpt-4' is not in allowlist for provider 'openai'. Allowed models: "
         "gpt-6.1-sol"
     )
 
@@ -317,9 +317,9 @@ def test_the_settings_stand_in_the_section_sub_agents(tmp_path: Path) -> None:
         'profiles = ["meerkat"]\n[sub_agents]\nenabled = false\ndefault_budget = 1000\n'
         'default_model = "claude-sonnet-5-5"\n[sub_agents.concurrency_limits]\nmax_depth = 2\n'
     )
-    (made,) = read_config(file).families
-    settings = made.settings
-    assert made.name == "agent" and not settings.enabled
+    (result,) = read_config(file).families
+    settings = result.settings
+    assert result.name == "agent" and not settings.enabled
     assert (settings.default_budget, settings.default_model) == (1000, "claude-sonnet-5-5")
     assert (
         settings.concurrency_limits.max_depth,

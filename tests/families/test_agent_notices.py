@@ -27,10 +27,10 @@ MORE = "\nUse agent_status for the full result."
 async def notice(prompt: str, does: Any = None, **options: Any) -> str:
     world = World(spawn(prompt), does={prompt: does} if does is not None else {})
     await world.go(**options)
-    (told,) = world.news
+    (bulletin,) = world.news
     head = f"Sub-agent {world.results[0]['name']} ({world.results[0]['agent_id']}) "
-    assert told.startswith(head)
-    return told.removeprefix(head)
+    assert bulletin.startswith(head)
+    return bulletin.removeprefix(head)
 
 
 @on_virtual_time
@@ -66,9 +66,9 @@ async def test_a_short_result_stands_in_the_notice() -> None:
 @on_virtual_time
 async def test_a_long_result_is_cut_after_two_hundred_characters(letter: str) -> None:
     text = letter * 300
-    told = await notice("long", text)
-    shown = len(letter) * (200 // len(letter))
-    assert told == f"completed: {text[:shown]}...{MORE}", "and no character is cut in two"
+    texts = await notice("long", text)
+    n_kept = len(letter) * (200 // len(letter))
+    assert texts == f"completed: {text[:n_kept]}...{MORE}", "and no character is cut in two"
 
 
 @on_virtual_time
@@ -177,11 +177,11 @@ class Mortal:
         if self.dead.is_set():
             raise StoreError("the process is dead")
         self.left -= 1
-        done = await self.store.commit(changes) if self.left or self.after else None
+        commit = await self.store.commit(changes) if self.left or self.after else None
         if not self.left:
             self.dead.set()
             await asyncio.Event().wait()
-        return done
+        return commit
 
 
 async def killed(
@@ -209,11 +209,11 @@ async def killed(
         messages = await retinue.messages(run)
         assert outcome.state == "completed", outcome
         assert await retinue.verify() == []
-    told = [re.findall(r"\(([0-9a-f-]{36})\)", text)[0] for text in news(messages)]
+    run_ids = [re.findall(r"\(([0-9a-f-]{36})\)", text)[0] for text in news(messages)]
     assert sorted(c.id for c in outcome.children) == sorted(
         r["agent_id"] for r in results(messages)[:3]
     )
-    return told, [c.id for c in outcome.children], died
+    return run_ids, [c.id for c in outcome.children], died
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -222,9 +222,9 @@ async def test_a_death_at_any_commit_loses_no_notice_and_repeats_none(
     after: bool, tmp_path: Path
 ) -> None:
     for n in range(2, 200):
-        told, children, died = await killed("memory", tmp_path, n, after=after)
+        texts, children, died = await killed("memory", tmp_path, n, after=after)
         assert len(children) == 3, f"commit {n}"
-        assert sorted(told) == sorted(children), f"commit {n}"
+        assert sorted(texts) == sorted(children), f"commit {n}"
         if not died:
             break
     assert 10 < n < 100, "each commit of the whole work was the last one of a process"
@@ -233,8 +233,8 @@ async def test_a_death_at_any_commit_loses_no_notice_and_repeats_none(
 @pytest.mark.parametrize("n", range(6, 18, 3))
 @on_virtual_time
 async def test_the_same_holds_for_a_file(n: int, tmp_path: Path) -> None:
-    told, children, _ = await killed("sqlite", tmp_path, n, after=True)
-    assert len(children) == 3 and sorted(told) == sorted(children)
+    texts, children, _ = await killed("sqlite", tmp_path, n, after=True)
+    assert len(children) == 3 and sorted(texts) == sorted(children)
 
 
 @pytest.mark.parametrize("kind", STORES)
@@ -329,7 +329,7 @@ async def test_cancelling_the_parent_stops_the_model_calls_of_all() -> None:
     async with world.open() as retinue:
         run = await retinue.spawn(world.lead, "Go.")
         await asyncio.sleep(5)
-        asked = len(world.requests)
+        n_requests = len(world.requests)
         assert (await retinue.cancel(run)).state == "cancelled"
         await asyncio.sleep(0.1)
         assert len(world.cancelled) == 3 and run in world.cancelled
@@ -337,7 +337,7 @@ async def test_cancelling_the_parent_stops_the_model_calls_of_all() -> None:
         await asyncio.sleep(1_000)
         assert (await retinue.tree(run)).usage == spent
         assert [c.state for c in (await retinue.tree(run)).children] == ["cancelled", "cancelled"]
-    assert len(world.requests) == asked
+    assert len(world.requests) == n_requests
 
 
 @on_virtual_time
@@ -415,8 +415,8 @@ async def test_who_ended_first_is_forgotten_first() -> None:
     world = World(*lines, *after, finished_kept=3)
     await world.go()
     listing = world.results[6]
-    shown = [a["id"] for a in listing["agents"]]
-    assert shown == [world.results[n]["agent_id"] for n in (0, 3, 4)], (
+    rows = [a["id"] for a in listing["agents"]]
+    assert rows == [world.results[n]["agent_id"] for n in (0, 3, 4)], (
         "the first to start was the last to end"
     )
     assert listing["total_count"] == 3

@@ -24,43 +24,41 @@ def lookup(q: str) -> str:
     return q
 
 
-def answers(heard: Any, name: str) -> list[Any]:
+def answers(request: Any, name: str) -> list[Any]:
     return [
-        json.loads(m.text) for m in heard.messages if isinstance(m, ToolMessage) and m.name == name
+        json.loads(m.text)
+        for m in request.messages
+        if isinstance(m, ToolMessage) and m.name == name
     ]
 
 
-def by_agent_cancel(heard: Any) -> Any:
-    said = sum(isinstance(m, AssistantMessage) for m in heard.messages)
-    if said == 0:
+def by_agent_cancel(request: Any) -> Any:
+    n_replies = sum(isinstance(m, AssistantMessage) for m in request.messages)
+    if n_replies == 0:
         return call("agent_spawn", prompt="@@slow@@")
-    if said == 1:
+    if n_replies == 1:
         return call("lookup", q="meanwhile")
-    if said == 2:
-        return call("agent_cancel", agent_id=answers(heard, "agent_spawn")[0]["agent_id"])
+    if n_replies == 2:
+        return call("agent_cancel", agent_id=answers(request, "agent_spawn")[0]["agent_id"])
     return "stopped"
 
 
-def by_cancel_tasks(heard: Any) -> Any:
-    said = sum(isinstance(m, AssistantMessage) for m in heard.messages)
-    if said == 0:
+def by_cancel_tasks(request: Any) -> Any:
+    n_replies = sum(isinstance(m, AssistantMessage) for m in request.messages)
+    if n_replies == 0:
         return call(
             "delegate_tasks",
             mode="background",
             tasks=[{"task_id": "t", "prompt": "@@slow@@", "tools": []}],
         )
-    return (
-        call("lookup", q="meanwhile")
-        if said == 1
-        else call("cancel_tasks", task_ids=["t"])
-        if said == 2
-        else "done"
-    )
+    if n_replies == 1:
+        return call("lookup", q="meanwhile")
+    return call("cancel_tasks", task_ids=["t"]) if n_replies == 2 else "done"
 
 
-def by_end_of_parent(heard: Any) -> Any:
-    said = sum(isinstance(m, AssistantMessage) for m in heard.messages)
-    return call("spawn_agents", tasks=[{"task": "@@slow@@"}]) if said == 0 else "done"
+def by_end_of_parent(request: Any) -> Any:
+    n_replies = sum(isinstance(m, AssistantMessage) for m in request.messages)
+    return call("spawn_agents", tasks=[{"task": "@@slow@@"}]) if n_replies == 0 else "done"
 
 
 WAYS = {
@@ -74,17 +72,17 @@ WAYS = {
 async def scene(way: str) -> tuple[Any, FakeLLM, int]:
     waiting = asyncio.Event()
 
-    async def script(heard: Any) -> Any:
-        first = heard.messages[0].text
+    async def script(request: Any) -> Any:
+        first = request.messages[0].text
         if "@@slow@@" in first:
             waiting.set()
             await asyncio.sleep(30)
             return "too late"
-        if any(isinstance(m, ToolMessage) and m.name == "lookup" for m in heard.messages):
+        if any(isinstance(m, ToolMessage) and m.name == "lookup" for m in request.messages):
             await waiting.wait()
         if way == "subagent":
             return call("subagent", label="s", task_prompt="@@slow@@")
-        return WAYS[way](heard)
+        return WAYS[way](request)
 
     async with FakeLLM(script) as llm:
         client = ConnectionPool()
@@ -103,12 +101,12 @@ async def scene(way: str) -> tuple[Any, FakeLLM, int]:
                 if llm.disconnects:
                     break
                 await asyncio.sleep(0.02)
-            asked = len(llm.requests)
+            n_requests = len(llm.requests)
             await asyncio.sleep(0.1)
-            assert len(llm.requests) == asked
+            assert len(llm.requests) == n_requests
             tree = await retinue.tree(run)
         await client.close()
-        return (outcome, tree), llm, asked
+        return (outcome, tree), llm, n_requests
 
 
 @pytest.mark.parametrize("way", sorted(WAYS))

@@ -204,9 +204,9 @@ async def test_entries_that_are_no_names_are_dropped_from_a_list_of_tools() -> N
 @pytest.mark.parametrize("mode", ["parallel", "background"])
 @on_virtual_time
 async def test_the_tools_of_the_family_are_stripped_from_every_list(mode: str) -> None:
-    given = task("a", tools=["delegate_tasks", "look_up", "cancel_tasks"])
+    value = task("a", tools=["delegate_tasks", "look_up", "cancel_tasks"])
     world = World(
-        call("delegate_tasks", mode=mode, tasks=[given, task("b", tools=["delegate_tasks"])])
+        call("delegate_tasks", mode=mode, tasks=[value, task("b", tools=["delegate_tasks"])])
     )
     await world.go()
     assert [[t.name for t in world.of(f"say {x}")[0].tools] for x in "ab"] == [["look_up"], []]
@@ -269,7 +269,7 @@ def test_the_guide_says_when_to_delegate_and_that_polling_is_wrong() -> None:
 
 @on_virtual_time
 async def test_a_lead_with_the_family_reads_the_guide_unless_it_is_switched_off() -> None:
-    said = []
+    texts = []
     for options, settings in (
         ({}, {}),
         ({}, {"guide": False}),
@@ -278,5 +278,5 @@ async def test_a_lead_with_the_family_reads_the_guide_unless_it_is_switched_off(
         world = World("done", **settings)
         await world.go(seconds=0, **options)
         names = [t.name for t in world.requests[0].tools]
-        said.append(("Do not poll" in world.requests[0].instructions, "delegate_tasks" in names))
-    assert said == [(True, True), (False, True), (False, False)]
+        texts.append(("Do not poll" in world.requests[0].instructions, "delegate_tasks" in names))
+    assert texts == [(True, True), (False, True), (False, False)]

@@ -70,16 +70,16 @@ async def test_in_the_background_the_answer_says_at_once_which_task_works_withou
 
 @on_virtual_time
 async def test_a_tool_that_was_not_given_is_not_available_for_the_task() -> None:
-    told: list[str] = []
+    texts: list[str] = []
 
     async def try_it(request: ModelRequest) -> Any:
         if request.turn == 0:
             return call("rocket")
-        told.append(request.messages[-1].text)
+        texts.append(request.messages[-1].text)
         return "done"
 
     await World(parallel(task("a", "try", ["rocket"])), does={"try": try_it}).go()
-    assert told and "rocket" in told[0]
+    assert texts and "rocket" in texts[0]
 
 
 # as they are seen from outside
@@ -123,14 +123,14 @@ async def test_a_group_can_be_cancelled_by_its_id() -> None:
         await asyncio.sleep(10)
         one, two = await retinue.groups(outcome.id)
         assert one.is_open
-        gone = await retinue.cancel_group(outcome.id, one.id, "not wanted")
-        assert [(m.label, m.state) for m in gone.members] == [
+        group = await retinue.cancel_group(outcome.id, one.id, "not wanted")
+        assert [(m.label, m.state) for m in group.members] == [
             ("a", "cancelled"),
             ("b", "completed"),
         ]
-        assert not gone.is_open
+        assert not group.is_open
         assert (await retinue.groups(outcome.id))[1].is_open, "the other one goes on"
-        assert (await retinue.cancel_group(outcome.id, one.id)).members == gone.members, (
+        assert (await retinue.cancel_group(outcome.id, one.id)).members == group.members, (
             "twice changes nothing"
         )
         with pytest.raises(NotFound, match=f"no group 'bg-nothing'.*{one.id}, {two.id}"):
@@ -254,17 +254,17 @@ async def test_without_a_channel_results_reach_the_conversation_once(
             world.lines = ("well", "well", "well")
             last = await retinue.resume(last, origin=NOWHERE)
             await ended(retinue, last)
-        heard = [m.text for m in await retinue.messages(last)]
-        assert len([t for t in heard if "### a (completed)\nA" in t]) == 1
-        assert len([t for t in heard if "### bad (" in t]) == 1
+        texts = [m.text for m in await retinue.messages(last)]
+        assert len([t for t in texts if "### a (completed)\nA" in t]) == 1
+        assert len([t for t in texts if "### bad (" in t]) == 1
         assert await retinue.verify() == []
     if when == "before it goes on":
-        told = [
+        requests = [
             r
             for r in world.requests
             if r.messages[-1].text == "Continue." or "### a" in r.messages[-1].text
         ]
-        assert "### a (completed)\nA" in "".join(m.text for m in told[0].messages), (
+        assert "### a (completed)\nA" in "".join(m.text for m in requests[0].messages), (
             "the first prompt has it"
         )
 
@@ -307,10 +307,10 @@ async def test_the_profile_meepo_offers_the_tool_of_the_document_and_the_others_
         ({}, ["delegate_tasks"]),
         ({"more_tools": True}, ["delegate_tasks", "cancel_tasks", "list_tasks"]),
     ):
-        made = family("meepo", **settings)
-        assert [t.schema.name for t in made.tools()] == names
+        result = family("meepo", **settings)
+        assert [t.schema.name for t in result.tools()] == names
         assert all(
-            (name in made.guide) is (name in names) for name in ("cancel_tasks", "list_tasks")
+            (name in result.guide) is (name in names) for name in ("cancel_tasks", "list_tasks")
         )
     assert family("delegate").tool_names == ("delegate_tasks", "cancel_tasks", "list_tasks")
 
@@ -328,8 +328,8 @@ max_background_groups = 3
 def of_file(folder: Path, text: str) -> Any:
     file = folder / "retinue.toml"
     file.write_text('profiles = ["meepo"]\n' + text)
-    (made,) = read_config(file).families
-    return made
+    (result,) = read_config(file).families
+    return result
 
 
 async def hang(request: ModelRequest) -> Any:
@@ -340,8 +340,8 @@ async def hang(request: ModelRequest) -> Any:
 async def test_the_configuration_of_the_document_loads_as_it_stands_and_is_enforced_here(
     tmp_path: Path,
 ) -> None:
-    made = of_file(tmp_path, DOCUMENTED)
-    assert made.settings == family("meepo").settings, "they are the defaults"
+    result = of_file(tmp_path, DOCUMENTED)
+    assert result.settings == family("meepo").settings, "they are the defaults"
     eleven = parallel(*(f"t{n}" for n in range(11)))
     lines = [
         eleven,
@@ -351,7 +351,7 @@ async def test_the_configuration_of_the_document_loads_as_it_stands_and_is_enfor
     lines += [[background(task(f"g{n}", "hang")) for n in range(4)]]
     world, channel = World(*lines, does={"hang": hang}), Recorder()
     world.lead = world.agent(
-        "lead", **{f: getattr(made.settings, f) for f in made.settings.__struct_fields__}
+        "lead", **{f: getattr(result.settings, f) for f in result.settings.__struct_fields__}
     )
     await world.go(channel)
     assert world.results[0] == "Too many sub-tasks: 11 (max 10)"
@@ -368,7 +368,7 @@ async def test_each_value_of_the_documents_configuration_counts_when_it_is_anoth
     tmp_path: Path,
 ) -> None:
     text = "max_concurrent_subtasks = 2\nmax_subtasks_per_request = 3\nparallel_timeout_secs = 7\n"
-    made = of_file(
+    result = of_file(
         tmp_path, f"[orchestrator]\n{text}background_timeout_secs = 9\nmax_background_groups = 1\n"
     )
     lines = [
@@ -379,7 +379,7 @@ async def test_each_value_of_the_documents_configuration_counts_when_it_is_anoth
     lines += [[background(task(f"g{n}", "hang")) for n in range(2)]]
     world, channel = World(*lines, does={"hang": hang}), Recorder()
     world.lead = world.agent(
-        "lead", **{f: getattr(made.settings, f) for f in made.settings.__struct_fields__}
+        "lead", **{f: getattr(result.settings, f) for f in result.settings.__struct_fields__}
     )
     began = asyncio.get_running_loop().time()
     await world.go(channel)
@@ -396,9 +396,9 @@ async def test_each_value_of_the_documents_configuration_counts_when_it_is_anoth
 async def test_a_model_for_one_task_is_not_offered_by_the_profile_meepo() -> None:
     world = World(parallel(task("a", model="model of lead")), more_tools=False, task_fields=[])
     assert family("meepo").settings == world.lead.families[0].settings  # type: ignore[union-attr]
-    said = await world.go()
+    text = await world.go()
     assert (
-        said
+        text
         == "Task 0: unknown field 'model'. Known fields: task_id, prompt, tools, context_summary"
     )
     (offered,) = [t for t in world.requests[0].tools if t.name == "delegate_tasks"]

@@ -59,9 +59,9 @@ def test_a_table_of_a_configuration_sets_them_and_the_profile_is_the_family() ->
     background_timeout_secs = 300
     max_background_groups = 1
     """
-    made = family("meepo", **tomllib.loads(text)["orchestrator"])
-    assert isinstance(made, DelegateFamily)
-    assert made.settings == DelegateSettings(
+    result = family("meepo", **tomllib.loads(text)["orchestrator"])
+    assert isinstance(result, DelegateFamily)
+    assert result.settings == DelegateSettings(
         max_concurrent_subtasks=2,
         max_subtasks_per_request=4,
         parallel_timeout_secs=60,
@@ -72,7 +72,7 @@ def test_a_table_of_a_configuration_sets_them_and_the_profile_is_the_family() ->
         more_tools=False,
         task_fields=(),
     )
-    assert made.tools()[0].schema.parameters["properties"]["tasks"]["maxItems"] == 4
+    assert result.tools()[0].schema.parameters["properties"]["tasks"]["maxItems"] == 4
 
 
 @pytest.mark.parametrize(

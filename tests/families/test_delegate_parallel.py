@@ -224,10 +224,10 @@ async def test_a_failing_task_keeps_its_id_and_touches_no_sibling() -> None:
 
 @on_virtual_time
 async def test_a_reply_cut_off_by_its_length_is_a_failure_that_keeps_the_text() -> None:
-    cut = ModelReply(
+    reply = ModelReply(
         message=AssistantMessage(text="It begins"), usage=Usage(input=1, output=1), stop="length"
     )
-    text = await World(parallel(task("a", "cut")), does={"cut": cut}).go()
+    text = await World(parallel(task("a", "cut")), does={"cut": reply}).go()
     assert text.endswith(
         "### a (failed)\nError: The reply was truncated at its length limit\n\nText so "
         "far:\n" + "It begins" * 9
@@ -390,7 +390,8 @@ async def test_tasks_work_where_their_lead_works() -> None:
 @pytest.mark.parametrize("state", DELEGATE)
 def test_every_end_is_shown_as_the_table_of_states_says(state: EndState) -> None:
     class Fake:
-        label, item, remark, ending = "a", 0, "", Ending(state=state, stop="x_y", text="T")
+        label, item, remark = "a", 0, ""
+        ending = Ending(state=state, stop="x_y", text="T")
 
     heading, rest = results([Fake()]).whole().removeprefix("## Results\n\n").split("\n", 1)  # type: ignore[list-item]
     assert heading == f"### a ({DELEGATE[state]})"

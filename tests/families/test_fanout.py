@@ -41,12 +41,12 @@ def after(**seconds: float) -> Any:
     return child
 
 
-def slow(seconds: float, done: list[str]) -> Any:
+def slow(seconds: float, result: list[str]) -> Any:
     @tool(risk="read")
     async def dig() -> str:
         """Dig."""
         await asyncio.sleep(seconds)
-        done.append("dug")
+        result.append("dug")
         return "dug"
 
     return dig
@@ -122,9 +122,9 @@ async def test_several_calls_of_a_turn_share_one_fan_in_and_each_is_told_of_its_
 
 @on_virtual_time
 async def test_a_spawn_may_stand_beside_other_tools() -> None:
-    done: list[str] = []
+    result: list[str] = []
     cast = Cast([[call("dig"), spawn("a"), call("look")], "thanks"], after(a=5))
-    scene = await play(lead(cast, tools=[reader(), slow(20, done)]))
+    scene = await play(lead(cast, tools=[reader(), slow(20, result)]))
     assert {r.name: r.text for r in scene.told if r.name != "spawn_agents"} == {
         "dig": "dug",
         "look": "seen",
@@ -136,9 +136,9 @@ async def test_a_spawn_may_stand_beside_other_tools() -> None:
 
 @on_virtual_time
 async def test_a_turn_without_sub_agents_goes_on_after_its_last_tool() -> None:
-    done: list[str] = []
-    scene = await play(lead(Cast([call("dig"), "thanks"]), tools=[slow(20, done)]))
-    assert (scene.outcome.text, done) == ("thanks", ["dug"])
+    result: list[str] = []
+    scene = await play(lead(Cast([call("dig"), "thanks"]), tools=[slow(20, result)]))
+    assert (scene.outcome.text, result) == ("thanks", ["dug"])
 
 
 @on_virtual_time
@@ -188,7 +188,7 @@ async def test_a_cancel_while_waiting_ends_after_the_last_child_and_asks_no_mode
 
 @on_virtual_time
 async def test_a_cancel_while_tools_still_run_stops_them_and_the_children() -> None:
-    done: list[str] = []
+    result: list[str] = []
     cast = Cast([[spawn("a", "b"), call("dig")], "thanks"], after(a=5, b=100))
 
     async def then(retinue: Retinue, run: str) -> None:
@@ -196,8 +196,8 @@ async def test_a_cancel_while_tools_still_run_stops_them_and_the_children() -> N
         await retinue.cancel(run)
         await asyncio.sleep(1_000)
 
-    scene = await play(lead(cast, tools=[slow(50, done)]), then)
-    assert (scene.outcome.state, done, len(cast.of_lead)) == ("cancelled", [], 1)
+    scene = await play(lead(cast, tools=[slow(50, result)]), then)
+    assert (scene.outcome.state, result, len(cast.of_lead)) == ("cancelled", [], 1)
     assert [c.state for c in scene.outcome.children] == ["completed", "cancelled"]
 
 
@@ -227,8 +227,8 @@ async def test_a_lead_that_is_steered_away_still_hears_of_every_child_before_it_
 
     scene = await play(lead(cast), then)
     assert [c.state for c in scene.outcome.children] == ["completed", "completed"]
-    said = "\n".join(m.text for m in cast.of_lead[-1].messages)
-    assert (said.count("did a"), said.count("did b")) == (1, 1)
+    text = "\n".join(m.text for m in cast.of_lead[-1].messages)
+    assert (text.count("did a"), text.count("did b")) == (1, 1)
 
 
 @on_virtual_time
@@ -248,15 +248,15 @@ async def test_sub_agents_are_offered_no_spawn_tool_and_the_lead_no_submit_tool(
 
 @on_virtual_time
 async def test_a_sub_agent_that_calls_the_spawn_tool_is_told_that_there_is_none() -> None:
-    heard: list[str] = []
+    requests: list[str] = []
 
     def child(request: ModelRequest) -> Any:
-        heard.append(request.messages[-1].text)
+        requests.append(request.messages[-1].text)
         return spawn("more") if request.turn == 0 else call("submit_result", result="alone")
 
     scene = await play(lead(Cast([spawn({"task": "a", "mode": "work"}), "thanks"], child)))
     assert success(scene) == "alone"
-    assert "Unknown tool 'spawn_agents'" in heard[1]
+    assert "Unknown tool 'spawn_agents'" in requests[1]
     assert len(scene.outcome.children) == 1
 
 
@@ -374,7 +374,7 @@ async def test_the_guide_stands_in_the_leads_instructions_unless_it_or_the_famil
     assert all(
         word in guide for word in ("spawn_agents", "poll", "yourself", "read_first", "explore")
     )
-    for settings, options, shown, offered in [
+    for settings, options, output, offered in [
         ({}, {}, True, True),
         ({"guide": False}, {}, False, True),
         ({}, {"families": {"fanout": False}}, False, False),
@@ -383,14 +383,14 @@ async def test_the_guide_stands_in_the_leads_instructions_unless_it_or_the_famil
         cast = Cast(["hello"])
         await play(lead(cast, **settings), **options)  # type: ignore[arg-type]
         (request,) = cast.asked
-        assert (guide in request.instructions) == shown
+        assert (guide in request.instructions) == output
         assert ("spawn_agents" in [t.name for t in request.tools]) == offered
 
 
 def test_the_family_answers_to_its_name_and_to_its_profile() -> None:
     for name in ("fanout", "phoenix"):
-        found = family(name)
-        assert (type(found), found.name, found.tool_names) == (
+        result = family(name)
+        assert (type(result), result.name, result.tool_names) == (
             FanoutFamily,
             "fanout",
             ("spawn_agents",),

@@ -32,7 +32,7 @@ def one(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "text"),
     [
         ({}, "Invalid input: Object missing required field `tasks`"),
         ("", "Invalid input: Object missing required field `tasks`"),
@@ -100,9 +100,9 @@ def one(**fields: Any) -> dict[str, Any]:
     ],
 )
 @on_virtual_time
-async def test_what_is_wrong_with_a_call_is_an_error_that_says_what(args: Any, told: str) -> None:
+async def test_what_is_wrong_with_a_call_is_an_error_that_says_what(args: Any, text: str) -> None:
     scene = await play(lead(Cast([written(args), "I see."])))
-    assert told in scene.refusal
+    assert text in scene.refusal
     assert scene.outcome.text == "I see."
 
 
@@ -126,11 +126,11 @@ async def test_null_and_blank_are_the_same_as_absent() -> None:
         "read_first": None,
     }
     blank: dict[str, Any] = {"cwd": "", "model": "", "read_first": []}
-    seen: list[Context] = []
+    contexts: list[Context] = []
     cast = Cast([spawn({"task": "a", **nothing}, {"task": "b", **blank}), "thanks"], look_once)
-    scene = await play(lead(cast, tools=[reader(seen), writer()]), cwd="/site")
+    scene = await play(lead(cast, tools=[reader(contexts), writer()]), cwd="/site")
     assert [list(r["outcome"]) for r in scene.json] == [["success"], ["success"]]
-    for caller in seen:
+    for caller in contexts:
         order = caller.spec.request
         assert (order.cwd, order.model, order.max_turns, order.history.text) == (
             "/site",
@@ -190,7 +190,7 @@ async def test_a_child_works_in_its_parents_directory_unless_told_otherwise(tmp_
     site = real(tmp_path)
     for name in ("src", "docs", "lib"):
         (tmp_path / name).mkdir()
-    seen: list[Context] = []
+    contexts: list[Context] = []
     places: list[dict[str, Any]] = [
         {},
         {"cwd": "src"},
@@ -198,38 +198,40 @@ async def test_a_child_works_in_its_parents_directory_unless_told_otherwise(tmp_
         {"cwd": "src/../lib"},
     ]
     cast = Cast([spawn(*({"task": "a", **p} for p in places)), "thanks"], look_once)
-    await play(lead(cast, tools=[reader(seen)]), cwd=site)
-    assert [c.cwd for c in seen] == [site, f"{site}/src", f"{site}/docs", f"{site}/lib"]
+    await play(lead(cast, tools=[reader(contexts)]), cwd=site)
+    assert [c.cwd for c in contexts] == [site, f"{site}/src", f"{site}/docs", f"{site}/lib"]
     assert f"Your working directory is {site}/src." in cast.of_children[1].instructions
     assert len({q.instructions for q in cast.of_children}) == 4
 
 
 @pytest.mark.parametrize(
-    ("read", "asked"), [(None, "../"), (None, "/site2"), (("/data",), "/etc"), ((), "/etc")]
+    ("read", "question"), [(None, "../"), (None, "/site2"), (("/data",), "/etc"), ((), "/etc")]
 )
 @on_virtual_time
-async def test_a_directory_outside_the_parents_is_refused(read: Any, asked: str) -> None:
-    cast = Cast([spawn({"task": "a", "cwd": asked}), "thanks"])
+async def test_a_directory_outside_the_parents_is_refused(read: Any, question: str) -> None:
+    cast = Cast([spawn({"task": "a", "cwd": question}), "thanks"])
     scene = await play(lead(cast), cwd="/site", permissions=Permissions(read=read))
     assert scene.refusal.startswith(
-        f"tasks[0].cwd {asked!r} is outside your working directory. Use one inside /site"
+        f"tasks[0].cwd {question!r} is outside your working directory. Use one inside /site"
     )
 
 
 @on_virtual_time
 async def test_a_directory_that_may_be_read_can_be_worked_in(tmp_path: Path) -> None:
-    seen: list[Context] = []
+    contexts: list[Context] = []
     site, data = (real(tmp_path / name) for name in ("site", "data"))
     for place in (f"{site}/sub", f"{data}/set"):
         os.makedirs(place)
-    for cwd, read, asked in [
+    for cwd, read, path in [
         (site, (data,), f"{data}/set"),
         (site, None, "sub"),
         ("", (data,), data),
     ]:
-        cast = Cast([spawn({"task": "a", "cwd": asked}), "thanks"], look_once)
-        await play(lead(cast, tools=[reader(seen)]), cwd=cwd, permissions=Permissions(read=read))
-    assert [c.cwd for c in seen] == [f"{data}/set", f"{site}/sub", data]
+        cast = Cast([spawn({"task": "a", "cwd": path}), "thanks"], look_once)
+        await play(
+            lead(cast, tools=[reader(contexts)]), cwd=cwd, permissions=Permissions(read=read)
+        )
+    assert [c.cwd for c in contexts] == [f"{data}/set", f"{site}/sub", data]
     for read in ((), None):
         cast = Cast([spawn({"task": "a", "cwd": "/anywhere"}), "thanks"])
         scene = await play(lead(cast), permissions=Permissions(read=read))
@@ -288,7 +290,7 @@ WORK = {"task": "a", "mode": "work"}
 
 
 @pytest.mark.parametrize(
-    ("args", "access", "told"),
+    ("args", "access", "text"),
     [
         ({"tasks": [], "extra": 1}, {}, "Invalid input"),
         ({"tasks": [{"task": ""}] * 11}, {}, "Invalid input"),
@@ -304,9 +306,9 @@ WORK = {"task": "a", "mode": "work"}
 )
 @on_virtual_time
 async def test_what_is_wrong_is_told_in_the_order_of_the_document(
-    args: Any, access: Any, told: str
+    args: Any, access: Any, text: str
 ) -> None:
     scene = await play(
         lead(Cast([written(args), "I see."])), cwd="/site", permissions=Permissions(**access)
     )
-    assert told in scene.refusal
+    assert text in scene.refusal

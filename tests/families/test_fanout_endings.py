@@ -98,15 +98,15 @@ async def test_a_child_that_submits_is_not_asked_again() -> None:
 )
 @on_virtual_time
 async def test_a_submission_beside_other_calls_is_asked_again(mix: list[Any]) -> None:
-    heard: list[str] = []
+    requests: list[str] = []
 
     def child(request: ModelRequest) -> Any:
-        heard.extend(m.text for m in request.messages[2:])
+        requests.extend(m.text for m in request.messages[2:])
         return mix if request.turn == 0 else call("submit_result", result="late")
 
     assert success(await alone(child)) == "late"
-    assert len(heard) == 2
-    assert all("must be the only call in a reply" in text for text in heard), (
+    assert len(requests) == 2
+    assert all("must be the only call in a reply" in text for text in requests), (
         "every call of that reply is refused"
     )
 
@@ -157,9 +157,9 @@ async def test_nothing_is_no_success() -> None:
 )
 @on_virtual_time
 async def test_a_failure_has_a_typed_kind(raised: Any, kind: str) -> None:
-    error, found = failure(await alone(lambda q: raised))
-    assert found == kind
-    assert found in KINDS
+    error, result = failure(await alone(lambda q: raised))
+    assert result == kind
+    assert result in KINDS
     assert str(raised) in error or error == "I will not."
 
 
@@ -280,15 +280,15 @@ async def test_a_turn_limited_child_with_text_is_a_success_with_that_text() -> N
 async def test_the_grace_turn_asks_for_the_result_and_takes_it(
     last_line: Any, expected: Any
 ) -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     def child(request: ModelRequest) -> Any:
-        asked.append(request.messages[-1].text)
+        questions.append(request.messages[-1].text)
         return last_line if request.purpose == "grace" else call("look")
 
     scene = await alone(child, {"task": "a", "max_turns": 2})
     assert scene.json[0]["outcome"] == expected
-    assert "Submit your result now" in asked[2]
+    assert "Submit your result now" in questions[2]
 
 
 @on_virtual_time
@@ -300,8 +300,8 @@ async def test_grace_can_be_turned_off_and_turns_set() -> None:
 
 @on_virtual_time
 async def test_any_other_limit_is_a_failure_that_keeps_the_text() -> None:
-    cut = ModelReply(message=AssistantMessage(text="It begins"), stop="length")
-    assert failure(await alone(lambda q: cut)) == (
+    reply = ModelReply(message=AssistantMessage(text="It begins"), stop="length")
+    assert failure(await alone(lambda q: reply)) == (
         "Incomplete: stopped by a limit (length)\nText so far: " + "It begins" * 9,
         "sub_agent_error",
     )
@@ -328,10 +328,10 @@ async def test_equal_failures_of_one_call_do_not_stop_the_next() -> None:
 
 @on_virtual_time
 async def test_what_a_sub_agent_is_ordered_with() -> None:
-    seen: list[Context] = []
+    contexts: list[Context] = []
     cast = Cast([spawn("a"), "thanks"], lambda q: call("look") if q.turn == 0 else "done")
-    await play(lead(cast, tools=[reader(seen)]))
-    order = seen[0].spec.request
+    await play(lead(cast, tools=[reader(contexts)]))
+    order = contexts[0].spec.request
     assert (order.join, order.result_order, order.format_results) == ("turn", "completion", True)
     assert (order.report, order.must_submit) == ("submit", False)
     assert (order.timeout_ms, order.timeout_from) == (1_200_000, "created"), (
@@ -339,7 +339,7 @@ async def test_what_a_sub_agent_is_ordered_with() -> None:
     )
     assert order.retry == Retry(attempts=3, base_ms=1_000, cap_ms=4_000, then="fail")
     assert (order.on_parent_end, order.on_restart, order.retention) == ("wait", "resume", "keep")
-    assert (seen[0].spec.parent, seen[0].spec.depth) == (seen[0].spec.root, 1)
+    assert (contexts[0].spec.parent, contexts[0].spec.depth) == (contexts[0].spec.root, 1)
 
 
 def part(seconds: float = 10) -> Any:
@@ -370,11 +370,11 @@ async def test_a_fan_in_survives_a_restart_and_each_result_arrives_once(
             steps = [s.entry async for s in second.steps(run, tree=False) if isinstance(s, Step)]
     ends = [e.event.child for e in steps if isinstance(e.event, ChildEnded) and not e.stale]
     assert (len(ends), set(ends)) == (3, set(ids))
-    told = [
+    rows = [
         [(one["agent_id"], one["task"]) for one in results(r)]
         for r in sorted(scene.told, key=lambda r: r.call_id)
     ]
-    assert told == [[(ids[1], "a"), (ids[0], "b")], [(ids[2], "c")]]
+    assert rows == [[(ids[1], "a"), (ids[0], "b")], [(ids[2], "c")]]
     assert sum(task_of(q) == "a" for q in cast.of_children) == 1, "who was back is not run again"
     assert len(cast.of_lead) == 2
 

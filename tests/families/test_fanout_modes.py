@@ -59,8 +59,8 @@ async def shell() -> str:
     return "ran"
 
 
-def everything(seen: list[Context] | None = None) -> list[Any]:
-    return [reader(seen), fetch, writer(), shell, Undeclared()]
+def everything(contexts: list[Context] | None = None) -> list[Any]:
+    return [reader(contexts), fetch, writer(), shell, Undeclared()]
 
 
 SUBMITS = {"submit_result", "submit_error", "artifact"}
@@ -92,15 +92,15 @@ async def test_the_settings_may_lend_explorers_more() -> None:
 
 @on_virtual_time
 async def test_an_explorer_that_calls_what_it_was_not_lent_is_refused_and_goes_on() -> None:
-    heard: list[str] = []
+    requests: list[str] = []
 
     def child(request: ModelRequest) -> Any:
-        heard.append(request.messages[-1].text)
+        requests.append(request.messages[-1].text)
         return call("write") if request.turn == 0 else call("submit_result", result="only read")
 
     scene = await play(lead(Cast([spawn("read"), "thanks"], child), tools=everything()))
     assert success(scene) == "only read"
-    assert heard[1] == "The tool 'write' is not available to this sub-agent."
+    assert requests[1] == "The tool 'write' is not available to this sub-agent."
 
 
 def look_once(request: ModelRequest) -> Any:
@@ -109,10 +109,10 @@ def look_once(request: ModelRequest) -> Any:
 
 @on_virtual_time
 async def test_an_explorer_may_write_nowhere_and_a_worker_where_its_parent_may() -> None:
-    seen: list[Context] = []
+    contexts: list[Context] = []
     cast = Cast([spawn("read", WORK), "thanks"], look_once)
-    await play(lead(cast, tools=everything(seen)), permissions=Permissions(write=("/site",)))
-    assert [c.spec.permissions.write for c in seen] == [(), ("/site",)]
+    await play(lead(cast, tools=everything(contexts)), permissions=Permissions(write=("/site",)))
+    assert [c.spec.permissions.write for c in contexts] == [(), ("/site",)]
     assert "change nothing" in cast.of_children[0].instructions
     assert "You may change files" in cast.of_children[1].instructions
 
@@ -124,14 +124,14 @@ async def test_a_sub_agent_cannot_start_others_by_a_tool_of_its_lead_either() ->
         """Hire."""
         return context.spawn_actions(context.spec.request.agent, "more")
 
-    heard: list[str] = []
+    requests: list[str] = []
 
     def child(request: ModelRequest) -> Any:
-        heard.append(request.messages[-1].text)
+        requests.append(request.messages[-1].text)
         return call("hire") if request.turn == 0 else "alone"
 
     await play(lead(Cast([spawn("read", WORK), "thanks"], child), tools=[hire]))
-    assert [text for text in heard if text not in ("read", "write")] == [
+    assert [text for text in requests if text not in ("read", "write")] == [
         "Refused (depth): Runs at depth 1 cannot start children."
     ] * 2
 
@@ -219,9 +219,9 @@ async def test_every_lead_has_its_own_writer() -> None:
 
 @on_virtual_time
 async def test_who_may_not_write_cannot_have_it_done() -> None:
-    told = "tasks[1] has mode 'work', but you cannot write yourself. Use mode 'explore'"
+    text = "tasks[1] has mode 'work', but you cannot write yourself. Use mode 'explore'"
     cast = Cast([spawn("a", WORK), "thanks"])
-    assert (await play(lead(cast), permissions=Permissions(write=()))).refusal == told
+    assert (await play(lead(cast), permissions=Permissions(write=()))).refusal == text
 
     @tool(risk="read")
     async def nap() -> str:
@@ -234,7 +234,7 @@ async def test_who_may_not_write_cannot_have_it_done() -> None:
         await retinue.restrict(run, Permissions(write=()))
 
     scene = await play(lead(Cast([call("nap"), spawn("a", WORK), "thanks"]), tools=[nap]), narrow)
-    assert [r.text for r in scene.told] == ["awake", told]
+    assert [r.text for r in scene.told] == ["awake", text]
 
 
 def reading(*paths: str, **fields: Any) -> Any:
@@ -293,17 +293,17 @@ async def test_each_task_gets_its_own_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cap", "shown"), [(4, "aé"), (3, "aé"), (2, "a"), (1, "a"), (6, "aé世"), (7, "aé世b")]
+    ("cap", "output"), [(4, "aé"), (3, "aé"), (2, "a"), (1, "a"), (6, "aé世"), (7, "aé世b")]
 )
 @on_virtual_time
-async def test_a_long_file_is_cut_between_characters(tmp_path: Path, cap: int, shown: str) -> None:
+async def test_a_long_file_is_cut_between_characters(tmp_path: Path, cap: int, output: str) -> None:
     (tmp_path / "long").write_bytes("aé世b".encode())
     text, _ = await handed(tmp_path, "long", read_first_bytes=cap)
     body = text.split("]\n", 1)[1]
     if cap == 7:
         assert body.startswith("aé世b\n[") and "[truncated:" not in text
     else:
-        assert body.startswith(f"{shown}\n[truncated: only the first {cap} of 7 bytes are shown]")
+        assert body.startswith(f"{output}\n[truncated: only the first {cap} of 7 bytes are shown]")
 
 
 @on_virtual_time

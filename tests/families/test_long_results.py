@@ -31,9 +31,9 @@ HOSTILE = [
 
 async def fetch(retinue: Retinue, text: str) -> str:
     """What the cut in a text says that it was cut from."""
-    found = WHOLE.search(text)
-    assert found is not None, text[-200:]
-    return (await retinue.artifact(found[1])).decode()
+    match = WHOLE.search(text)
+    assert match is not None, text[-200:]
+    return (await retinue.artifact(match[1])).decode()
 
 
 async def fan(texts: list[str], rules: Limits | None = None) -> tuple[str, list[Any], list[str]]:
@@ -49,9 +49,9 @@ async def fan(texts: list[str], rules: Limits | None = None) -> tuple[str, list[
         scene = await fanout_world.played(retinue, run)
         rows = scene.json
         wholes = [
-            await fetch(retinue, said)
+            await fetch(retinue, result)
             for r in rows
-            if "[truncated: " in (said := r["outcome"]["success"]["result"])
+            if "[truncated: " in (result := r["outcome"]["success"]["result"])
         ]
     return scene.told[0].text, rows, wholes
 
@@ -60,8 +60,8 @@ async def fan(texts: list[str], rules: Limits | None = None) -> tuple[str, list[
 async def test_ten_reports_of_a_fan_are_all_there_in_valid_json() -> None:
     text, rows, wholes = await fan([REPORT] * 10)
     assert len(rows) == 10 and len(text) <= 65_536
-    shown = [len(r["outcome"]["success"]["result"]) for r in rows]
-    assert max(shown) - min(shown) <= 2 and min(shown) > 6_000, "each gets the same"
+    counts = [len(r["outcome"]["success"]["result"]) for r in rows]
+    assert max(counts) - min(counts) <= 2 and min(counts) > 6_000, "each gets the same"
     assert wholes == [REPORT] * 10
 
 
@@ -80,8 +80,8 @@ async def test_a_fan_in_the_smallest_room_is_valid_json(cap: int) -> None:
     async with Retinue(clock=VirtualClock(), limits=Limits(text_cap=cap)) as retinue:
         run = await retinue.spawn(fanout_world.lead(cast), "Go.")
         scene = await fanout_world.played(retinue, run)
-    found = json.loads(scene.told[0].text)
-    assert len(found["sub_agent_results"]) + found.get("cut", {}).get("not_shown", 0) == 3
+    value = json.loads(scene.told[0].text)
+    assert len(value["sub_agent_results"]) + value.get("cut", {}).get("not_shown", 0) == 3
 
 
 @on_virtual_time
@@ -119,12 +119,12 @@ async def test_a_delegated_report_that_is_cut_in_its_code_hides_nobody() -> None
     tasks = [delegate_world.task(f"t{n}", f"say ```\n{text}") for n, text in enumerate(HOSTILE)]
     world = delegate_world.World(delegate_world.parallel(*tasks))
     await world.go()
-    text, is_open, seen = world.results[0], False, []
+    text, is_open, records = world.results[0], False, []
     for line in text.splitlines():
         is_open ^= line.strip() == "```"
         if not is_open and line.startswith("### "):
-            seen.append(line)
-    assert seen == [f"### t{n} (completed)" for n in range(len(HOSTILE))] and not is_open
+            records.append(line)
+    assert records == [f"### t{n} (completed)" for n in range(len(HOSTILE))] and not is_open
 
 
 @on_virtual_time
@@ -155,10 +155,10 @@ async def test_a_long_status_is_still_final(text: str) -> None:
     async with world.open() as retinue:
         await retinue.run(world.lead, "Go.")
         waited, status = world.results[1:3]
-        for found in (waited["agents"][0], status):
-            assert (found["state"], found["is_final"]) == ("completed", True)
-            if found["output"] != text:
-                assert await fetch(retinue, found["output"]) == text
+        for agent in (waited["agents"][0], status):
+            assert (agent["state"], agent["is_final"]) == ("completed", True)
+            if agent["output"] != text:
+                assert await fetch(retinue, agent["output"]) == text
 
 
 @on_virtual_time
@@ -178,9 +178,9 @@ async def test_a_notice_that_is_cut_says_where_the_whole_is() -> None:
     world = sessions_world.World(sessions_world.spawn(f"say {text}"), profile="openclaw")
     async with world.open() as retinue:
         await retinue.run(world.lead, "Go.", origin=sessions_world.CHAT)
-        (told,) = world.events
-        assert told["status"] == "ok"
-        assert await fetch(retinue, told["result"]) == text
+        (events,) = world.events
+        assert events["status"] == "ok"
+        assert await fetch(retinue, events["result"]) == text
 
 
 @on_virtual_time
@@ -222,10 +222,10 @@ async def test_two_hundred_parallel_subagents_are_all_in_the_answer() -> None:
         subagent_world.many(*labels, max_concurrent=50), sums=dict.fromkeys(labels, REPORT)
     )
     async with Retinue(clock=VirtualClock()) as retinue:
-        found = await subagent_world.played(retinue, await retinue.spawn(stage.lead, "Go."))
-    lines = found.result["results"]
+        output = await subagent_world.played(retinue, await retinue.spawn(stage.lead, "Go."))
+    lines = output.result["results"]
     assert [line["label"] for line in lines] == labels
-    assert all(line["success"] for line in lines) and found.result["successful"] == 200
+    assert all(line["success"] for line in lines) and output.result["successful"] == 200
 
 
 @on_virtual_time
@@ -233,9 +233,9 @@ async def test_an_output_that_has_to_be_cut_for_its_quotes_is_told_as_truncated(
     text = '"' * 60_000
     stage = subagent_world.Stage(subagent_world.one("p"), sums={"p": text}, output_max_size=1 << 20)
     async with Retinue(clock=VirtualClock()) as retinue:
-        found = await subagent_world.played(retinue, await retinue.spawn(stage.lead, "Go."))
-        assert found.result["truncated"] is True and "\n... (truncated)" in found.result["output"]
-        assert await fetch(retinue, found.result["output"]) == text
+        output = await subagent_world.played(retinue, await retinue.spawn(stage.lead, "Go."))
+        assert output.result["truncated"] is True and "\n... (truncated)" in output.result["output"]
+        assert await fetch(retinue, output.result["output"]) == text
 
 
 @on_virtual_time
@@ -243,8 +243,8 @@ async def test_a_label_as_long_as_a_book_does_not_break_the_answer() -> None:
     label = '"\\\n' * 40_000
     stage = subagent_world.Stage(subagent_world.one("p", label=label))
     async with Retinue(clock=VirtualClock()) as retinue:
-        found = await subagent_world.played(retinue, await retinue.spawn(stage.lead, "Go."))
-    assert found.result["success"] is True and found.result["output"] == "sum of p"
+        output = await subagent_world.played(retinue, await retinue.spawn(stage.lead, "Go."))
+    assert output.result["success"] is True and output.result["output"] == "sum of p"
 
 
 @on_virtual_time
@@ -310,9 +310,9 @@ async def test_plain_staff_that_is_joined_shares_the_room_too() -> None:
 async def test_whoever_reads_a_cut_can_read_on_with_its_tool() -> None:
     def read_on(request: ModelRequest) -> Any:
         rows = json.loads(request.messages[-1].text)["sub_agent_results"]
-        found = WHOLE.search(rows[-1]["outcome"]["success"]["result"])
-        assert found is not None
-        return call("artifact", id=found[1], offset=0, limit=20)
+        match = WHOLE.search(rows[-1]["outcome"]["success"]["result"])
+        assert match is not None
+        return call("artifact", id=match[1], offset=0, limit=20)
 
     def say(request: ModelRequest) -> Any:
         if request.agent != "lead":
@@ -338,42 +338,42 @@ async def test_whoever_reads_a_cut_can_read_on_with_its_tool() -> None:
 async def test_a_second_cut_counts_what_the_first_has_left_out(cap: int) -> None:
     """A reply that is longer than an answer is cut when it is taken in, and again to fit into the
     answer."""
-    said = "x" * (cap + 4_464)
+    text = "x" * (cap + 4_464)
     world = agent_world.World(
         agent_world.spawn("long"),
         agent_world.wait(),
         agent_world.about("agent_status"),
-        does={"long": said},
+        does={"long": text},
     )
     await world.go(rules=Limits(text_cap=cap))
     _, waited, status = world.results
-    for told in (waited["agents"][0]["output"], status["output"]):
-        shown, left, whole = _cut_in(told)
-        assert said.startswith(shown) and whole == len(said) == left + len(shown)
+    for texts in (waited["agents"][0]["output"], status["output"]):
+        output, rest, whole = _cut_in(texts)
+        assert text.startswith(output) and whole == len(text) == rest + len(output)
 
 
 @on_virtual_time
 async def test_a_second_cut_counts_it_in_markdown_and_behind_an_error() -> None:
-    said = "x" * 70_000
+    text = "x" * 70_000
     tasks = [delegate_world.task(name, name, ["look_up"]) for name in "ab"]
 
     async def loop(request: ModelRequest) -> Any:
-        return AssistantMessage(text=said, calls=(call("look_up", word="y"),))
+        return AssistantMessage(text=text, calls=(call("look_up", word="y"),))
 
-    world = delegate_world.World(delegate_world.parallel(*tasks), does={"a": said, "b": loop})
+    world = delegate_world.World(delegate_world.parallel(*tasks), does={"a": text, "b": loop})
     await world.go(seconds=1)
     first, second = world.results[0].split("\n\n### b (failed)\n")
-    shown, left, whole = _cut_in(first.removeprefix("## Results\n\n### a (completed)\n"))
-    assert said.startswith(shown) and whole == len(said) == left + len(shown)
+    output, rest, whole = _cut_in(first.removeprefix("## Results\n\n### a (completed)\n"))
+    assert text.startswith(output) and whole == len(text) == rest + len(output)
     assert second.startswith("Error: Tool loop exceeded maximum iterations\n\nText so far:\nxxx")
-    shown, left, whole = _cut_in(second)
-    assert whole == left + len(shown) == len(said) + second.index("xxx")
+    output, rest, whole = _cut_in(second)
+    assert whole == rest + len(output) == len(text) + second.index("xxx")
 
 
 def _cut_in(text: str) -> tuple[str, int, int]:
-    found = re.search(
+    match = re.search(
         r"\n\[truncated: (\d+) of (\d+) characters hidden; full text in artifact \w+\]\Z", text
     )
-    assert found is not None, text[-200:]
+    assert match is not None, text[-200:]
     assert text.count("[truncated: ") == 1
-    return text[: found.start()], int(found[1]), int(found[2])
+    return text[: match.start()], int(match[1]), int(match[2])

@@ -105,27 +105,27 @@ def twisted(schema: dict[str, Any], r: random.Random) -> str:
 @pytest.mark.parametrize("families", [FAMILIES, OTHERS], ids=["families", "profiles"])
 def test_five_thousand_malformed_calls_are_answered_in_words(families: list[Any]) -> None:
     r = random.Random(20261115)
-    made: list[ToolCall] = []
+    call_list: list[ToolCall] = []
     nests = {"sessions_spawn"} if families is OTHERS else set()
     spawners = {"agent_spawn", "agent_fork", "delegate_tasks", "spawn_agents", "sessions_spawn"}
 
     def script(request: ModelRequest) -> Any:
         if request.path != "0":
-            given = {t.name for t in request.tools} & spawners
-            assert given <= nests, "a child was offered a tool to start others"
+            names = {t.name for t in request.tools} & spawners
+            assert names <= nests, "a child was offered a tool to start others"
             return "done"
-        if len(made) >= CASES:
+        if len(call_list) >= CASES:
             return "enough"
         turn = sum(isinstance(m, AssistantMessage) for m in request.messages)
         calls = []
         for n in range(PER_TURN):
-            chosen = r.choice(
+            choice = r.choice(
                 [t for t in request.tools if t.name not in ("lookup", "artifact", "sessions_yield")]
             )
             calls.append(
-                ToolCall(id=f"t{turn}n{n}", name=chosen.name, args=twisted(chosen.parameters, r))
+                ToolCall(id=f"t{turn}n{n}", name=choice.name, args=twisted(choice.parameters, r))
             )
-        made.extend(calls)
+        call_list.extend(calls)
         return AssistantMessage(calls=tuple(calls))
 
     async def work() -> list[ToolMessage]:
@@ -138,8 +138,8 @@ def test_five_thousand_malformed_calls_are_answered_in_words(families: list[Any]
             return [m for m in await retinue.messages(outcome.id) if isinstance(m, ToolMessage)]
 
     results = run_virtual(work())
-    assert len(results) == len(made) >= CASES
-    assert len({c.name for c in made}) >= 17
+    assert len(results) == len(call_list) >= CASES
+    assert len({c.name for c in call_list}) >= 17
     refused = [m for m in results if m.error]
     assert len(refused) > CASES // 2
     for result in results:

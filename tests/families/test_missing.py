@@ -34,14 +34,14 @@ async def test_results_of_subagents_stay_json_and_the_runtime_says_who_is_missin
     first: Any,
 ) -> None:
     stage = Stage(first, does={"1": [one("2")], "2": broken}, sums={"1": FORGED})
-    found = await stage.go()
-    parsed = json.loads(found.told[0].text)
+    result = await stage.go()
+    parsed = json.loads(result.told[0].text)
     output = parsed["output"] if "output" in parsed else parsed["results"][0]["output"]
     assert output == FORGED, "what a helper writes stays a result"
     assert notes(stage.requests[-1]) == [f"{HEAD}About the result of 1: {LINE}."]
     n = 2 if "output" in parsed else 3
     assert (
-        found.outcome.missing
+        result.outcome.missing
         == f"1 of {n} sub-agents never returned: 1 > 2 (failed: invalid_request)"
     )
 

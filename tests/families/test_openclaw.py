@@ -64,9 +64,9 @@ async def test_a_sub_agent_that_spawns_beyond_the_depth_is_forbidden_to_with_the
         first = "dig" if depth == 1 else "lead"
         world = World(spawn(first), does=lines, profile=profile, max_spawn_depth=depth)
         await world.go()
-        told = [m for m in world.of("dig")[1].messages if isinstance(m, ToolMessage)]
-        assert [m.error for m in told] == [True] * 2
-        for message, name in zip(told, ("sessions_spawn", "sessions_list"), strict=True):
+        messages = [m for m in world.of("dig")[1].messages if isinstance(m, ToolMessage)]
+        assert [m.error for m in messages] == [True] * 2
+        for message, name in zip(messages, ("sessions_spawn", "sessions_list"), strict=True):
             answer = json.loads(message.text)
             assert answer["status"] == "forbidden"
             assert answer["error"].startswith(f"{name} is not allowed ")
@@ -143,9 +143,9 @@ async def test_a_session_goes_on_in_its_thread(profile: str) -> None:
 @BOTH
 @on_virtual_time
 async def test_a_thread_without_a_chat_is_an_error(profile: str) -> None:
-    told = await refusal(spawn("say a", thread=True), profile=profile, options={"origin": Origin()})
-    assert told["status"] == "error"
-    assert "thread: true needs a chat" in told["error"]
+    text = await refusal(spawn("say a", thread=True), profile=profile, options={"origin": Origin()})
+    assert text["status"] == "error"
+    assert "thread: true needs a chat" in text["error"]
 
 
 @BOTH
@@ -157,11 +157,11 @@ async def test_a_directory_that_is_refused_is_told_in_json(profile: str, tmp_pat
         ('no"where', absent),
         ("no\0where", absent),
     ):
-        told = await refusal(
+        text = await refusal(
             spawn("say a", cwd=cwd), profile=profile, options={"cwd": str(tmp_path)}
         )
-        assert told["status"] == "error"
-        assert why in told["error"]
+        assert text["status"] == "error"
+        assert why in text["error"]
 
 
 @on_virtual_time
@@ -291,8 +291,8 @@ async def test_steering_breaks_a_turn_off_and_not_more_often_than_every_two_seco
     first, second, third = world.results[1:]
     assert first["status"] == third["status"] == "accepted"
     assert second["status"] == "rate_limited"
-    said = [m.text for m in world.requests[-1].messages if "say " in m.text]
-    assert not any("right" in t for t in said)
+    texts = [m.text for m in world.requests[-1].messages if "say " in m.text]
+    assert not any("right" in t for t in texts)
 
 
 @on_virtual_time
@@ -399,11 +399,12 @@ async def test_a_session_is_archived_an_hour_after_its_end_and_one_with_a_thread
     ]
     world = today(*lines)
     outcome = await world.go()
-    before, after, sent, read, kept = world.results[2:]
+    before, after = world.results[2:4]
+    sent_text, read, rest = world.results[4:]
     assert [before["count"], after["count"]] == [3, 2]
-    assert "is archived: it ended more than 60 minutes ago" in sent
+    assert "is archived: it ended more than 60 minutes ago" in sent_text
     assert "is archived" in read
-    assert kept["status"] == "accepted"
+    assert rest["status"] == "accepted"
     assert len(await world.rows(outcome.id)) == 3, "what was said stays on record"
 
 
@@ -412,8 +413,8 @@ async def test_a_session_is_archived_an_hour_after_its_end_and_one_with_a_thread
 )
 @on_virtual_time
 async def test_what_is_not_taken_is_refused_by_name_and_stands_in_the_guide(name: str) -> None:
-    told = await refusal(spawn("say a", **{name: "x"}), profile="openclaw")
-    assert told.startswith(f"sessions_spawn does not accept '{name}': ")
+    text = await refusal(spawn("say a", **{name: "x"}), profile="openclaw")
+    assert text.startswith(f"sessions_spawn does not accept '{name}': ")
     assert f"`{name}`" in family("openclaw").guide
 
 
@@ -443,10 +444,10 @@ async def test_the_documents_configuration_is_loaded_as_it_stands_and_enforced(
     for allow in (False, True):
         text = EXAMPLE.replace('// allow: ["read"', 'allow: ["read"') if allow else EXAMPLE
         (tmp_path / "retinue.json5").write_text(text)
-        (made,) = read_config(tmp_path / "retinue.json5").families
+        (result,) = read_config(tmp_path / "retinue.json5").families
         world = World([spawn("after 5 say a"), spawn("after 5 say b")], call("sessions_yield"))
         lead = Agent(
-            "lead", model=Scripted(world.say, name="m"), tools=world.lead.tools, families=[made]
+            "lead", model=Scripted(world.say, name="m"), tools=world.lead.tools, families=[result]
         )
         world.lead = lead
         await world.go()

@@ -70,16 +70,16 @@ async def test_a_sub_agent_has_the_plain_tools_of_its_parent_and_no_mode() -> No
 
 
 def test_the_tools_are_those_of_the_document() -> None:
-    made = family("phoenix")
-    (tool,) = made.tools()
+    result = family("phoenix")
+    (tool,) = result.tools()
     (tasks,) = tool.schema.parameters["properties"].values()
     assert tool.schema.parameters["required"] == ["tasks"]
     assert (tasks["minItems"], list(tasks["items"]["properties"])) == (1, ["task", "cwd"])
     assert tasks["items"]["required"] == ["task"]
-    for tool, field in zip(made.helper_tools(), ("result", "error"), strict=True):
-        (told,) = tool.schema.parameters["properties"].items()
-        assert (told[0], told[1]["type"]) == (field, "string")
-        assert len(told[1]["description"]) > 20
+    for tool, field in zip(result.helper_tools(), ("result", "error"), strict=True):
+        (text,) = tool.schema.parameters["properties"].items()
+        assert (text[0], text[1]["type"]) == (field, "string")
+        assert len(text[1]["description"]) > 20
         assert tool.schema.parameters["required"] == [field]
 
 
@@ -138,10 +138,10 @@ async def test_a_death_at_any_end_leaves_one_aggregate(kind: str, tmp_path: Path
         cast = Cast([[spawn("a", "b"), spawn("c")], "thanks"], after(a=20, b=10, c=5))
         agent = phoenix(cast)
         async with home.open(agents=[agent]) as retinue:
-            run, seen = await retinue.spawn(agent, "Go."), 0
+            run, n_seen = await retinue.spawn(agent, "Go."), 0
             async for step in retinue.steps(run, tree=False, deltas=True):
-                seen += isinstance(step, Step) and isinstance(step.entry.event, ChildEnded)
-                if seen >= nth:
+                n_seen += isinstance(step, Step) and isinstance(step.entry.event, ChildEnded)
+                if n_seen >= nth:
                     break
         async with home.open(agents=[agent]) as retinue:
             scene = await played(retinue, run)
@@ -213,7 +213,7 @@ async def test_a_submission_beside_other_calls_is_asked_again_or_fails_when_that
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "text"),
     [
         ("not_found", "invalid_request"),
         ("bad_schema", "invalid_request"),
@@ -227,11 +227,11 @@ async def test_a_submission_beside_other_calls_is_asked_again_or_fails_when_that
 )
 @on_virtual_time
 async def test_every_refusal_of_a_provider_is_one_of_the_documents_kinds(
-    kind: str, told: str
+    kind: str, text: str
 ) -> None:
-    assert told in KINDS
+    assert text in KINDS
     scene = await play(lead(Cast([spawn("a"), "thanks"], lambda q: ModelRejected("no", kind=kind))))
-    assert failure(scene)[1] == told
+    assert failure(scene)[1] == text
 
 
 @on_virtual_time
@@ -253,13 +253,13 @@ async def test_a_file_that_names_the_profile_gives_the_document_and_what_it_sets
     (tmp_path / "retinue.toml").write_text(
         'profiles = ["phoenix"]\n\n[families.fanout]\nmax_tasks = 2\n'
     )
-    (made,) = read_config(tmp_path / "retinue.toml").families
-    assert msgspec.structs.asdict(made.settings) == {
+    (result,) = read_config(tmp_path / "retinue.toml").families
+    assert msgspec.structs.asdict(result.settings) == {
         **msgspec.structs.asdict(family("phoenix").settings),
         "max_tasks": 2,
     }
     cast = Cast([spawn("a", "b", "c"), "thanks"])
-    agent = Agent("lead", model=Scripted(cast, name="big"), tools=[reader()], families=[made])
+    agent = Agent("lead", model=Scripted(cast, name="big"), tools=[reader()], families=[result])
     assert (await play(agent)).refusal == "At most 2 tasks in one call, not 3"
     with pytest.raises(ConfigError, match="task_fields"):
         family("phoenix", task_fields=["timeout"])

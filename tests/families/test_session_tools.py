@@ -93,27 +93,25 @@ async def test_the_states_shown_are_those_of_the_family() -> None:
         fields={"staff": staff},
     )
     await world.go()
-    shown = [s["status"] for s in world.results[-1]["sessions"][:-1]][::-1]
-    assert shown == ["ok", "error", "timeout", "error", "running", "queued"]
-    assert set(shown[:4]) <= set(family_states.SESSIONS.values())
+    status = [s["status"] for s in world.results[-1]["sessions"][:-1]][::-1]
+    assert status == ["ok", "error", "timeout", "error", "running", "queued"]
+    assert set(status[:4]) <= set(family_states.SESSIONS.values())
 
 
 @on_virtual_time
 async def test_the_list_can_be_limited_in_number_and_time_and_show_the_last_messages() -> None:
-    asked = [
+    calls = [
         call("sessions_list", limit=1),
         call("sessions_list", activeMinutes=1),
         call("sessions_list", messageLimit=1),
         call("sessions_list", activeMinutes=0, limit=2, messageLimit=20),
     ]
     world = today(
-        [spawn("say a", label="a"), spawn("after 100 say b", label="b")], pause(90, asked)
+        [spawn("say a", label="a"), spawn("after 100 say b", label="b")], pause(90, calls)
     )
     await world.go()
-    one, recent, last, now = (
-        [s.get("label", "own") for s in r["sessions"]] for r in world.results[-4:]
-    )
-    assert (one, recent, last, now) == (["b"], ["b", "own"], ["b", "a", "own"], ["b", "own"])
+    labels = [[s.get("label", "own") for s in r["sessions"]] for r in world.results[-4:]]
+    assert labels == [["b"], ["b", "own"], ["b", "a", "own"], ["b", "own"]]
     messages = {s.get("label", "own"): s["messages"] for s in world.results[-2]["sessions"]}
     assert messages["a"] == [{"role": "assistant", "text": "a"}]
     assert [m["role"] for m in messages["b"]] == ["user"]
@@ -133,11 +131,11 @@ async def test_a_session_that_was_deleted_is_not_listed() -> None:
 
 @on_virtual_time
 async def test_the_history_of_a_session_is_what_was_said_in_it() -> None:
-    said = AssistantMessage(text="let me look", calls=(call("read", path="a"),))
-    asked = pause(
+    message = AssistantMessage(text="let me look", calls=(call("read", path="a"),))
+    question = pause(
         5, lambda q: [history(0)(q), history(0, includeTools=True)(q), history(0, limit=2)(q)]
     )
-    world = World(spawn("work", cleanup="keep"), asked, does={"work": [said, "it says a"]})
+    world = World(spawn("work", cleanup="keep"), question, does={"work": [message, "it says a"]})
     await world.go()
     plain, whole, last = world.results[-3:]
     assert list(plain) == ["sessionKey", "messages"]
@@ -167,8 +165,8 @@ async def test_a_long_message_is_cut_in_the_history_between_characters() -> None
     world = today(spawn("say " + "é😀" * 4_000), pause(5, history(0)))
     await world.go()
     text = world.results[-1]["messages"][-1]["text"]
-    shown, note = text.split("\n[truncated: ")
-    assert len(text) <= 4_000 and shown and ("é😀" * 2_000).startswith(shown)
+    parts, note = text.split("\n[truncated: ")
+    assert len(text) <= 4_000 and parts and ("é😀" * 2_000).startswith(parts)
     assert re.fullmatch(
         r"\d+ of 8000 characters hidden; full text in artifact [0-9a-f]{64}\]", note
     )
@@ -176,13 +174,13 @@ async def test_a_long_message_is_cut_in_the_history_between_characters() -> None
 
 @on_virtual_time
 async def test_a_session_can_read_itself() -> None:
-    asked = [
+    calls = [
         call("sessions_history", sessionKey=key) for key in ("current", "main", "agent:lead:main")
     ]
-    world = World(asked)
+    world = World(calls)
     await world.go()
-    for shown in world.results:
-        assert shown == {
+    for result in world.results:
+        assert result == {
             "sessionKey": "agent:lead:main",
             "messages": [{"role": "user", "text": "Go."}],
         }
@@ -190,10 +188,10 @@ async def test_a_session_can_read_itself() -> None:
 
 @on_virtual_time
 async def test_a_child_that_may_spawn_reads_itself_as_current_but_not_the_main_session() -> None:
-    asked = [
+    calls = [
         call("sessions_history", sessionKey=key) for key in ("current", "main", "agent:lead:main")
     ]
-    world = World(spawn("look"), does={"look": [asked, "seen"]}, max_spawn_depth=2)
+    world = World(spawn("look"), does={"look": [calls, "seen"]}, max_spawn_depth=2)
     await world.go()
     mine, *others = results(world.of("look")[1].messages)
     assert mine["sessionKey"] == world.results[0]["childSessionKey"]
@@ -290,7 +288,8 @@ async def test_a_session_that_has_ended_and_is_kept_goes_on_under_its_key(profil
     lines = [spawn("say one", label="dig", cleanup="keep"), *by_key, by_label, pause(5, LIST)]
     world = World(*lines, profile=profile)
     outcome = await world.go()
-    first, second, third, again = world.results[:4]
+    first, second, third = world.results[:3]
+    again = world.results[3]
     key = first["childSessionKey"]
     assert list(second) == ["status", "sessionKey", "runId", "continues", "note"]
     assert [r["sessionKey"] for r in (second, third, again)] == [key] * 3
@@ -298,8 +297,8 @@ async def test_a_session_that_has_ended_and_is_kept_goes_on_under_its_key(profil
         r["runId"] for r in (first, second, third)
     ]
     assert len({r["runId"] for r in (first, second, third, again)}) == 4
-    said = ["one", "say two", "two", "say three", "three", "say four"]
-    assert [m.text for m in world.of("say four")[0].messages if m.text in said] == said
+    texts = ["one", "say two", "two", "say three", "three", "say four"]
+    assert [m.text for m in world.of("say four")[0].messages if m.text in texts] == texts
     listed = world.results[-1]["sessions"]
     assert [(s["key"], s["sessionId"]) for s in listed] == [
         (key, again["runId"]),
@@ -308,8 +307,8 @@ async def test_a_session_that_has_ended_and_is_kept_goes_on_under_its_key(profil
     if profile == "clawdbot":
         assert world.chat.texts == ["I say one", "I say two", "I say three", "I say four"]
     else:
-        told = [(e["childSessionKey"], e["result"]) for e in world.events]
-        assert told == [(key, n) for n in ("one", "two", "three", "four")]
+        rows = [(e["childSessionKey"], e["result"]) for e in world.events]
+        assert rows == [(key, n) for n in ("one", "two", "three", "four")]
 
 
 @on_virtual_time
@@ -344,8 +343,8 @@ async def test_a_session_that_has_ended_and_is_not_kept_is_not_taken_up_again() 
     key = world.results[0]["childSessionKey"]
     why = f'{key} has ended and is not kept. Spawn another (cleanup "keep" would keep it)'
     assert world.results[1] == {"status": "error", "error": why}
-    gone = await refusal(spawn("say one"), pause(5, send(0, "say two")))
-    assert "not found among those you have spawned" in gone
+    refusal_text = await refusal(spawn("say one"), pause(5, send(0, "say two")))
+    assert "not found among those you have spawned" in refusal_text
 
 
 @on_virtual_time
@@ -380,8 +379,8 @@ async def test_the_limit_of_children_holds_for_sessions_that_go_on() -> None:
 @on_virtual_time
 async def test_a_session_cannot_write_to_itself() -> None:
     for key in ("current", "main", "agent:lead:main"):
-        told = await refusal(call("sessions_send", sessionKey=key, message="hello"))
-        assert told == "a session cannot send to itself"
+        text = await refusal(call("sessions_send", sessionKey=key, message="hello"))
+        assert text == "a session cannot send to itself"
 
 
 # sessions_yield
@@ -419,9 +418,9 @@ async def test_a_yielding_child_is_woken_by_its_children_in_a_lane_of_one(profil
         max_concurrent=1,
     )
     await world.go()
-    told = [[event(t)["result"] for t in news(r.messages)] for r in world.of("lead them")]
+    text = [[event(t)["result"] for t in news(r.messages)] for r in world.of("lead them")]
     both = ["a", "b"] if profile == "openclaw" else ["I after 10 say a", "I after 10 say b"]
-    assert told[:3] == [[], [], both] and all(t == both for t in told[3:])
+    assert text[:3] == [[], [], both] and all(t == both for t in text[3:])
     assert world.most == 1
     assert world.ended_at == 20
 

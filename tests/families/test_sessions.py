@@ -250,8 +250,8 @@ async def test_what_a_child_had_said_when_it_was_stopped_is_shown_as_partial() -
 
 @on_virtual_time
 async def test_a_wait_for_a_child_that_fails_does_not_show_partial_text() -> None:
-    said = AssistantMessage(text="half of it", calls=(call("read", path="a"),))
-    world = World(spawn("work", timeoutSeconds=9), does={"work": [said, RuntimeError("broken")]})
+    message = AssistantMessage(text="half of it", calls=(call("read", path="a"),))
+    world = World(spawn("work", timeoutSeconds=9), does={"work": [message, RuntimeError("broken")]})
     await world.go()
     assert list(world.results[0]) == ["status", "childSessionKey", "runId", "mode", "error"]
 

@@ -30,10 +30,10 @@ async def test_the_announce_step_is_a_turn_of_the_child_in_its_own_session() -> 
     *turns, last = world.of("work")
     assert [t.purpose for t in turns] == ["turn", "turn"]
     assert (last.purpose, last.run, last.tools) == ("announce", turns[0].run, ())
-    *before, said, asked = last.messages
+    *before, text, question = last.messages
     assert [m.text for m in before] == [m.text for m in turns[1].messages]
-    assert isinstance(said, AssistantMessage) and said.text == "it says a"
-    assert isinstance(asked, UserMessage) and "Reply with exactly ANNOUNCE_SKIP" in asked.text
+    assert isinstance(text, AssistantMessage) and text.text == "it says a"
+    assert isinstance(question, UserMessage) and "Reply with exactly ANNOUNCE_SKIP" in question.text
     assert len(world.of_lead) == 2, "the session that asked takes no turn for it"
 
 
@@ -140,8 +140,8 @@ async def test_where_an_announcement_goes_is_fixed_when_the_run_starts() -> None
 async def test_without_a_chat_the_session_that_asked_is_told_and_stays_for_it() -> None:
     world = World(spawn(DIG, label="dig"), announces={DIG: "I found it"})
     outcome = await world.go(origin=Origin())
-    (told,) = world.events
-    assert (told["status"], told["taskLabel"], told["result"]) == ("ok", "dig", "I found it")
+    (text,) = world.events
+    assert (text["status"], text["taskLabel"], text["result"]) == ("ok", "dig", "I found it")
     assert world.ended_at == 5
     assert await kept(world, outcome.id) == 0, "it was told, so nothing has to be kept"
 

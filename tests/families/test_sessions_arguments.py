@@ -118,16 +118,16 @@ BAD_SPAWNS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("args", "says"), BAD_SPAWNS, ids=lambda x: str(x)[:50])
 @on_virtual_time
 async def test_a_malformed_spawn_is_refused_in_words(args: dict[str, Any], says: str) -> None:
-    told = await refusal(call("sessions_spawn", **args))
-    assert told.startswith(says)
-    assert len(told) < 700
+    text = await refusal(call("sessions_spawn", **args))
+    assert text.startswith(says)
+    assert len(text) < 700
 
 
 @pytest.mark.parametrize("name", ["target", "transport", "channel", "to", "threadId", "replyTo"])
 @on_virtual_time
 async def test_where_a_result_goes_cannot_be_said(name: str) -> None:
-    told = await refusal(spawn("say x", **{name: "elsewhere"}))
-    assert told == (
+    text = await refusal(spawn("say x", **{name: "elsewhere"}))
+    assert text == (
         f"sessions_spawn does not accept '{name}': results go to where the request came from"
     )
 
@@ -152,10 +152,10 @@ async def test_a_list_of_tools_may_be_a_string_of_json_and_a_null_is_left_out() 
 @pytest.mark.parametrize("name", ["Lead", "-lead", "a" * 65, "a.b", "a b", "ä", "../etc"])
 @on_virtual_time
 async def test_an_agent_id_that_cannot_be_one_is_an_error(name: str) -> None:
-    told = await refusal(spawn("say x", agentId=name), allow_agents=["*"])
-    assert list(told) == ["status", "error"]
-    assert told["status"] == "error"
-    assert told["error"].startswith(
+    text = await refusal(spawn("say x", agentId=name), allow_agents=["*"])
+    assert list(text) == ["status", "error"]
+    assert text["status"] == "error"
+    assert text["error"].startswith(
         f"invalid agentId '{name}': use lower-case letters, digits, - and _ (at most 64)"
     )
 
@@ -168,8 +168,8 @@ async def test_an_agent_id_that_could_be_one_is_looked_for(name: str) -> None:
 
 @on_virtual_time
 async def test_a_session_without_a_thread_is_an_error() -> None:
-    told = await refusal(spawn("say x", mode="session"))
-    assert told == {"status": "error", "error": 'mode "session" requires thread: true'}
+    text = await refusal(spawn("say x", mode="session"))
+    assert text == {"status": "error", "error": 'mode "session" requires thread: true'}
 
 
 @on_virtual_time
@@ -199,28 +199,28 @@ async def test_the_checks_come_in_their_order() -> None:
     )
     async with world.open() as retinue:
         await retinue.run(boss, "Go.")
-    told = [r for r in world.requests if r.agent == "lead"][-1].messages
-    found = [str(value_of(m.text)) for m in told if isinstance(m, ToolMessage)]
-    for text, (_, says) in zip(found, faults, strict=False):
+    messages = [r for r in world.requests if r.agent == "lead"][-1].messages
+    result = [str(value_of(m.text)) for m in messages if isinstance(m, ToolMessage)]
+    for text, (_, says) in zip(result, faults, strict=False):
         assert says in text
-    assert "agentId 'cook' is not allowed" in found[-1], "the agent before the model"
+    assert "agentId 'cook' is not allowed" in result[-1], "the agent before the model"
 
 
 @on_virtual_time
 async def test_after_the_depth_come_the_children_the_agents_and_the_model() -> None:
     staff = [Agent("cook", model="model of lead", tools=[read])]
     full = [spawn("after 9 say a"), spawn("say x", agentId="ghost", model="nonsense")]
-    told = await refusal(*full, max_children_per_agent=1, fields={"staff": staff})
-    assert told["error"] == "too many active children (1/1); wait for one to end"
-    told = await refusal(spawn("say x", agentId="cook", model="nonsense"), fields={"staff": staff})
-    assert told["error"] == "agentId 'cook' is not allowed (allowed: none)"
-    told = await refusal(
+    text = await refusal(*full, max_children_per_agent=1, fields={"staff": staff})
+    assert text["error"] == "too many active children (1/1); wait for one to end"
+    text = await refusal(spawn("say x", agentId="cook", model="nonsense"), fields={"staff": staff})
+    assert text["error"] == "agentId 'cook' is not allowed (allowed: none)"
+    text = await refusal(
         spawn("say x", agentId="cook", model="nonsense"),
         allow_agents=["cook"],
         fields={"staff": staff},
     )
-    assert told["error"].startswith("unknown model 'nonsense'")
-    assert told["status"] == "error"
+    assert text["error"].startswith("unknown model 'nonsense'")
+    assert text["status"] == "error"
 
 
 BAD_TALK: list[tuple[str, dict[str, Any], str]] = [
@@ -320,9 +320,9 @@ BAD_TALK: list[tuple[str, dict[str, Any], str]] = [
 async def test_other_malformed_calls_are_refused_in_words(
     name: str, args: dict[str, Any], says: str
 ) -> None:
-    told = await refusal(call(name, **args))
-    assert told.startswith(says)
-    assert len(told) < 400
+    text = await refusal(call(name, **args))
+    assert text.startswith(says)
+    assert len(text) < 400
 
 
 @on_virtual_time
@@ -338,6 +338,6 @@ async def test_what_is_allowed_at_the_limits_is_taken() -> None:
         call("sessions_send", label="y", message="é" * 4_000, steer=True),
     )
     await world.go()
-    told = [m for m in world.of_lead[-1].messages if isinstance(m, ToolMessage)]
-    assert [m.error for m in told] == [False] * 6
+    messages = [m for m in world.of_lead[-1].messages if isinstance(m, ToolMessage)]
+    assert [m.error for m in messages] == [False] * 6
     assert results(world.of_lead[-1].messages)[0]["status"] == "ok"

@@ -74,8 +74,8 @@ async def test_a_child_cannot_call_what_is_denied_to_it() -> None:
     does = {"try": [[call("bash", command="rm"), call("read", path="a")], "tried"]}
     world = World(spawn("try"), does=does, tools_deny=["bash"])
     await world.go()
-    (denied, given) = [m for m in world.of("try")[1].messages if isinstance(m, ToolMessage)]
-    assert (denied.error, given.error, given.text) == (True, False, "the text of a")
+    (denied, value) = [m for m in world.of("try")[1].messages if isinstance(m, ToolMessage)]
+    assert (denied.error, value.error, value.text) == (True, False, "the text of a")
     assert value_of(denied.text) == {
         "status": "forbidden",
         "error": "the tool 'bash' is not allowed for this session",
@@ -182,8 +182,8 @@ async def test_a_leaf_cannot_start_others_with_a_tool_of_its_own_either() -> Non
     does = {"hire one": [call("hire", tasks=["look"]), "I could not"]}
     world = World(spawn("hire one"), does=does, fields={"tools": [hiring(scout)], "staff": [scout]})
     await world.go()
-    (told,) = [m for m in world.of("hire one")[1].messages if isinstance(m, ToolMessage)]
-    assert told.error and "cannot start children" in told.text
+    (message,) = [m for m in world.of("hire one")[1].messages if isinstance(m, ToolMessage)]
+    assert message.error and "cannot start children" in message.text
 
 
 @on_virtual_time
@@ -224,8 +224,8 @@ async def test_a_run_at_the_depth_limit_is_told_the_numbers() -> None:
         does = {f"go {n}": [spawn(f"go {n + 1}"), "gone"] for n in (1, 2)}
         world = World(spawn("go 1"), does=does, max_spawn_depth=limit, max_concurrent=4)
         await world.go()
-        told = next(m for m in world.of(f"go {limit}")[1].messages if isinstance(m, ToolMessage))
-        assert told.error and told.text == (
+        message = next(m for m in world.of(f"go {limit}")[1].messages if isinstance(m, ToolMessage))
+        assert message.error and message.text == (
             '{"status":"forbidden","error":"sessions_spawn is not allowed at this depth '
             f'(current depth: {limit}, max: {limit})"}}'
         )
@@ -291,8 +291,8 @@ async def test_only_agents_that_are_allowed_can_be_spawned() -> None:
         "error": "agentId 'cook' is not allowed (allowed: none)",
     }
     refused = await refusal(spawn("say x", agentId="ghost"), allow_agents=["*"], fields=fields)
-    known = "unknown agent 'ghost'. Agents you can spawn: cook, lead, scout"
-    assert refused == {"status": "error", "error": known}
+    error = "unknown agent 'ghost'. Agents you can spawn: cook, lead, scout"
+    assert refused == {"status": "error", "error": error}
 
 
 @on_virtual_time
@@ -327,15 +327,15 @@ def test_the_documents_configuration_is_read_as_it_stands(tmp_path: Path) -> Non
     }
   }
 }"""
-    found = settings_in(tmp_path, text)
-    assert (found.max_concurrent, found.tools_deny, found.tools_allow) == (
+    settings = settings_in(tmp_path, text)
+    assert (settings.max_concurrent, settings.tools_deny, settings.tools_allow) == (
         1,
         ("gateway", "cron"),
         None,
     )
     with_allow = text.replace("// allow", "allow").replace("maxConcurrent: 1", "maxConcurrent: 4")
-    found = settings_in(tmp_path, with_allow)
-    assert (found.max_concurrent, found.tools_allow) == (4, ("read", "bash", "process"))
+    settings = settings_in(tmp_path, with_allow)
+    assert (settings.max_concurrent, settings.tools_allow) == (4, ("read", "bash", "process"))
 
 
 def test_the_later_keys_are_read_too(tmp_path: Path) -> None:
@@ -343,13 +343,19 @@ def test_the_later_keys_are_read_too(tmp_path: Path) -> None:
         "maxSpawnDepth: 2, maxChildrenPerAgent: 7, runTimeoutSeconds: 90, model: 'm', "
         "allowAgents: ['*']"
     )
-    found = settings_in(tmp_path, f"{{profiles: ['openclaw'], agent: {{subagents: {{{keys}}}}}}}")
-    assert (found.max_spawn_depth, found.max_children_per_agent, found.run_timeout_seconds) == (
+    settings = settings_in(
+        tmp_path, f"{{profiles: ['openclaw'], agent: {{subagents: {{{keys}}}}}}}"
+    )
+    assert (
+        settings.max_spawn_depth,
+        settings.max_children_per_agent,
+        settings.run_timeout_seconds,
+    ) == (
         2,
         7,
         90,
     )
-    assert (found.model, found.allow_agents, found.cleanup, found.max_concurrent) == (
+    assert (settings.model, settings.allow_agents, settings.cleanup, settings.max_concurrent) == (
         "m",
         ("*",),
         "keep",

@@ -61,8 +61,8 @@ async def test_a_spawn_never_waits_and_the_requester_is_told_as_an_event() -> No
     )
     outcome = await world.go()
     assert world.results[0]["status"] == "accepted"
-    (told,) = world.events
-    assert list(told) == [
+    (text,) = world.events
+    assert list(text) == [
         "type",
         "source",
         "childSessionKey",
@@ -76,19 +76,19 @@ async def test_a_spawn_never_waits_and_the_requester_is_told_as_an_event() -> No
         "result",
     ]
     reply = world.results[0]
-    assert (told["type"], told["source"]) == ("[task_completion]", "subagent")
-    assert (told["childSessionKey"], told["childSessionId"]) == (
+    assert (text["type"], text["source"]) == ("[task_completion]", "subagent")
+    assert (text["childSessionKey"], text["childSessionId"]) == (
         reply["childSessionKey"],
         reply["runId"],
     )
-    assert (told["taskLabel"], told["status"], told["statusLabel"]) == (
+    assert (text["taskLabel"], text["status"], text["statusLabel"]) == (
         "dig",
         "ok",
         "completed successfully",
     )
-    assert told["result"] == "found it"
-    assert re.fullmatch(r"runtime 5\.0s, tokens \d+ \(in \d+ / out \d+\)", told["statsLine"])
-    assert "evidence" in told["replyInstruction"]
+    assert text["result"] == "found it"
+    assert re.fullmatch(r"runtime 5\.0s, tokens \d+ \(in \d+ / out \d+\)", text["statsLine"])
+    assert "evidence" in text["replyInstruction"]
     assert [t.purpose for t in world.of("after 5 say found it")] == ["turn"], (
         "there is no announce turn"
     )
@@ -117,9 +117,11 @@ async def test_the_status_is_the_runtimes_for_every_end() -> None:
         fields={"staff": [Agent("b", model="model of lead", tools=[read], max_turns=2)]},
     )
     await world.go()
-    told = {e["childSessionId"]: (e["status"], e["statusLabel"], e["result"]) for e in world.events}
-    found = [told[r["runId"]] for r in world.results]
-    assert found == [
+    status = {
+        e["childSessionId"]: (e["status"], e["statusLabel"], e["result"]) for e in world.events
+    }
+    results = [status[r["runId"]] for r in world.results]
+    assert results == [
         ("error", "failed: RuntimeError: broken", "(no output; it made 2 tool calls)"),
         ("error", "failed: the model returned no text", "(no output; it made 1 tool calls)"),
         ("timeout", "timed out", "(no output)"),
@@ -136,37 +138,37 @@ async def test_a_cancelled_or_interrupted_child_is_an_error() -> None:
         await asyncio.sleep(5)
         await retinue.cancel((await world.rows(run))[0][0].id, "not needed")
         await retinue.wait(run)
-    (told,) = world.events
-    assert (told["status"], told["statusLabel"]) == ("error", "failed: not needed")
+    (text,) = world.events
+    assert (text["status"], text["statusLabel"]) == ("error", "failed: not needed")
 
 
 @on_virtual_time
 async def test_a_failed_run_does_not_show_partial_text_as_its_result() -> None:
-    said = AssistantMessage(text="half of it", calls=(call("read", path="a"),))
-    world = today(spawn("work"), does={"work": [said, RuntimeError("broken")]})
+    message = AssistantMessage(text="half of it", calls=(call("read", path="a"),))
+    world = today(spawn("work"), does={"work": [message, RuntimeError("broken")]})
     await world.go()
     assert world.events[0]["result"] == "(no output; it made 1 tool calls)"
 
 
 @on_virtual_time
 async def test_a_run_that_is_out_of_time_shows_what_it_had_said() -> None:
-    said = AssistantMessage(text="half of it", calls=(call("read", path="a"),))
-    world = today(spawn("work", timeoutSeconds=9), does={"work": [said, pause(90, "too late")]})
+    message = AssistantMessage(text="half of it", calls=(call("read", path="a"),))
+    world = today(spawn("work", timeoutSeconds=9), does={"work": [message, pause(90, "too late")]})
     await world.go()
-    told = world.events[0]
-    assert (told["status"], told["result"]) == ("timeout", "half of it")
+    text = world.events[0]
+    assert (text["status"], text["result"]) == ("timeout", "half of it")
 
 
 @on_virtual_time
 async def test_a_long_result_is_cut_behind_the_fields_and_says_so() -> None:
     world = today(spawn("say " + "é😀" * 20_000))
     await world.go()
-    (told,) = world.events
-    assert told["status"] == "ok"
-    assert told["result"].startswith("é😀" * 10_000)
+    (text,) = world.events
+    assert text["status"] == "ok"
+    assert text["result"].startswith("é😀" * 10_000)
     assert re.search(
         r"\n\[truncated: \d+ of \d+ characters hidden; full text in artifact [0-9a-f]{64}\]$",
-        told["result"],
+        text["result"],
     )
 
 
@@ -174,7 +176,7 @@ async def test_a_long_result_is_cut_behind_the_fields_and_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "setting", "ends_at"),
+    ("questions", "setting", "ends_at"),
     [
         ({"timeoutSeconds": 7}, 0, 7),
         ({"runTimeoutSeconds": 7}, 0, 7),
@@ -191,9 +193,9 @@ async def test_a_long_result_is_cut_behind_the_fields_and_says_so() -> None:
 )
 @on_virtual_time
 async def test_a_limit_of_time_is_one_for_the_run(
-    asked: dict[str, Any], setting: float, ends_at: float
+    questions: dict[str, Any], setting: float, ends_at: float
 ) -> None:
-    world = today(spawn("after 90 say x", **asked), run_timeout_seconds=setting)
+    world = today(spawn("after 90 say x", **questions), run_timeout_seconds=setting)
     await world.go()
     assert world.ended_at == ends_at
     assert world.events[0]["status"] == ("ok" if ends_at == 90 else "timeout")

@@ -18,36 +18,36 @@ from tests.api.scripted_agents import on_virtual_time
 
 
 def wrong(name: str, **settings: Any) -> str:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         family(name, **settings)
-    return str(caught.value)
+    return str(failure.value)
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, *PROFILES])
 def test_an_unknown_setting_is_named_with_those_that_there_are(name: str) -> None:
-    said = wrong(name, nonsense=1)
-    assert f"Invalid settings of family {name!r}: Unknown setting 'nonsense'." in said
+    problems = wrong(name, nonsense=1)
+    assert f"Invalid settings of family {name!r}: Unknown setting 'nonsense'." in problems
     for field in family(name).settings.__struct_fields__:
-        assert field in said
+        assert field in problems
 
 
 def test_the_nearest_setting_is_named_in_the_spelling_that_was_used() -> None:
     assert "Did you mean 'max_concurrent'?" in wrong("clawdbot", max_concurent=3)
-    said = wrong("clawdbot", maxConcurent=3)
+    problems = wrong("clawdbot", maxConcurent=3)
     assert (
-        "Did you mean 'maxConcurrent'?" in said
-        and "runTimeoutSeconds" in said
-        and "run_timeout" not in said
+        "Did you mean 'maxConcurrent'?" in problems
+        and "runTimeoutSeconds" in problems
+        and "run_timeout" not in problems
     )
     assert "Did you mean 'default_budget'?" in wrong("meerkat", defaultBudget=3)
     assert "Did you mean 'max_depth'?" in wrong("meerkat", concurrency_limits={"max_dept": 3})
 
 
 def test_a_setting_in_a_table_is_found_without_the_table() -> None:
-    said = wrong("agent", max_depth=2)
+    problems = wrong("agent", max_depth=2)
     assert (
-        "Did you mean 'concurrency_limits.max_depth'?" in said
-        and "concurrency_limits.max_concurrent_ops" in said
+        "Did you mean 'concurrency_limits.max_depth'?" in problems
+        and "concurrency_limits.max_concurrent_ops" in problems
     )
     assert "Did you mean 'concurrency_limits.max_children_per_agent'?" in wrong(
         "meerkat", maxChildrenPerAgent=2
@@ -63,20 +63,20 @@ def test_a_setting_in_a_table_is_found_without_the_table() -> None:
     ],
 )
 def test_what_is_no_list_of_families_gets_a_clear_word(families: Any, words: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         Agent("x", model=Scripted(["y"], name="m"), families=families)
-    assert str(caught.value) == words
+    assert str(failure.value) == words
 
 
 def test_the_spelling_of_the_document_is_taken() -> None:
-    made = family(
+    result = family(
         "clawdbot",
         maxConcurrent=3,
         tools={"deny": ["bash"], "allow": ["read"]},
         runTimeoutSeconds=9,
     )
     assert (
-        made.settings
+        result.settings
         == family(
             "clawdbot",
             max_concurrent=3,
@@ -85,12 +85,12 @@ def test_the_spelling_of_the_document_is_taken() -> None:
             run_timeout_seconds=9,
         ).settings
     )
-    assert made.settings.tools_deny == ("bash",)
+    assert result.settings.tools_deny == ("bash",)
     assert "set twice" in wrong("clawdbot", maxConcurrent=3, max_concurrent=4)
-    said = wrong("clawdbot", tools={"denny": []})
+    problems = wrong("clawdbot", tools={"denny": []})
     assert (
         "Unknown setting 'tools.denny'. Did you mean 'tools.deny'? Known: tools.allow, tools.deny"
-    ) in said
+    ) in problems
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_a_hint_about_a_file_is_spelled_as_in_that_file(
     tmp_path: Path, text: str, words: str
 ) -> None:
     (tmp_path / "c.toml").write_text(text)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         read_config(tmp_path / "c.toml")
-    assert words in str(caught.value)
+    assert words in str(failure.value)
 
 
 @pytest.mark.parametrize(
@@ -131,25 +131,25 @@ def test_a_hint_about_a_file_is_spelled_as_in_that_file(
     ],
 )
 def test_a_family_is_not_given_twice(families: list[Any], words: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         Agent("lead", families=families)
-    assert words in str(caught.value) and "a profile is a family with other defaults" in str(
-        caught.value
+    assert words in str(failure.value) and "a profile is a family with other defaults" in str(
+        failure.value
     )
 
 
 @pytest.mark.parametrize("families", [{"phoenix": True}, None, 3])
 def test_families_are_a_list(families: Any) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         Agent("lead", families=families)
-    assert f"`families` is a list, e.g. families=['fanout'], not {families!r}" in str(caught.value)
+    assert f"`families` is a list, e.g. families=['fanout'], not {families!r}" in str(failure.value)
 
 
 @pytest.mark.parametrize("one", [3, None, {"fanout": True}])
 def test_what_is_no_family_is_named(one: Any) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         Agent("lead", families=["agent", one])
-    assert f"agent 'lead': {one!r} is not a family" in str(caught.value)
+    assert f"agent 'lead': {one!r} is not a family" in str(failure.value)
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ def test_what_is_no_family_is_named(one: Any) -> None:
 async def test_what_a_run_says_about_families_gets_a_clear_word(switches: Any, words: str) -> None:
     lead = Agent("lead", model=Scripted(["x"], name="m"), families=["meerkat"])
     async with Retinue(clock=VirtualClock()) as retinue:
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ConfigError) as failure:
             await retinue.run(lead, "Go.", families=switches)
-    assert words in str(caught.value)
+    assert words in str(failure.value)
 
 
 def test_a_run_can_be_told_in_words_that_work() -> None:

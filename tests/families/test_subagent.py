@@ -19,9 +19,9 @@ from tests.families.subagent_world import HELPER, Stage, one, pause, played, res
 @on_virtual_time
 async def test_a_call_returns_the_summary_of_the_task_and_facts_about_it_as_texts() -> None:
     stage = Stage(one("read the logs", "logs"), sums={"read the logs": "three errors"})
-    found = await stage.go()
-    usage = found.below["logs"].usage
-    assert found.result == {
+    result = await stage.go()
+    usage = result.below["logs"].usage
+    assert result.result == {
         "success": True,
         "output": "three errors",
         "truncated": False,
@@ -35,7 +35,7 @@ async def test_a_call_returns_the_summary_of_the_task_and_facts_about_it_as_text
             "completion_tokens": str(usage.output),
         },
     }
-    assert found.outcome.text == "done"
+    assert result.outcome.text == "done"
 
 
 @on_virtual_time
@@ -50,12 +50,12 @@ async def test_the_task_is_followed_by_one_turn_with_the_summary_prompt_and_no_t
     assert (first.purpose, second.purpose, second.tools) == ("turn", "summary", ())
 
 
-@pytest.mark.parametrize("given", [{}, {"summary_prompt": None}, {"summary_prompt": " \n"}])
+@pytest.mark.parametrize("values", [{}, {"summary_prompt": None}, {"summary_prompt": " \n"}])
 @on_virtual_time
 async def test_without_a_summary_prompt_a_concise_summary_is_asked_for(
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
-    stage = Stage(one("find it", **given))
+    stage = Stage(one("find it", **values))
     await stage.go()
     assert stage.of("find it")[1].messages[-1].text == SUMMARY
     assert "concisely" in SUMMARY
@@ -67,16 +67,16 @@ async def test_a_child_has_a_conversation_of_its_own_and_its_parent_gets_one_mes
     stage = Stage("Let me think.", does={"look": work})
     stage.lines = (one("look"), lambda q: f"{len(q.messages)} messages")
     async with Retinue(clock=VirtualClock()) as retinue:
-        found = await played(retinue, await retinue.spawn(stage.lead, "Go."))
-        heard = await retinue.messages(found.outcome.id)
-    assert found.outcome.text == "3 messages"
-    assert [type(m).__name__ for m in heard] == [
+        output = await played(retinue, await retinue.spawn(stage.lead, "Go."))
+        messages = await retinue.messages(output.outcome.id)
+    assert output.outcome.text == "3 messages"
+    assert [type(m).__name__ for m in messages] == [
         "UserMessage",
         "AssistantMessage",
         "ToolMessage",
         "AssistantMessage",
     ]
-    assert not any("secret" in m.text for m in heard)
+    assert not any("secret" in m.text for m in messages)
     assert not any("Go." in m.text for q in stage.of("look") for m in q.messages)
     assert stage.of("look")[0].instructions == "Lead.", "the guide is for those who delegate"
 
@@ -90,8 +90,8 @@ async def test_a_call_blocks_until_its_child_has_ended_and_holds_nothing_meanwhi
         assert len([q for q in stage.requests if q.path == "0"]) == 1
         assert (await retinue.tree(run)).state == "waiting"
 
-    found = await stage.go(look)
-    assert found.outcome.ended_ms - found.outcome.created_ms == 3_600_000
+    result = await stage.go(look)
+    assert result.outcome.ended_ms - result.outcome.created_ms == 3_600_000
 
 
 @on_virtual_time
@@ -101,8 +101,8 @@ async def test_children_use_the_model_of_their_parent_unless_the_settings_name_a
     assert {q.model for q in stage.of("a")} == {"big"}
     small = Scripted(lambda q: f"small {q.purpose}", name="small")
     other = Stage(one("a"), model="small")
-    found = await other.go(agents=[Agent("x", model=small)])
-    assert found.result["output"] == "small summary", (
+    result = await other.go(agents=[Agent("x", model=small)])
+    assert result.result["output"] == "small summary", (
         "the model counts also when no provider is named beside it"
     )
 
@@ -118,20 +118,20 @@ async def test_a_model_that_is_not_known_fails_the_start() -> None:
 @on_virtual_time
 async def test_a_model_that_the_lead_may_not_use_fails_the_start_too() -> None:
     small = Scripted(["x"], name="small")
-    found = await Stage(one("a"), model="small").go(
+    result = await Stage(one("a"), model="small").go(
         agents=[Agent("x", model=small)], permissions=Permissions(models=("big",))
     )
-    assert found.refusal.startswith("Subagent initialization failed: model 'small' cannot be used")
+    assert result.refusal.startswith("Subagent initialization failed: model 'small' cannot be used")
 
 
 @on_virtual_time
 async def test_a_tool_that_fails_is_an_error_result_for_the_child_which_goes_on() -> None:
     work = [call("break_down"), lambda q: f"heard: {q.messages[-1].text}"]
     stage = Stage(one("try"), does={"try": work}, sums={"try": lambda q: q.messages[-2].text})
-    found = await stage.go()
-    assert found.result["success"] is True
-    assert "the disk is gone" in found.result["output"]
-    assert found.result["metadata"]["completion_status"] == "complete"
+    result = await stage.go()
+    assert result.result["success"] is True
+    assert "the disk is gone" in result.result["output"]
+    assert result.result["metadata"]["completion_status"] == "complete"
     (failed,) = [m for m in stage.of("try")[1].messages if m.text.startswith("The tool failed")]
     assert getattr(failed, "error", None) is True
 
@@ -162,10 +162,10 @@ async def test_a_child_out_of_turns_returns_what_it_has_as_incomplete() -> None:
         return "found half of it" if request.purpose == "grace" else working(9)[request.turn]
 
     stage = Stage(one("dig", "digger", max_turns=3), does={"dig": work})
-    found = await stage.go()
-    assert found.result["success"] is True
-    assert found.result["output"] == "found half of it"
-    assert found.result["metadata"] | {
+    result = await stage.go()
+    assert result.result["success"] is True
+    assert result.result["output"] == "found half of it"
+    assert result.result["metadata"] | {
         "tokens_used": "",
         "prompt_tokens": "",
         "completion_tokens": "",
@@ -202,19 +202,19 @@ async def test_a_child_out_of_turns_is_asked_with_the_summary_prompt_too() -> No
 @on_virtual_time
 async def test_a_child_that_does_not_stop_even_then_returns_what_it_said_last() -> None:
     stage = Stage(one("dig", max_turns=2), does={"dig": working(20, "so far")})
-    found = await stage.go()
-    assert (found.result["success"], found.result["output"]) == (True, "so far 2")
-    assert found.result["metadata"]["completion_status"] == "incomplete"
+    result = await stage.go()
+    assert (result.result["success"], result.result["output"]) == (True, "so far 2")
+    assert result.result["metadata"]["completion_status"] == "incomplete"
     assert len(stage.of("dig")) == 3
 
 
 @on_virtual_time
 async def test_a_child_out_of_turns_that_never_said_anything_is_no_success() -> None:
     stage = Stage(one("dig", max_turns=2), does={"dig": working(20)})
-    found = await stage.go()
-    assert (found.result["success"], found.result["output"]) == (False, "")
-    assert found.result["error"] == "Subagent task execution failed: turn_limit"
-    assert found.result["metadata"]["max_turns_reached"] == "true"
+    result = await stage.go()
+    assert (result.result["success"], result.result["output"]) == (False, "")
+    assert result.result["error"] == "Subagent task execution failed: turn_limit"
+    assert result.result["metadata"]["max_turns_reached"] == "true"
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,9 @@ async def test_a_child_may_take_ten_turns_unless_the_settings_say_otherwise(
     settings: Any, most: int
 ) -> None:
     stage = Stage(one("dig"), does={"dig": working(200, "so far")}, **settings)
-    found = await stage.go()
+    result = await stage.go()
     assert len([q for q in stage.of("dig") if q.purpose == "turn"]) == most
-    assert found.result["metadata"]["max_turns"] == str(most)
+    assert result.result["metadata"]["max_turns"] == str(most)
 
 
 @pytest.mark.parametrize("turns", [1, 2, 50])
@@ -237,11 +237,11 @@ async def test_a_child_that_ends_within_its_turns_is_complete_however_few_they_a
     turns: int,
 ) -> None:
     stage = Stage(one("dig", max_turns=turns), does={"dig": working(turns - 1)})
-    found = await stage.go()
-    metadata = found.result["metadata"]
+    result = await stage.go()
+    metadata = result.result["metadata"]
     assert (metadata["completion_status"], metadata["turns_used"]) == ("complete", "2")
     assert "max_turns_reached" not in metadata and "max_turns" not in metadata
-    assert found.result["output"] == "sum of dig"
+    assert result.result["output"] == "sum of dig"
 
 
 @on_virtual_time
@@ -252,13 +252,13 @@ async def test_a_child_whose_model_fails_is_reported_with_the_cause() -> None:
             "dig": [AssistantMessage(text="a start", calls=(_look(0),)), RuntimeError("no more")]
         },
     )
-    found = await stage.go()
-    assert found.result["success"] is False
-    assert found.result["error"] == "Subagent task execution failed: RuntimeError: no more"
-    assert found.result["output"] == "a start", "what there was is not lost"
-    assert found.result["metadata"]["completion_status"] == "incomplete"
-    assert found.result["metadata"]["turns_used"] == "1"
-    assert found.outcome.state == "completed", "the parent goes on"
+    result = await stage.go()
+    assert result.result["success"] is False
+    assert result.result["error"] == "Subagent task execution failed: RuntimeError: no more"
+    assert result.result["output"] == "a start", "what there was is not lost"
+    assert result.result["metadata"]["completion_status"] == "incomplete"
+    assert result.result["metadata"]["turns_used"] == "1"
+    assert result.outcome.state == "completed", "the parent goes on"
 
 
 @on_virtual_time
@@ -276,18 +276,18 @@ async def test_a_model_that_is_overloaded_for_a_while_costs_no_result() -> None:
 @pytest.mark.parametrize("text", ["", " \n "])
 @on_virtual_time
 async def test_a_summary_without_any_text_is_no_success(text: str) -> None:
-    found = await Stage(one("dig"), does={"dig": text}, sums={"dig": text}).go()
-    assert found.result["success"] is False
-    assert found.result["error"].startswith("Subagent task execution failed: ")
-    assert found.result["metadata"]["completion_status"] == "incomplete"
+    result = await Stage(one("dig"), does={"dig": text}, sums={"dig": text}).go()
+    assert result.result["success"] is False
+    assert result.result["error"].startswith("Subagent task execution failed: ")
+    assert result.result["metadata"]["completion_status"] == "incomplete"
 
 
 @on_virtual_time
 async def test_a_summary_turn_that_calls_tools_instead_leaves_the_text_of_the_task() -> None:
-    found = await Stage(one("dig"), sums={"dig": call("look_up", word="x")}).go()
-    assert (found.result["success"], found.result["output"]) == (True, "did dig")
-    assert found.result["metadata"]["stop_reason"] == "no_report"
-    assert found.result["metadata"]["turns_used"] == "2"
+    result = await Stage(one("dig"), sums={"dig": call("look_up", word="x")}).go()
+    assert (result.result["success"], result.result["output"]) == (True, "did dig")
+    assert result.result["metadata"]["stop_reason"] == "no_report"
+    assert result.result["metadata"]["turns_used"] == "2"
 
 
 @on_virtual_time
@@ -299,11 +299,11 @@ async def test_a_cancelled_child_is_reported_with_its_text_and_the_parent_goes_o
         (child,) = (await retinue.tree(run)).children
         assert (await retinue.cancel(child.id, "not needed")).state == "cancelled"
 
-    found = await stage.go(cancel)
-    assert (found.result["success"], found.result["output"]) == (False, "began 0")
-    assert found.result["error"] == "Subagent task execution failed: not needed"
-    assert found.result["metadata"]["stop_reason"] == "cancelled"
-    assert found.outcome.text == "done"
+    result = await stage.go(cancel)
+    assert (result.result["success"], result.result["output"]) == (False, "began 0")
+    assert result.result["error"] == "Subagent task execution failed: not needed"
+    assert result.result["metadata"]["stop_reason"] == "cancelled"
+    assert result.outcome.text == "done"
 
 
 @on_virtual_time
@@ -319,18 +319,20 @@ async def test_tokens_are_told_when_they_are_known() -> None:
 
 @on_virtual_time
 async def test_a_child_that_never_ran_has_no_tokens_to_tell() -> None:
-    found = await Stage(one("a"), max_total_tokens=5).go()
-    assert found.result["error"].startswith("Resource quota exceeded: one turn needs up to ")
-    assert found.result["error"].endswith(" for the reply); the budget has 5 left")
-    assert not {"tokens_used", "prompt_tokens", "completion_tokens"} & set(found.result["metadata"])
+    result = await Stage(one("a"), max_total_tokens=5).go()
+    assert result.result["error"].startswith("Resource quota exceeded: one turn needs up to ")
+    assert result.result["error"].endswith(" for the reply); the budget has 5 left")
+    assert not {"tokens_used", "prompt_tokens", "completion_tokens"} & set(
+        result.result["metadata"]
+    )
 
 
 @on_virtual_time
 async def test_two_calls_of_one_turn_work_at_the_same_time_and_each_has_its_own_result() -> None:
     stage = Stage([one("a"), one("b"), one("c")], does={p: pause(60, p) for p in "abc"})
-    found = await stage.go()
-    assert sorted(r["output"] for r in results(found.told)) == ["sum of a", "sum of b", "sum of c"]
-    assert found.outcome.ended_ms - found.outcome.created_ms == 60_000
+    result = await stage.go()
+    assert sorted(r["output"] for r in results(result.told)) == ["sum of a", "sum of b", "sum of c"]
+    assert result.outcome.ended_ms - result.outcome.created_ms == 60_000
 
 
 @on_virtual_time
@@ -338,15 +340,15 @@ async def test_the_profile_is_the_family_with_its_own_defaults() -> None:
     lead = Agent("lead", model=Scripted([one("a"), "end"]), families=["xzatoma"])
     async with Retinue(MemoryStore()) as retinue:
         outcome = await retinue.run(lead, "Go.")
-        (_, _, told, _) = await retinue.messages(outcome.id)
-    assert results([told])[0]["success"] is True  # type: ignore[list-item]
+        messages = (await retinue.messages(outcome.id))[2]
+    assert results([messages])[0]["success"] is True  # type: ignore[list-item]
     assert family("xzatoma").settings == family("subagent").settings
 
 
 @on_virtual_time
 async def test_the_helpers_of_a_lead_are_runs_of_its_helper_agent_and_labelled() -> None:
     stage = Stage(one("a", "first look"))
-    found = await stage.go()
-    assert [(c.label, c.state) for c in found.outcome.children] == [("first look", "completed")]
+    result = await stage.go()
+    assert [(c.label, c.state) for c in result.outcome.children] == [("first look", "completed")]
     assert {q.agent for q in stage.of("a")} == {HELPER}
     assert isinstance(stage.of("a")[0].messages[0], UserMessage)

@@ -227,8 +227,8 @@ async def test_a_batch_needs_a_task_and_room_for_one() -> None:
     for n in (0, -5):
         args = {"tasks": [good()], "max_concurrent": n}
         assert await refused(args, "parallel_subagent") == "max_concurrent must be at least 1"
-    found = await Stage(many("p", max_concurrent=10**400)).go()
-    assert found.result["successful"] == 1
+    result = await Stage(many("p", max_concurrent=10**400)).go()
+    assert result.result["successful"] == 1
 
 
 @on_virtual_time
@@ -269,8 +269,8 @@ async def test_a_long_nonsense_gets_a_short_answer() -> None:
 @on_virtual_time
 async def test_labels_and_prompts_may_be_anything_else() -> None:
     label = "ünï😀 \u202e\x00\n{label} {text}"
-    found = await Stage(one("p" * 50_000, label)).go()
-    assert found.result["metadata"]["subagent_label"] == label
+    result = await Stage(one("p" * 50_000, label)).go()
+    assert result.result["metadata"]["subagent_label"] == label
     both = (await Stage(many(task("a", "same"), task("b", "same"))).go()).result["results"]
     assert [line["output"] for line in both] == ["sum of a", "sum of b"], "labels need not differ"
 
@@ -278,6 +278,6 @@ async def test_labels_and_prompts_may_be_anything_else() -> None:
 @on_virtual_time
 async def test_after_a_refusal_the_model_can_try_again() -> None:
     stage = Stage(one(" ", "l"), one("p", allowed_tools=["nonsense"]), one("p"))
-    found = await stage.go()
-    assert [r.error for r in found.told] == [True, True, False]
-    assert len(found.outcome.children) == 1
+    result = await stage.go()
+    assert [r.error for r in result.told] == [True, True, False]
+    assert len(result.outcome.children) == 1

@@ -63,9 +63,9 @@ class Mill:
         return await self.late(lambda: self.said[spec.id][run.start : run.length])
 
     async def late(self, read: Callable[[], list[T]]) -> list[T]:
-        found = read()
+        result = read()
         await self.lag()
-        return found if self.r.random() < 0.5 else read()
+        return result if self.r.random() < 0.5 else read()
 
     async def lag(self) -> None:
         if self.r.random() < 0.7:
@@ -101,20 +101,20 @@ class Mill:
         context: Context,
         n: int,
         fields: dict[str, Any],
-        done: asyncio.Future[list[str] | None],
+        future: asyncio.Future[list[str] | None],
     ) -> None:
         if self.r.random() < 0.2:
             self.refused += 1
-            done.set_result([])
+            future.set_result([])
         else:
-            self.record(context, n, fields, done)
+            self.record(context, n, fields, future)
 
     def record(
         self,
         context: Context,
         n: int,
         fields: dict[str, Any],
-        done: asyncio.Future[list[str] | None],
+        future: asyncio.Future[list[str] | None],
     ) -> None:
         parent, ids = context.spec, []
         self.runs[parent.id] = replace(
@@ -143,7 +143,7 @@ class Mill:
             self.enlist(replace(spec, conversation=id, created_at=self.at))
             ids.append(id)
         self.check()
-        done.set_result(ids)
+        future.set_result(ids)
 
     # what must hold
 
@@ -202,12 +202,12 @@ class Mill:
         # Now and then two calls bear the same id.
         names = [self.r.choice([OURS, OURS, "look_up"]) for _ in range(n)]
         calls = [ToolCall(id=f"c{self.r.randint(0, 9)}", name=name) for name in names]
-        said = self.said[id]
-        said.append(AssistantMessage(calls=tuple(calls)))
+        text = self.said[id]
+        text.append(AssistantMessage(calls=tuple(calls)))
         bits = (1 << n) - 1
-        state = Working(calls=OpenCalls(message=len(said) - 1, count=n, open=bits, tools=bits))
+        state = Working(calls=OpenCalls(message=len(text) - 1, count=n, open=bits, tools=bits))
         run = self.runs[id] = replace(
-            self.runs[id], turn=self.runs[id].turn + 1, length=len(said), state=state
+            self.runs[id], turn=self.runs[id].turn + 1, length=len(text), state=state
         )
         await asyncio.gather(*(self.call(run, call, i) for i, call in enumerate(calls)))
 
@@ -248,9 +248,9 @@ class Mill:
             return [] if epoch == self.epoch else None
         if epoch != self.epoch:
             return None
-        done: asyncio.Future[list[str] | None] = asyncio.get_running_loop().create_future()
-        self.queue.append((context, n, fields, done))
-        return await done
+        future: asyncio.Future[list[str] | None] = asyncio.get_running_loop().create_future()
+        self.queue.append((context, n, fields, future))
+        return await future
 
 
 async def grind(seed: int, quota: Quota) -> Mill:
@@ -276,20 +276,20 @@ def test_no_order_of_events_gets_more_than_the_quota_and_none_loses_any_of_it(
 ) -> None:
     async def play() -> None:
         mill = await grind(seed, Quota(executions, tokens))
-        left = 5 if executions is None else executions - mill.executions
+        n_left = 5 if executions is None else executions - mill.executions
         rest = None if tokens is None else tokens - mill.charges()
         if executions is not None:
             with pytest.raises(QuotaSpent, match="executions"):
-                await mill.quotas.take(asking(mill)[0], left + 1)
-        if not left:
+                await mill.quotas.take(asking(mill)[0], n_left + 1)
+        if not n_left:
             return
-        if rest is not None and rest < left:
+        if rest is not None and rest < n_left:
             with pytest.raises(QuotaSpent, match="tokens"):
-                await mill.quotas.take(asking(mill)[0], left)
+                await mill.quotas.take(asking(mill)[0], n_left)
             return
-        fields = await mill.quotas.take(asking(mill)[0], left)
+        fields = await mill.quotas.take(asking(mill)[0], n_left)
         if rest is not None:
-            assert fields["budget"] == Budget(tokens=rest // left), (
+            assert fields["budget"] == Budget(tokens=rest // n_left), (
                 "all that is left, in equal parts"
             )
         else:
@@ -311,20 +311,20 @@ async def test_the_mill_grinds() -> None:
 
 def asking(mill: Mill, id: str = "root", n: int = 1) -> list[Context]:
     """The next turn of a run, with so many calls."""
-    said, run = mill.said[id], mill.runs[id]
+    text, run = mill.said[id], mill.runs[id]
     calls = tuple(ToolCall(id=f"c{i}", name=OURS) for i in range(n))
-    said.append(AssistantMessage(calls=calls))
+    text.append(AssistantMessage(calls=calls))
     bits = (1 << n) - 1
-    state = Working(calls=OpenCalls(message=len(said) - 1, count=n, open=bits, tools=bits))
-    run = mill.runs[id] = replace(run, turn=run.turn + 1, length=len(said), state=state)
+    state = Working(calls=OpenCalls(message=len(text) - 1, count=n, open=bits, tools=bits))
+    run = mill.runs[id] = replace(run, turn=run.turn + 1, length=len(text), state=state)
     return [mill.context(run, call, i) for i, call in enumerate(calls)]
 
 
 async def start(mill: Mill, context: Context, n: int = 1) -> list[str]:
     """Children that were granted, and recorded at once."""
-    done: asyncio.Future[list[str] | None] = asyncio.get_running_loop().create_future()
-    mill.record(context, n, await mill.quotas.take(context, n), done)
-    return await done or []
+    future: asyncio.Future[list[str] | None] = asyncio.get_running_loop().create_future()
+    mill.record(context, n, await mill.quotas.take(context, n), future)
+    return await future or []
 
 
 @on_virtual_time
@@ -374,9 +374,11 @@ async def test_a_reader_that_comes_late_does_not_miss_what_another_has_seen_reco
 
     class Slow:
         async def children(self, run: str) -> Sequence[RunRecord]:
-            found = [RunRecord(s, mill.runs[s.id]) for s in mill.specs.values() if s.parent == run]
+            records = [
+                RunRecord(s, mill.runs[s.id]) for s in mill.specs.values() if s.parent == run
+            ]
             await slow
-            return found
+            return records
 
         messages = mill.messages
 

@@ -44,9 +44,9 @@ def answers(request: ModelRequest) -> list[str]:
 async def test_the_main_agent_has_two_levels_of_subagents_below_it() -> None:
     does = {"1": [one("2")], "2": [one("3")]}
     stage = Stage(one("1"), does=does)
-    found = await stage.go()
-    assert sorted(found.below) == ["1", "2"]
-    assert found.result["metadata"]["recursion_depth"] == "1"
+    result = await stage.go()
+    assert sorted(result.below) == ["1", "2"]
+    assert result.result["metadata"]["recursion_depth"] == "1"
     (inner,) = answers(stage.of("1")[-1])
     assert msgspec.json.decode(inner)["metadata"]["recursion_depth"] == "2"
     (refused,) = answers(stage.of("2")[-1])
@@ -64,11 +64,11 @@ async def test_the_deepest_children_are_told_of_the_depth_whatever_they_write(ar
     calls = [ToolCall(id=name, name=name, args=args) for name in ("subagent", "parallel_subagent")]
     inner = one("2", allowed_tools=["look_up"])
     stage = Stage(one("1"), does={"1": [inner], "2": [calls]}, max_executions=2)
-    found = await stage.go()
+    result = await stage.go()
     assert stage.offered("1") == PLAIN | NESTING
     assert stage.offered("2") == {"look_up", "artifact"} | NESTING
     assert answers(stage.of("2")[-1]) == [DEEP.format(3, 2), "Maximum subagent depth 3 reached"]
-    assert stage.of("3") == [] and sorted(found.below) == ["1", "2"]
+    assert stage.of("3") == [] and sorted(result.below) == ["1", "2"]
 
 
 @pytest.mark.parametrize("depth", range(1, 9))
@@ -76,10 +76,10 @@ async def test_the_deepest_children_are_told_of_the_depth_whatever_they_write(ar
 async def test_a_child_whose_depth_would_reach_the_limit_is_refused(depth: int) -> None:
     does = {str(n): [one(str(n + 1))] for n in range(1, 12)}
     stage = Stage(one("1"), does=does, max_depth=depth)
-    found = await stage.go(rules=Limits(spawn_limits=SpawnLimits(depth=100)))
-    assert len(found.below) == depth - 1
+    result = await stage.go(rules=Limits(spawn_limits=SpawnLimits(depth=100)))
+    assert len(result.below) == depth - 1
     if depth == 1:
-        assert found.refusal == DEEP.format(1, 0)
+        assert result.refusal == DEEP.format(1, 0)
     else:
         assert all(stage.offered(str(n)) == PLAIN | NESTING for n in range(1, depth))
         assert answers(stage.of(str(depth - 1))[-1]) == [DEEP.format(depth, depth - 1)]
@@ -172,10 +172,10 @@ async def test_a_grandchild_does_not_regain_it_by_name_either(batch: bool) -> No
     named = task("b", allowed_tools=["look_up", "write_down"])
     again = many(named) if batch else call("subagent", **named)
     stage = Stage(one("a", allowed_tools=["look_up"]), does={"a": [again]})
-    found = await stage.go()
+    result = await stage.go()
     (refused,) = answers(stage.of("a")[-1])
     assert refused == ("tasks[0]: " if batch else "") + "Unknown tool in allowed_tools: write_down"
-    assert sorted(found.below) == ["a"]
+    assert sorted(result.below) == ["a"]
 
 
 @on_virtual_time
@@ -191,10 +191,10 @@ async def test_a_list_brings_back_nothing_that_the_lead_lost() -> None:
     """Neither the second tool that delegates nor the one that reads on."""
     access = Permissions(tools=("look_up", "subagent", "write_down"))
     stage = Stage(one("a", allowed_tools=["look_up"]), does={"a": [one("b", allowed_tools=[])]})
-    found = await stage.go(permissions=access)
+    result = await stage.go(permissions=access)
     assert stage.offered("a") == {"look_up", "subagent"}
     assert stage.offered("b") == {"subagent"}
-    assert found.result["success"] is True
+    assert result.result["success"] is True
 
 
 @on_virtual_time
@@ -222,17 +222,17 @@ async def test_a_child_never_holds_the_tools_of_another_family() -> None:
         families=[*model.lead.families, "phoenix", "meepo", "meerkat"],
     )
     async with Retinue(clock=VirtualClock()) as retinue:
-        found = await played(retinue, await retinue.spawn(lead, "Go."))
-    assert found.told[0].text == "Unknown tool in allowed_tools: spawn_agents"
+        output = await played(retinue, await retinue.spawn(lead, "Go."))
+    assert output.told[0].text == "Unknown tool in allowed_tools: spawn_agents"
     assert model.offered("a") == PLAIN | NESTING
 
 
 @on_virtual_time
 async def test_a_family_that_is_off_offers_nothing() -> None:
     stage = Stage(one("a"))
-    found = await stage.go(families={"subagent": False})
+    result = await stage.go(families={"subagent": False})
     assert {t.name for t in stage.requests[0].tools} == PLAIN
-    assert found.told[0].text.startswith("Refused: ") and found.below == {}
+    assert result.told[0].text.startswith("Refused: ") and result.below == {}
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -242,7 +242,7 @@ async def test_no_random_tree_of_lists_ever_widens(seed: int) -> None:
     of its parent's."""
     r = random.Random(seed)
     names = ["look_up", "write_down", "break_down", "artifact", "subagent", "nonsense"]
-    made = iter(range(10_000))
+    result = iter(range(10_000))
 
     def ask(n: int) -> ToolCall:
         tasks = []
@@ -250,37 +250,37 @@ async def test_no_random_tree_of_lists_ever_widens(seed: int) -> None:
             allowed = r.choice(
                 [None, r.sample(names[:4], r.randint(0, 4)), r.sample(names, r.randint(0, 6))]
             )
-            tasks.append(task(f"t{next(made)}", allowed_tools=allowed))
+            tasks.append(task(f"t{next(result)}", allowed_tools=allowed))
         return (
             call("parallel_subagent", tasks=tasks)
             if n > 1 or r.random() < 0.5
             else call("subagent", **tasks[0])
         )
 
-    held: dict[str, set[str]] = {}
-    wanted: dict[str, set[str]] = {}
+    amounts: dict[str, set[str]] = {}
+    targets: dict[str, set[str]] = {}
     wrong: list[Any] = []
 
     def script(request: ModelRequest) -> Any:
         if request.purpose != "turn":
             return "end"
         mine = {t.name for t in request.tools}
-        allowed = wanted.get(request.messages[0].text, PLAIN)
-        parent = held.get(request.path.rpartition("/")[0], mine)
+        allowed = targets.get(request.messages[0].text, PLAIN)
+        parent = amounts.get(request.path.rpartition("/")[0], mine)
         if (
-            held.setdefault(request.path, mine) != mine
+            amounts.setdefault(request.path, mine) != mine
             or not mine <= parent
             or mine & PLAIN - {"artifact"} - allowed
         ):
             wrong.append((request.path, mine, parent, allowed))
-        if request.turn >= 3 or len(held) > 60:
+        if request.turn >= 3 or len(amounts) > 60:
             return "end"
-        asked = ask(r.randint(1, 3))
-        args = msgspec.json.decode(asked.args)
+        question = ask(r.randint(1, 3))
+        args = msgspec.json.decode(question.args)
         for one_task in args.get("tasks", [args]):
             if one_task["allowed_tools"] is not None:
-                wanted[one_task["task_prompt"]] = set(one_task["allowed_tools"])
-        return asked
+                targets[one_task["task_prompt"]] = set(one_task["allowed_tools"])
+        return question
 
     stage = Stage(max_depth=5)
     stage.lead = Agent(
@@ -290,15 +290,15 @@ async def test_no_random_tree_of_lists_ever_widens(seed: int) -> None:
         outcome = await retinue.run(stage.lead, "Go.")
         assert outcome.state == "completed"
     assert wrong == []
-    assert len(held) > 5 and max(path.count("/") for path in held) <= 4
+    assert len(amounts) > 5 and max(path.count("/") for path in amounts) <= 4
 
 
 @on_virtual_time
 async def test_results_come_up_through_all_levels() -> None:
     does = {"a": [many("b", "c"), "read both"]}
     stage = Stage(one("a"), does=does, sums={"a": lambda q: q.messages[2].text})
-    found = await stage.go()
-    inner = msgspec.json.decode(found.result["output"])
+    result = await stage.go()
+    inner = msgspec.json.decode(result.result["output"])
     assert [line["output"] for line in inner["results"]] == ["sum of b", "sum of c"]
 
 
@@ -312,15 +312,15 @@ async def test_the_end_of_a_parent_ends_everybody_below_it() -> None:
         await asyncio.sleep(10)
         await retinue.cancel(run)
 
-    found = await stage.go(cancel)
-    assert found.outcome.state == "cancelled"
-    assert {o.state for o in found.below.values()} == {"cancelled"} and len(found.below) == 3
+    result = await stage.go(cancel)
+    assert result.outcome.state == "cancelled"
+    assert {o.state for o in result.below.values()} == {"cancelled"} and len(result.below) == 3
 
 
 @on_virtual_time
 async def test_a_child_that_fails_below_a_child_is_a_result_for_that_child() -> None:
     stage = Stage(one("a"), does={"a": [one("b"), "went on"], "b": RuntimeError("no")})
-    found = await stage.go()
-    assert found.result["success"] is True
+    result = await stage.go()
+    assert result.result["success"] is True
     (inner,) = [m for m in stage.of("a")[1].messages if type(m).__name__ == "ToolMessage"]
     assert results([inner])[0]["error"] == "Subagent task execution failed: RuntimeError: no"  # type: ignore[list-item]

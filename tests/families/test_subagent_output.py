@@ -27,9 +27,9 @@ async def summary(
     """The result of a child that says `text`, and the artifact that it names."""
     stage = Stage(one("a"), sums={"a": text}, **settings)
     async with Retinue(clock=VirtualClock(), limits=rules) as retinue:
-        found = await played(retinue, await retinue.spawn(stage.lead, "Go."))
-        named = re.search("[0-9a-f]{64}", found.result["output"])
-        return found.result, await retinue.artifact(named[0]) if named else b""
+        output = await played(retinue, await retinue.spawn(stage.lead, "Go."))
+        named = re.search("[0-9a-f]{64}", output.result["output"])
+        return output.result, await retinue.artifact(named[0]) if named else b""
 
 
 @on_virtual_time
@@ -57,9 +57,9 @@ async def test_a_cut_never_divides_a_character(before: int) -> None:
     for letter in ("é", "€", "😀"):
         text = "x" * before + letter * 4096
         result, whole = await summary(text)
-        kept, _, _ = result["output"].partition(MARK)
-        assert text.startswith(kept) and "\ufffd" not in kept
-        assert 4096 - len(letter.encode()) < len(kept.encode()) <= 4096
+        head, _, _ = result["output"].partition(MARK)
+        assert text.startswith(head) and "\ufffd" not in head
+        assert 4096 - len(letter.encode()) < len(head.encode()) <= 4096
         assert whole.decode() == text
 
 
@@ -67,8 +67,8 @@ async def test_a_cut_never_divides_a_character(before: int) -> None:
 async def test_a_cut_says_how_long_the_whole_is_and_where() -> None:
     text = "ä" * 5_000
     result, whole = await summary(text)
-    found = WHOLE.search(result["output"])
-    assert found is not None and int(found[1]) == len(whole) == 10_000
+    match = WHOLE.search(result["output"])
+    assert match is not None and int(match[1]) == len(whole) == 10_000
 
 
 @on_virtual_time
@@ -116,15 +116,15 @@ async def test_what_was_too_long_for_the_machine_is_told_as_cut_with_the_size_of
 ):
     rules = Limits(text_cap=5_000)
     result, whole = await summary("x" * 9_000, rules, output_max_size=1024)
-    found = WHOLE.search(result["output"])
-    assert found is not None and int(found[1]) == 9_000 and len(whole) == 9_000
+    match = WHOLE.search(result["output"])
+    assert match is not None and int(match[1]) == 9_000 and len(whole) == 9_000
     # A size above what any text may have: the machine has cut it, and said where the whole is.
     stage = Stage(one("a"), sums={"a": "x" * 9_000}, output_max_size=100_000)
     async with Retinue(clock=VirtualClock(), limits=Limits(text_cap=8_000)) as retinue:
-        (told,) = (await played(retinue, await retinue.spawn(stage.lead, "Go."))).told
-    told = msgspec.json.decode(told.text)
-    found = WHOLE.search(told["output"])
-    assert found is not None and int(found[1]) == 9_000 and told["truncated"] is True
+        (text,) = (await played(retinue, await retinue.spawn(stage.lead, "Go."))).told
+    text = msgspec.json.decode(text.text)
+    match = WHOLE.search(text["output"])
+    assert match is not None and int(match[1]) == 9_000 and text["truncated"] is True
 
 
 @on_virtual_time
@@ -146,10 +146,10 @@ async def test_a_partial_output_is_cut_like_any_other() -> None:
 
     stage = Stage(one("a", max_turns=1), does={"a": work})
     async with Retinue(clock=VirtualClock()) as retinue:
-        found = await played(retinue, await retinue.spawn(stage.lead, "Go."))
-        where = WHOLE.search(found.result["output"])
+        output = await played(retinue, await retinue.spawn(stage.lead, "Go."))
+        where = WHOLE.search(output.result["output"])
         assert where is not None and (await retinue.artifact(where[2])).decode() == text
-    assert (found.result["truncated"], found.result["metadata"]["completion_status"]) == (
+    assert (output.result["truncated"], output.result["metadata"]["completion_status"]) == (
         True,
         "incomplete",
     )
@@ -160,8 +160,8 @@ async def test_each_output_of_a_batch_is_cut_and_names_its_own_whole() -> None:
     texts = {f"t{n}": f"{n}" * 5_000 for n in range(3)}
     stage = Stage(many(*texts), sums=texts)
     async with Retinue(clock=VirtualClock()) as retinue:
-        found = await played(retinue, await retinue.spawn(stage.lead, "Go."))
-        for n, line in enumerate(found.result["results"]):
+        output = await played(retinue, await retinue.spawn(stage.lead, "Go."))
+        for n, line in enumerate(output.result["results"]):
             where = WHOLE.search(line["output"])
             assert (
                 where is not None and (await retinue.artifact(where[2])).decode() == f"{n}" * 5_000
@@ -175,8 +175,8 @@ async def test_the_results_of_many_tasks_fit_into_one_answer() -> None:
     texts = {f"t{n}": f"{n:03}" * 3_000 for n in range(60)}
     stage = Stage(many(*texts, max_concurrent=60), sums=texts)
     async with Retinue(clock=VirtualClock()) as retinue:
-        found = await played(retinue, await retinue.spawn(stage.lead, "Go."))
-        (batch,) = results(found.told)
+        output = await played(retinue, await retinue.spawn(stage.lead, "Go."))
+        (batch,) = results(output.told)
         assert [line["label"] for line in batch["results"]] == list(texts)
         for line in batch["results"]:
             where = WHOLE.search(line["output"])
@@ -189,17 +189,17 @@ async def test_the_results_of_many_tasks_fit_into_one_answer() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.text(), st.integers(1, 200), st.booleans())
 def test_whatever_is_cut_stays_a_beginning_of_what_was_said(
-    text: str, size: int, kept: bool
+    text: str, size: int, is_kept: bool
 ) -> None:
     text = text.encode("utf-8", "ignore").decode()
     data = text.encode()
-    whole = Artifact(path="a", size=len(data), sha256="a") if kept and len(data) > size else None
-    shown, truncated = cut(text, size, whole)
+    whole = Artifact(path="a", size=len(data), sha256="a") if is_kept and len(data) > size else None
+    output, truncated = cut(text, size, whole)
     assert truncated == (len(data) > size)
     if not truncated:
-        assert shown == text
+        assert output == text
         return
-    head, _, tail = shown.rpartition(MARK)
+    head, _, tail = output.rpartition(MARK)
     assert text.startswith(head)
     assert size - 4 * 32 < len(head.encode()) <= size, (
         "not half a character, nor a letter without its marks"

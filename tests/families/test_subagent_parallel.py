@@ -24,9 +24,9 @@ def lines(batch: dict[str, Any]) -> list[tuple[str, bool, str]]:
 @on_virtual_time
 async def test_a_batch_returns_a_line_for_each_task_and_the_totals() -> None:
     does = {"a": pause(30, "x"), "b": pause(10, "x")}
-    found = await Stage(many(task("a", "first"), task("b", "second")), does=does).go()
-    a, b = found.below["first"].usage, found.below["second"].usage
-    assert found.result == {
+    result = await Stage(many(task("a", "first"), task("b", "second")), does=does).go()
+    a, b = result.below["first"].usage, result.below["second"].usage
+    assert result.result == {
         "results": [
             {
                 "label": "first",
@@ -53,23 +53,23 @@ async def test_a_batch_returns_a_line_for_each_task_and_the_totals() -> None:
 @on_virtual_time
 async def test_results_stand_in_the_order_of_the_tasks_whoever_ends_first() -> None:
     does = {f"t{n}": pause(100 - n, "x") for n in range(12)}
-    found = await Stage(many(*does, max_concurrent=12), does=does).go()
-    assert [line["label"] for line in found.result["results"]] == list(does)
+    result = await Stage(many(*does, max_concurrent=12), does=does).go()
+    assert [line["label"] for line in result.result["results"]] == list(does)
 
 
 @pytest.mark.parametrize(
-    ("given", "most"),
+    ("values", "most"),
     [({}, 5), ({"max_concurrent": 1}, 1), ({"max_concurrent": 3}, 3), ({"max_concurrent": 99}, 12)],
 )
 @on_virtual_time
-async def test_five_work_at_a_time_unless_told_otherwise(given: dict[str, Any], most: int) -> None:
+async def test_five_work_at_a_time_unless_told_otherwise(values: dict[str, Any], most: int) -> None:
     does = {f"t{n}": pause(10, "x") for n in range(12)}
-    stage = Stage(many(*does, **given), does=does)
-    found = await stage.go()
+    stage = Stage(many(*does, **values), does=does)
+    result = await stage.go()
     assert stage.most == most
-    assert found.result["successful"] == 12
-    assert found.result["total_duration_ms"] == 10_000 * -(-12 // most)
-    assert all(line["duration_ms"] == 10_000 for line in found.result["results"]), (
+    assert result.result["successful"] == 12
+    assert result.result["total_duration_ms"] == 10_000 * -(-12 // most)
+    assert all(line["duration_ms"] == 10_000 for line in result.result["results"]), (
         "waiting is not working"
     )
 
@@ -81,25 +81,25 @@ async def test_two_batches_of_one_turn_have_their_own_room() -> None:
         [many(*list(does)[:4], max_concurrent=2), many(*list(does)[4:], max_concurrent=2)],
         does=does,
     )
-    found = await stage.go()
+    result = await stage.go()
     assert stage.most == 4
-    assert [r["total_duration_ms"] for r in results(found.told)] == [20_000, 20_000]
+    assert [r["total_duration_ms"] for r in results(result.told)] == [20_000, 20_000]
 
 
 @on_virtual_time
 async def test_a_failure_leaves_the_others_alone_unless_asked() -> None:
     does = {"a": pause(5, RuntimeError("broken")), "b": pause(10, "x"), "c": pause(1, "x")}
-    found = await Stage(many("a", "b", "c"), does=does).go()
-    assert lines(found.result) == [
+    result = await Stage(many("a", "b", "c"), does=does).go()
+    assert lines(result.result) == [
         ("a", False, ""),
         ("b", True, "sum of b"),
         ("c", True, "sum of c"),
     ]
     assert (
-        found.result["results"][0]["error"]
+        result.result["results"][0]["error"]
         == "Subagent task execution failed: RuntimeError: broken"
     )
-    assert (found.result["successful"], found.result["failed"]) == (2, 1)
+    assert (result.result["successful"], result.result["failed"]) == (2, 1)
 
 
 @on_virtual_time
@@ -112,17 +112,17 @@ async def test_fail_fast_stops_the_others_at_once_and_keeps_every_result_in_orde
         "last": "never asked",
     }
     stage = Stage(many(*does, fail_fast=True, max_concurrent=3), does=does)
-    found = await stage.go()
-    assert found.result["total_duration_ms"] == 5_000, "nobody waits for those that were stopped"
-    assert [line["label"] for line in found.result["results"]] == list(does)
-    assert [line["success"] for line in found.result["results"]] == [
+    result = await stage.go()
+    assert result.result["total_duration_ms"] == 5_000, "nobody waits for those that were stopped"
+    assert [line["label"] for line in result.result["results"]] == list(does)
+    assert [line["success"] for line in result.result["results"]] == [
         True,
         False,
         False,
         False,
         False,
     ]
-    errors = [line.get("error") for line in found.result["results"]]
+    errors = [line.get("error") for line in result.result["results"]]
     stopped = "Cancelled by fail_fast: bad failed"
     assert errors == [
         None,
@@ -131,15 +131,15 @@ async def test_fail_fast_stops_the_others_at_once_and_keeps_every_result_in_orde
         stopped,
         stopped,
     ]
-    assert (found.result["successful"], found.result["failed"]) == (1, 4)
-    assert [found.below[p].state for p in does] == [
+    assert (result.result["successful"], result.result["failed"]) == (1, 4)
+    assert [result.below[p].state for p in does] == [
         "completed",
         "cancelled",
         "failed",
         "cancelled",
         "cancelled",
     ]
-    assert found.result["fail_fast"] == {
+    assert result.result["fail_fast"] == {
         "failed": {"index": 2, "label": "bad"},
         "cancelled": [{"index": n, "label": list(does)[n]} for n in (1, 3, 4)],
     }
@@ -152,8 +152,8 @@ async def test_fail_fast_keeps_what_those_that_were_stopped_had_said() -> None:
         text="half of it", calls=(ToolCall(id="c", name="look_up", args='{"word": "x"}'),)
     )
     does = {"busy": [start, pause(1_000, "late")], "bad": pause(5, RuntimeError("broken"))}
-    found = await Stage(many(*does, fail_fast=True), does=does).go()
-    assert lines(found.result) == [("busy", False, "half of it"), ("bad", False, "")]
+    result = await Stage(many(*does, fail_fast=True), does=does).go()
+    assert lines(result.result) == [("busy", False, "half of it"), ("bad", False, "")]
 
 
 @on_virtual_time
@@ -163,18 +163,18 @@ async def test_fail_fast_stops_also_those_below_the_others() -> None:
         "deep": pause(1_000, "late"),
         "bad": pause(5, RuntimeError("broken")),
     }
-    found = await Stage(many("a", "bad", fail_fast=True), does=does).go()
-    assert found.below["deep"].state == "cancelled"
-    assert found.result["total_duration_ms"] == 5_000
+    result = await Stage(many("a", "bad", fail_fast=True), does=does).go()
+    assert result.below["deep"].state == "cancelled"
+    assert result.result["total_duration_ms"] == 5_000
 
 
 @on_virtual_time
 async def test_fail_fast_counts_a_helper_that_ran_out_of_turns_with_nothing_to_show() -> None:
     does = {"dig": [call("look_up", word="x")] * 9, "b": pause(60, "b")}
-    found = await Stage(many(task("dig", max_turns=2), "b", fail_fast=True), does=does).go()
-    assert [line["success"] for line in found.result["results"]] == [False, False]
-    assert found.result["results"][1]["error"] == "Cancelled by fail_fast: dig failed"
-    assert found.result["fail_fast"] == {
+    result = await Stage(many(task("dig", max_turns=2), "b", fail_fast=True), does=does).go()
+    assert [line["success"] for line in result.result["results"]] == [False, False]
+    assert result.result["results"][1]["error"] == "Cancelled by fail_fast: dig failed"
+    assert result.result["fail_fast"] == {
         "failed": {"index": 0, "label": "dig"},
         "cancelled": [{"index": 1, "label": "b"}],
     }
@@ -182,9 +182,9 @@ async def test_fail_fast_counts_a_helper_that_ran_out_of_turns_with_nothing_to_s
 
 @on_virtual_time
 async def test_fail_fast_without_a_failure_changes_nothing() -> None:
-    found = await Stage(many("a", "b", "c", fail_fast=True)).go()
-    assert "fail_fast" not in found.result
-    assert (found.result["successful"], found.result["failed"]) == (3, 0)
+    result = await Stage(many("a", "b", "c", fail_fast=True)).go()
+    assert "fail_fast" not in result.result
+    assert (result.result["successful"], result.result["failed"]) == (3, 0)
 
 
 @on_virtual_time
@@ -193,10 +193,10 @@ async def test_a_task_out_of_turns_is_partial_and_no_reason_to_stop_the_others()
         return "half of it" if request.purpose == "grace" else call("look_up", word="x")
 
     does = {"dig": dig, "b": pause(60, "x")}
-    found = await Stage(many(task("dig", max_turns=2), "b", fail_fast=True), does=does).go()
-    assert lines(found.result) == [("dig", True, "half of it"), ("b", True, "sum of b")]
-    assert found.result["results"][0]["completion_status"] == "incomplete"
-    assert "completion_status" not in found.result["results"][1]
+    result = await Stage(many(task("dig", max_turns=2), "b", fail_fast=True), does=does).go()
+    assert lines(result.result) == [("dig", True, "half of it"), ("b", True, "sum of b")]
+    assert result.result["results"][0]["completion_status"] == "incomplete"
+    assert "completion_status" not in result.result["results"][1]
 
 
 @on_virtual_time
@@ -221,31 +221,31 @@ async def test_each_task_has_its_own_turns_tools_and_summary() -> None:
 @on_virtual_time
 async def test_every_task_is_counted_also_those_that_crash() -> None:
     does: dict[str, Any] = {f"t{n}": RuntimeError(f"broken {n}") for n in range(4)}
-    found = await Stage(many(*does, "ok"), does=does).go()
-    assert [line["success"] for line in found.result["results"]] == [False] * 4 + [True]
-    assert (found.result["successful"], found.result["failed"]) == (1, 4)
+    result = await Stage(many(*does, "ok"), does=does).go()
+    assert [line["success"] for line in result.result["results"]] == [False] * 4 + [True]
+    assert (result.result["successful"], result.result["failed"]) == (1, 4)
 
 
 @on_virtual_time
 async def test_a_batch_of_one_is_a_batch() -> None:
-    found = await Stage(many("a")).go()
-    assert lines(found.result) == [("a", True, "sum of a")]
+    result = await Stage(many("a")).go()
+    assert lines(result.result) == [("a", True, "sum of a")]
 
 
 @on_virtual_time
 async def test_a_batch_beyond_the_limits_of_the_runtime_starts_nobody_and_costs_nothing() -> None:
     stage = Stage(many(*"abcd"), many(*"abc"), max_executions=4)
-    found = await stage.go(rules=Limits(spawn_limits=SpawnLimits(per_call=3)))
-    assert found.told[0].text == "Refused (per_call): Too many children in one call: 4 (limit 3)."
-    assert results(found.told[1:])[0]["successful"] == 3
+    result = await stage.go(rules=Limits(spawn_limits=SpawnLimits(per_call=3)))
+    assert result.told[0].text == "Refused (per_call): Too many children in one call: 4 (limit 3)."
+    assert results(result.told[1:])[0]["successful"] == 3
 
 
 @on_virtual_time
 async def test_children_can_start_batches_within_one_slot_without_blocking_each_other() -> None:
     does = {p: [many(f"{p}1", f"{p}2", max_concurrent=1)] for p in "abc"}
-    found = await Stage(many(*does, max_concurrent=1), does=does).go()
-    assert found.result["successful"] == 3
-    assert len(found.below) == 9
+    result = await Stage(many(*does, max_concurrent=1), does=does).go()
+    assert result.result["successful"] == 3
+    assert len(result.below) == 9
 
 
 @on_virtual_time
@@ -263,11 +263,11 @@ async def test_a_message_that_steers_the_lead_leaves_helpers_at_work_and_their_e
         await asyncio.sleep(10)
         await retinue.send(run, "How is it going?", steer=True)
         outcome = await ended(retinue, run)
-        heard = [m.text for m in await retinue.messages(run)]
+        texts = [m.text for m in await retinue.messages(run)]
     assert outcome.text == "end"
-    assert any("Still running" in text for text in heard)
+    assert any("Still running" in text for text in texts)
     assert (
-        sum("sum of a" in text for text in heard) == sum("sum of b" in text for text in heard) == 1
+        sum("sum of a" in text for text in texts) == sum("sum of b" in text for text in texts) == 1
     )
 
 
@@ -285,7 +285,7 @@ async def test_fail_fast_holds_after_a_restart(kind: str, tmp_path: Path) -> Non
         run = await retinue.spawn(stage.lead, "Go.")
         await asyncio.sleep(20)
     async with home.open(agents=[stage.lead]) as retinue:
-        found = await played(retinue, run)
-    assert [line["success"] for line in found.result["results"]] == [True, False, False]
-    assert [found.below[p].state for p in does] == ["completed", "failed", "cancelled"]
+        output = await played(retinue, run)
+    assert [line["success"] for line in output.result["results"]] == [True, False, False]
+    assert [output.below[p].state for p in does] == ["completed", "failed", "cancelled"]
     assert len(stage.of("done")) == 2, "what had ended is not run again"

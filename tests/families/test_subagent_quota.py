@@ -30,10 +30,10 @@ from tests.families.subagent_world import (
 SPENT = "Resource quota exceeded: "
 
 
-def told(found: Played) -> list[str]:
+def told(match: Played) -> list[str]:
     """For each call of the lead: what was refused, or how many have worked."""
     out = []
-    for result in found.told:
+    for result in match.told:
         if result.error:
             out.append(result.text)
         else:
@@ -47,14 +47,14 @@ def told(found: Played) -> list[str]:
 
 @on_virtual_time
 async def test_executions_are_counted_and_the_one_too_many_is_refused() -> None:
-    found = await Stage(one("a"), one("b"), one("c"), max_executions=2).go()
-    assert told(found) == ["1", "1", f"{SPENT}2 of 2 executions are used, 1 more requested"]
+    result = await Stage(one("a"), one("b"), one("c"), max_executions=2).go()
+    assert told(result) == ["1", "1", f"{SPENT}2 of 2 executions are used, 1 more requested"]
 
 
 @on_virtual_time
 async def test_a_batch_beyond_the_quota_is_refused_with_its_own_number() -> None:
-    found = await Stage(one("a"), many("b", "c", "d"), many("e", "f"), max_executions=1).go()
-    assert told(found)[1:] == [
+    result = await Stage(one("a"), many("b", "c", "d"), many("e", "f"), max_executions=1).go()
+    assert told(result)[1:] == [
         f"{SPENT}1 of 1 executions are used, {n} more requested" for n in (3, 2)
     ]
 
@@ -67,8 +67,8 @@ async def test_a_quota_of_nothing_refuses_everything() -> None:
         {"max_total_time": 0},
     ]
     for quota in quotas:
-        for asked in (one("a"), many("a")):
-            assert (await Stage(asked, **quota).go()).refusal.startswith(SPENT)
+        for question in (one("a"), many("a")):
+            assert (await Stage(question, **quota).go()).refusal.startswith(SPENT)
 
 
 @pytest.mark.parametrize("tokens", [1, 50, 300])
@@ -76,13 +76,13 @@ async def test_a_quota_of_nothing_refuses_everything() -> None:
 async def test_a_quota_that_does_not_pay_one_call_is_told_as_one_with_the_numbers(
     tokens: int,
 ) -> None:
-    for asked in (one("a"), many("a", "b")):
-        found = await Stage(asked, max_total_tokens=tokens).go()
-        text = found.told[0].text
-        if found.told[0].error:
+    for question in (one("a"), many("a", "b")):
+        result = await Stage(question, max_total_tokens=tokens).go()
+        text = result.told[0].text
+        if result.told[0].error:
             assert text == f"{SPENT}1 tokens left, too few for 2 more"
             continue
-        lines = found.result.get("results", [found.result])
+        lines = result.result.get("results", [result.result])
         for line in lines:
             assert not line["success"]
             assert line["error"].startswith(SPENT)
@@ -94,35 +94,35 @@ async def test_a_quota_that_does_not_pay_one_call_is_told_as_one_with_the_number
 async def test_each_task_of_a_batch_is_an_execution_and_a_batch_starts_whole_or_not_at_all() -> (
     None
 ):
-    found = await Stage(
+    result = await Stage(
         many("a", "b", "c"), many("d", "e"), many("f"), many("g"), max_executions=4
     ).go()
-    assert told(found) == [
+    assert told(result) == [
         "3",
         f"{SPENT}3 of 4 executions are used, 2 more requested",
         "1",
         f"{SPENT}4 of 4 executions are used, 1 more requested",
     ]
-    assert sorted(found.below) == ["a", "b", "c", "f"]
+    assert sorted(result.below) == ["a", "b", "c", "f"]
 
 
 @on_virtual_time
 async def test_calls_of_one_turn_cannot_take_the_same_execution_twice() -> None:
-    asked = [one(f"a{n}") for n in range(10)] + [many(f"b{n}", f"c{n}") for n in range(10)]
-    found = await Stage(asked, max_executions=7).go()
-    assert len(found.below) == 7
-    assert sum(r.error for r in found.told) == 20 - 7
+    calls = [one(f"a{n}") for n in range(10)] + [many(f"b{n}", f"c{n}") for n in range(10)]
+    result = await Stage(calls, max_executions=7).go()
+    assert len(result.below) == 7
+    assert sum(r.error for r in result.told) == 20 - 7
 
 
 @on_virtual_time
 async def test_children_of_children_count_for_the_same_quota() -> None:
     stage = Stage(one("a"), one("d"), does={"a": [one("b"), one("c")]}, max_executions=2)
-    found = await stage.go()
-    assert sorted(found.below) == ["a", "b"]
+    result = await stage.go()
+    assert sorted(result.below) == ["a", "b"]
     assert (
         stage.of("a")[2].messages[-1].text == f"{SPENT}2 of 2 executions are used, 1 more requested"
     )
-    assert told(found)[1] == f"{SPENT}2 of 2 executions are used, 1 more requested"
+    assert told(result)[1] == f"{SPENT}2 of 2 executions are used, 1 more requested"
 
 
 @on_virtual_time
@@ -130,8 +130,8 @@ async def test_children_that_ask_at_the_same_moment_do_not_get_more_together() -
     does: dict[str, Any] = {
         f"t{n}": [many(*(f"t{n}.{m}" for m in range(4)), max_concurrent=4)] for n in range(5)
     }
-    found = await Stage(many(*does), does=does, max_executions=5 + 8).go()
-    assert len(found.below) == 5 + 8
+    result = await Stage(many(*does), does=does, max_executions=5 + 8).go()
+    assert len(result.below) == 5 + 8
 
 
 @on_virtual_time
@@ -145,8 +145,8 @@ async def test_a_call_that_was_wrong_costs_nothing_and_one_that_failed_does() ->
         max_executions=2,
     )
     stage.does = {"bad": RuntimeError("no")}
-    found = await stage.go()
-    assert told(found)[2:] == ["1", "1", f"{SPENT}2 of 2 executions are used, 1 more requested"]
+    result = await stage.go()
+    assert told(result)[2:] == ["1", "1", f"{SPENT}2 of 2 executions are used, 1 more requested"]
 
 
 @on_virtual_time
@@ -156,17 +156,17 @@ async def test_what_the_machine_refused_is_not_used() -> None:
     stage = Stage(
         [one("a"), one("b")], one("c"), one("d"), max_executions=2, max_total_tokens=10**6
     )
-    found = await stage.go(permissions=Permissions(fanout=1))
-    refused, *others = sorted(told(found), reverse=True)
+    result = await stage.go(permissions=Permissions(fanout=1))
+    refused, *others = sorted(told(result), reverse=True)
     assert refused.startswith(SPENT) and others[0].startswith("Refused (children)")
-    assert sorted(found.below) == ["a", "c"]
+    assert sorted(result.below) == ["a", "c"]
 
 
 @on_virtual_time
 async def test_what_the_machine_refused_is_free_at_once_also_for_those_further_down() -> None:
     stage = Stage([one("a"), one("b")], does={"a": [one("deep")]}, max_executions=2)
-    found = await stage.go(permissions=Permissions(fanout=1))
-    assert sorted(found.below) == ["a", "deep"]
+    result = await stage.go(permissions=Permissions(fanout=1))
+    assert sorted(result.below) == ["a", "deep"]
 
 
 @on_virtual_time
@@ -180,8 +180,8 @@ async def test_each_tree_has_its_own_quota() -> None:
 
 @on_virtual_time
 async def test_a_tree_that_was_started_by_key_is_counted_like_any_other() -> None:
-    found = await Stage(one("a"), one("b"), max_executions=1).go(key="monday")
-    assert told(found) == ["1", f"{SPENT}1 of 1 executions are used, 1 more requested"]
+    result = await Stage(one("a"), one("b"), max_executions=1).go(key="monday")
+    assert told(result) == ["1", f"{SPENT}1 of 1 executions are used, 1 more requested"]
 
 
 @pytest.mark.parametrize("last", [one("z"), many("y", "z")])
@@ -196,8 +196,8 @@ async def test_nothing_is_remembered_of_those_that_are_on_record(last: Any) -> N
 # tokens
 
 
-def spent(found: Played) -> int:
-    return sum(o.usage.tokens for o in found.below.values())
+def spent(result: Played) -> int:
+    return sum(o.usage.tokens for o in result.below.values())
 
 
 def digger(turns: int) -> Any:
@@ -219,11 +219,11 @@ async def test_helpers_stop_when_the_tokens_of_all_are_spent_and_return_what_the
         does={p: digger(100) for p in "abcd"},
         max_total_tokens=60_000,
     )
-    found = await stage.go()
-    assert 0 < spent(found) <= 60_000
-    batch = found.result
+    result = await stage.go()
+    assert 0 < spent(result) <= 60_000
+    batch = result.result
     assert all(line["output"] for line in batch["results"])
-    assert {o.stop for p, o in found.below.items() if p in "abc"} <= {
+    assert {o.stop for p, o in result.below.items() if p in "abc"} <= {
         "budget",
         "turn_limit",
         "tokens_budget",
@@ -235,16 +235,16 @@ async def test_a_part_that_was_granted_is_not_granted_again_while_it_can_be_spen
     """The first child has all of it and sleeps; a nested one lives on that grant, so it is not
     refused."""
     stage = Stage(one("a"), does={"a": [one("b"), pause(10, "x")]}, max_total_tokens=50_000)
-    found = await stage.go()
-    assert sorted(found.below) == ["a", "b"] and found.result["success"]
-    assert spent(found) <= 50_000
+    result = await stage.go()
+    assert sorted(result.below) == ["a", "b"] and result.result["success"]
+    assert spent(result) <= 50_000
 
 
 @on_virtual_time
 async def test_what_a_child_has_not_spent_goes_back_to_all() -> None:
     stage = Stage(*(one(p) for p in "abcdef"), max_total_tokens=30_000)
-    found = await stage.go()
-    assert len(found.below) == 6 and all(r["success"] for r in results(found.told))
+    result = await stage.go()
+    assert len(result.below) == 6 and all(r["success"] for r in results(result.told))
 
 
 @on_virtual_time
@@ -253,8 +253,8 @@ async def test_calls_of_one_turn_get_equal_parts_whatever_else_is_called_beside_
     for beside in ([], [call("look_up", word="x")] * 6):
         stage = Stage([one("a"), many("b", "c"), *beside, one("d")], max_total_tokens=120_000)
         stage.model.info = info
-        found = await stage.go(rules=Limits(budget_output=10**6))
-        assert len(found.below) == 4 and all(o.state == "completed" for o in found.below.values())
+        result = await stage.go(rules=Limits(budget_output=10**6))
+        assert len(result.below) == 4 and all(o.state == "completed" for o in result.below.values())
         first = [q for q in stage.requests if q.path != "0" and q.purpose == "turn"]
         room = {q.messages[0].text: q.max_output for q in first}
         assert room["a"] == room["d"] > 1.5 * room["b"] and room["b"] == room["c"]
@@ -263,8 +263,8 @@ async def test_calls_of_one_turn_get_equal_parts_whatever_else_is_called_beside_
 
 @on_virtual_time
 async def test_too_few_tokens_for_so_many_are_refused() -> None:
-    found = await Stage(many(*"abcde"), max_total_tokens=4).go()
-    assert found.refusal == f"{SPENT}4 tokens left, too few for 5 more"
+    result = await Stage(many(*"abcde"), max_total_tokens=4).go()
+    assert result.refusal == f"{SPENT}4 tokens left, too few for 5 more"
 
 
 @on_virtual_time
@@ -272,19 +272,19 @@ async def test_spent_tokens_are_told() -> None:
     """A provider that counts more than its bound: what it told is spent, and the next one is
     refused."""
     reply = ModelReply(message=AssistantMessage(text="x"), usage=Usage(input=70_000, output=10))
-    found = await Stage(one("a"), one("b"), does={"a": reply}, max_total_tokens=60_000).go()
-    assert told(found) == ["1", f"{SPENT}70010 of 60000 tokens are used or granted"]
+    result = await Stage(one("a"), one("b"), does={"a": reply}, max_total_tokens=60_000).go()
+    assert told(result) == ["1", f"{SPENT}70010 of 60000 tokens are used or granted"]
 
 
 @on_virtual_time
 async def test_a_tree_whose_own_budget_is_smaller_than_the_quota_can_still_delegate() -> None:
-    for asked in ([one("a")], [one("a"), one("b"), many("c", "d")]):
-        stage = Stage(asked, one("z"), max_total_tokens=10**9)
-        found = await stage.go(budget=Budget(tokens=150_000))
+    for question in ([one("a")], [one("a"), one("b"), many("c", "d")]):
+        stage = Stage(question, one("z"), max_total_tokens=10**9)
+        result = await stage.go(budget=Budget(tokens=150_000))
         assert all(
-            r["success"] if "success" in r else r["successful"] == 2 for r in results(found.told)
-        ), found.told
-        assert found.outcome.tree_tokens <= 150_000
+            r["success"] if "success" in r else r["successful"] == 2 for r in results(result.told)
+        ), result.told
+        assert result.outcome.tree_tokens <= 150_000
 
 
 @on_virtual_time
@@ -292,8 +292,8 @@ async def test_other_amounts_of_the_tree_stay_one_pool() -> None:
     stage = Stage(
         [one("a"), one("b"), one("c")], max_total_tokens=10**6, does={p: digger(3) for p in "abc"}
     )
-    found = await stage.go(budget=Budget(turns=40, calls=50, usd=1.0))
-    assert [o.state for o in found.below.values()] == ["completed"] * 3
+    result = await stage.go(budget=Budget(turns=40, calls=50, usd=1.0))
+    assert [o.state for o in result.below.values()] == ["completed"] * 3
 
 
 @tool(restart="pure")
@@ -313,9 +313,9 @@ async def test_what_runs_spend_that_a_helper_has_started_by_other_means_counts_t
     stage = Stage(
         *[one("a")] * 60, does=does, tools=[*TOOLS, clone], max_total_tokens=40_000, max_depth=5
     )
-    found = await stage.go()
-    assert sum(not r.error for r in found.told) >= 2
-    assert 30_000 < found.outcome.tree_tokens - found.outcome.usage.tokens <= 40_000
+    result = await stage.go()
+    assert sum(not r.error for r in result.told) >= 2
+    assert 30_000 < result.outcome.tree_tokens - result.outcome.usage.tokens <= 40_000
 
 
 # time
@@ -330,19 +330,19 @@ async def test_time_is_counted_from_the_first_start_for_all_together() -> None:
         max_total_time=50,
         does={p: pause(15, p) for p in "abc"},
     )
-    found = await stage.go()
-    assert found.below["a"].state == "completed"
-    assert (found.below["b"].state, found.below["b"].stop) == ("timed_out", "deadline")
-    assert found.below["b"].ended_ms - found.below["a"].created_ms == 50_000
-    assert told(found)[2] == f"{SPENT}50 of 50 seconds are used"
+    result = await stage.go()
+    assert result.below["a"].state == "completed"
+    assert (result.below["b"].state, result.below["b"].stop) == ("timed_out", "deadline")
+    assert result.below["b"].ended_ms - result.below["a"].created_ms == 50_000
+    assert told(result)[2] == f"{SPENT}50 of 50 seconds are used"
 
 
 @on_virtual_time
 async def test_those_that_wait_for_room_get_no_more_time_than_the_others() -> None:
     does = {f"t{n}": pause(3, "x") for n in range(10)}
-    found = await Stage(many(*does, max_concurrent=1), does=does, max_total_time=10).go()
-    assert found.result["total_duration_ms"] == 10_000
-    assert [line["success"] for line in found.result["results"]] == [True] * 3 + [False] * 7
+    result = await Stage(many(*does, max_concurrent=1), does=does, max_total_time=10).go()
+    assert result.result["total_duration_ms"] == 10_000
+    assert [line["success"] for line in result.result["results"]] == [True] * 3 + [False] * 7
 
 
 @on_virtual_time
@@ -350,10 +350,10 @@ async def test_a_child_of_a_child_has_no_more_time_than_all() -> None:
     stage = Stage(
         one("a"), does={"a": [pause(6, one("b"))], "b": pause(100, "x")}, max_total_time=10
     )
-    found = await stage.go()
-    assert found.below["a"].ended_ms - found.below["a"].created_ms == 10_000
-    assert {o.state for o in found.below.values()} <= {"timed_out", "cancelled"}
-    assert found.result["metadata"]["completion_status"] == "incomplete"
+    result = await stage.go()
+    assert result.below["a"].ended_ms - result.below["a"].created_ms == 10_000
+    assert {o.state for o in result.below.values()} <= {"timed_out", "cancelled"}
+    assert result.result["metadata"]["completion_status"] == "incomplete"
 
 
 @on_virtual_time
@@ -361,17 +361,17 @@ async def test_a_helper_out_of_time_returns_what_it_has_said() -> None:
     start = AssistantMessage(
         text="half of it", calls=(ToolCall(id="c", name="look_up", args='{"word": "x"}'),)
     )
-    found = await Stage(one("a"), does={"a": [start, pause(100, "x")]}, max_total_time=10).go()
-    assert (found.result["success"], found.result["output"]) == (False, "half of it")
-    assert found.result["error"] == "Subagent task execution failed: the deadline passed"
-    assert found.result["metadata"]["stop_reason"] == "deadline"
+    result = await Stage(one("a"), does={"a": [start, pause(100, "x")]}, max_total_time=10).go()
+    assert (result.result["success"], result.result["output"]) == (False, "half of it")
+    assert result.result["error"] == "Subagent task execution failed: the deadline passed"
+    assert result.result["metadata"]["stop_reason"] == "deadline"
 
 
 @on_virtual_time
 async def test_without_quotas_nothing_is_read_or_limited() -> None:
     stage = Stage(many(*(f"t{n}" for n in range(50))), many(*(f"u{n}" for n in range(50))))
-    found = await stage.go()
-    assert len(found.below) == 100
+    result = await stage.go()
+    assert len(result.below) == 100
     (family,) = stage.lead.family_list
     assert family.quotas._grants == {}  # type: ignore[attr-defined]
 
@@ -397,15 +397,15 @@ async def test_a_lead_on_the_staff_of_another_shares_the_quota_of_the_tree() -> 
 
 
 @pytest.mark.parametrize(
-    "asked", [one("a", max_turns=50), many(task("a", max_turns=50), task("b", max_turns=50))]
+    "question", [one("a", max_turns=50), many(task("a", max_turns=50), task("b", max_turns=50))]
 )
 @on_virtual_time
 async def test_a_lead_that_goes_on_asking_and_helpers_that_never_stop_spend_no_more(
-    asked: Any,
+    question: Any,
 ) -> None:
     stage = Stage(
-        *[asked] * 30, does={"a": digger(1_000), "b": digger(1_000)}, max_total_tokens=40_000
+        *[question] * 30, does={"a": digger(1_000), "b": digger(1_000)}, max_total_tokens=40_000
     )
-    found = await stage.go()
-    total = found.outcome.tree_tokens - found.outcome.usage.tokens
+    result = await stage.go()
+    total = result.outcome.tree_tokens - result.outcome.usage.tokens
     assert 20_000 < total <= 40_000

@@ -43,9 +43,9 @@ async def test_a_call_goes_on_after_a_restart_and_returns_its_summary(
         run = await retinue.spawn(stage.lead, "Go.")
         await asyncio.sleep(10)
     async with home.open(agents=[stage.lead]) as retinue:
-        found = await played(retinue, run)
-    assert found.result["output"] == "sum of a"
-    assert found.result["metadata"]["completion_status"] == "complete"
+        output = await played(retinue, run)
+    assert output.result["output"] == "sum of a"
+    assert output.result["metadata"]["completion_status"] == "complete"
     assert [q.purpose for q in stage.of("a")] == ["turn", "turn", "turn", "summary"]
 
 
@@ -60,8 +60,8 @@ async def test_a_summary_that_was_interrupted_is_asked_for_again_and_once_in_the
         run = await retinue.spawn(stage.lead, "Go.")
         await asyncio.sleep(10)
     async with home.open(agents=[stage.lead]) as retinue:
-        found = await played(retinue, run)
-    assert found.result["output"] == "that"
+        output = await played(retinue, run)
+    assert output.result["output"] == "that"
     assert [m.text for m in stage.of("a")[-1].messages] == ["a", "did a", "And?"]
 
 
@@ -78,8 +78,8 @@ async def test_a_batch_goes_on_after_a_restart_with_its_room_and_its_order(
         await asyncio.sleep(25)
     stage.most = 0
     async with home.open(agents=[stage.lead]) as retinue:
-        found = await played(retinue, run)
-    assert [line["output"] for line in found.result["results"]] == [
+        output = await played(retinue, run)
+    assert [line["output"] for line in output.result["results"]] == [
         f"sum of t{n}" for n in range(7)
     ]
     assert stage.most == 2
@@ -97,8 +97,8 @@ async def test_what_was_cut_before_a_restart_can_be_read_after_it(
         run = await retinue.spawn(stage.lead, "Go.")
         await asyncio.sleep(10)
     async with home.open(agents=[stage.lead]) as retinue:
-        found = await played(retinue, run)
-        where = found.result["output"].rsplit(" ", 1)[1].rstrip(")")
+        output = await played(retinue, run)
+        where = output.result["output"].rsplit(" ", 1)[1].rstrip(")")
         assert (await retinue.artifact(where)).decode() == "é" * 4_000
 
 
@@ -113,9 +113,9 @@ async def test_depth_and_tools_are_the_same_after_a_restart(kind: str, tmp_path:
         await asyncio.sleep(10)
     again = Stage(does=does)
     async with home.open(agents=[again.lead]) as retinue:
-        found = await played(retinue, run)
+        output = await played(retinue, run)
     assert again.offered("b") == {"look_up", "artifact"} | NESTING < PLAIN | NESTING
-    assert sorted(found.below) == ["a", "b"]
+    assert sorted(output.below) == ["a", "b"]
 
 
 @both
@@ -128,10 +128,10 @@ async def test_executions_of_an_earlier_process_count(kind: str, tmp_path: Path)
         await asyncio.sleep(10)
     again = Stage(*stage.lines, max_executions=3)
     async with home.open(agents=[again.lead]) as retinue:
-        found = await played(retinue, run)
-    assert sorted(found.below) == ["a", "b", "e"]
-    assert found.told[1].text == f"{SPENT}2 of 3 executions are used, 2 more requested"
-    assert found.told[3].text == f"{SPENT}3 of 3 executions are used, 1 more requested"
+        output = await played(retinue, run)
+    assert sorted(output.below) == ["a", "b", "e"]
+    assert output.told[1].text == f"{SPENT}2 of 3 executions are used, 2 more requested"
+    assert output.told[3].text == f"{SPENT}3 of 3 executions are used, 1 more requested"
 
 
 @both
@@ -151,9 +151,9 @@ async def test_what_was_granted_in_an_earlier_process_and_is_not_spent_yet_is_no
     async with home.open(agents=[again.lead]) as retinue:
         await asyncio.sleep(10)
         await retinue.send(run, "Never mind.", steer=True)
-        found = await played(retinue, run)
-    assert found.told[1].text == f"{SPENT}40000 of 40000 tokens are used or granted"
-    assert sorted(found.below) == ["a", "c"], "what it did not spend is there for the next one"
+        output = await played(retinue, run)
+    assert output.told[1].text == f"{SPENT}40000 of 40000 tokens are used or granted"
+    assert sorted(output.below) == ["a", "c"], "what it did not spend is there for the next one"
 
 
 @both
@@ -166,12 +166,12 @@ async def test_time_goes_on_while_no_process_runs(kind: str, tmp_path: Path) -> 
         await asyncio.sleep(10)
     await asyncio.sleep(1_000)
     async with home.open(agents=[stage.lead]) as retinue:
-        found = await played(retinue, run)
-    assert (found.below["a"].state, found.below["a"].stop) == ("timed_out", "deadline")
-    assert found.told[1].text.startswith(SPENT) and found.told[1].text.endswith(
+        output = await played(retinue, run)
+    assert (output.below["a"].state, output.below["a"].stop) == ("timed_out", "deadline")
+    assert output.told[1].text.startswith(SPENT) and output.told[1].text.endswith(
         " of 60 seconds are used"
     )
-    assert sorted(found.below) == ["a"]
+    assert sorted(output.below) == ["a"]
 
 
 @pytest.mark.parametrize("new_program", [False, True])
@@ -192,10 +192,10 @@ async def test_a_death_at_any_moment_around_a_call_costs_no_execution_and_gives_
                 await asyncio.sleep(0)
             again = Stage(*lines, **settings) if new_program else stage
             retinue = await dead.enter_async_context(home.open(agents=[again.lead]))
-            found = await played(retinue, run)
-        assert sorted(found.below) == ["a", "b", "c"], passes
-        assert found.told[2].text == f"{SPENT}3 of 4 executions are used, 2 more requested"
-        assert all(o.state == "completed" for o in found.below.values())
+            output = await played(retinue, run)
+        assert sorted(output.below) == ["a", "b", "c"], passes
+        assert output.told[2].text == f"{SPENT}3 of 4 executions are used, 2 more requested"
+        assert all(o.state == "completed" for o in output.below.values())
 
 
 class Family:
@@ -245,25 +245,28 @@ async def everybody(retinue: Retinue, run: str) -> list[Outcome]:
 async def test_random_trees_stay_within_their_quotas_through_random_deaths(
     seed: int, tmp_path: Path
 ) -> None:
-    home, drawn, r = (
+    home, tree_family, r = (
         Home("sqlite" if seed % 7 == 0 else "memory", tmp_path),
         Family(seed),
         random.Random(seed),
     )
     async with AsyncExitStack() as dead:
         retinue = await dead.enter_async_context(home.open())
-        lead = drawn.lead()
+        lead = tree_family.lead()
         run = await retinue.spawn(lead, "Go.")
         for _ in range(r.randint(0, 3)):
             await asyncio.sleep(r.random() * 8)
             for _ in range(r.randint(0, 12)):
                 await asyncio.sleep(0)
-            lead = drawn.lead() if r.random() < 0.5 else lead
+            lead = tree_family.lead() if r.random() < 0.5 else lead
             retinue = await dead.enter_async_context(home.open(agents=[lead]))
         assert (await retinue.wait(run)) is not None
         _, *helpers = await everybody(retinue, run)
         assert await retinue.verify() == []
-    executions, tokens = drawn.settings["max_executions"], drawn.settings["max_total_tokens"]
+    executions, tokens = (
+        tree_family.settings["max_executions"],
+        tree_family.settings["max_total_tokens"],
+    )
     assert executions is None or len(helpers) <= executions
     assert tokens is None or sum(o.usage.tokens for o in helpers) <= tokens
 
@@ -272,10 +275,11 @@ async def test_random_trees_stay_within_their_quotas_through_random_deaths(
 async def test_the_random_trees_reach_their_quotas(tmp_path: Path) -> None:
     reached = 0
     for seed in range(14):
-        drawn = Family(seed)
+        tree_family = Family(seed)
         async with Home("memory", tmp_path).open() as retinue:
-            outcome = await retinue.run(drawn.lead(), "Go.")
+            outcome = await retinue.run(tree_family.lead(), "Go.")
             reached += (
-                len(await everybody(retinue, outcome.id)) - 1 == drawn.settings["max_executions"]
+                len(await everybody(retinue, outcome.id)) - 1
+                == tree_family.settings["max_executions"]
             )
     assert reached >= 5

@@ -20,8 +20,8 @@ from tests.families.subagent_world import TOOLS, Stage, one, results
 def read(tmp_path: Path, text: str) -> Any:
     file = tmp_path / "retinue.toml"
     file.write_text(text)
-    (made,) = read_config(file).families
-    return made
+    (result,) = read_config(file).families
+    return result
 
 
 def test_the_defaults_are_those_of_the_document() -> None:
@@ -51,9 +51,9 @@ max_total_tokens = 200000
 max_total_time = 600
 model = "small"
 """
-    made = read(tmp_path, text)
-    assert made.name == "subagent"
-    s = made.settings
+    result = read(tmp_path, text)
+    assert result.name == "subagent"
+    s = result.settings
     assert (s.max_depth, s.default_max_turns, s.output_max_size, s.model) == (
         5,
         20,
@@ -76,15 +76,15 @@ default_max_turns = 10
 output_max_size = 4096
 chat_enabled = false
 """
-    made = read(tmp_path, text)
-    assert made.settings == family("xzatoma", chat_enabled=False).settings
+    result = read(tmp_path, text)
+    assert result.settings == family("xzatoma", chat_enabled=False).settings
     does: dict[str, Any] = {
         "1": [one("2")],
         "2": [one("3")],
         "dig": lambda q: call("look_up", word="x"),
     }
     stage = Stage(one("1"), one("dig"), one("long"), does=does, sums={"long": "x" * 5_000})
-    stage.lead = Agent("lead", model=stage.model, tools=TOOLS, families=[made])
+    stage.lead = Agent("lead", model=stage.model, tools=TOOLS, families=[result])
     first, second, third = results((await stage.go()).told)
     assert first["success"] and stage.of("3") == []
     assert any(
@@ -95,7 +95,7 @@ chat_enabled = false
 
 
 @pytest.mark.parametrize(
-    ("said", "is_on"),
+    ("text", "is_on"),
     [
         ("hello", False),
         ("Use a SUBAGENT", True),
@@ -105,11 +105,11 @@ chat_enabled = false
     ],
 )
 def test_a_message_of_a_chat_that_asks_for_such_work_turns_the_tools_on(
-    said: str, is_on: bool
+    text: str, is_on: bool
 ) -> None:
-    assert family("xzatoma", chat_enabled=False).in_chat(said) is is_on
-    assert family("xzatoma", chat_enabled=True).in_chat(said) is True
-    assert family("xzatoma").in_chat(said) is None
+    assert family("xzatoma", chat_enabled=False).in_chat(text) is is_on
+    assert family("xzatoma", chat_enabled=True).in_chat(text) is True
+    assert family("xzatoma").in_chat(text) is None
 
 
 WRONG: list[tuple[str, str]] = [
@@ -133,10 +133,10 @@ WRONG: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize(("line", "says"), WRONG, ids=lambda x: str(x)[:30])
 def test_a_wrong_value_is_told_with_its_line(line: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         read(tmp_path, f"[agent.subagent]\n{line}\n")
-    assert "retinue.toml, line 2:" in str(caught.value)
-    assert says in str(caught.value)
+    assert "retinue.toml, line 2:" in str(failure.value)
+    assert says in str(failure.value)
 
 
 @pytest.mark.parametrize(
@@ -152,15 +152,15 @@ def test_a_wrong_value_is_told_with_its_line(line: str, says: str, tmp_path: Pat
     ],
 )
 def test_the_bounds_themselves_are_taken(values: dict[str, Any]) -> None:
-    made = family("subagent", **values)
-    assert {name: getattr(made.settings, name) for name in values} == values
+    result = family("subagent", **values)
+    assert {name: getattr(result.settings, name) for name in values} == values
 
 
 def test_both_tools_are_given_to_the_lead_and_to_its_helpers() -> None:
-    made = family("subagent")
-    assert made.tool_names == ("subagent", "parallel_subagent")
-    assert [t.schema.name for t in made.helper_tools()] == ["subagent", "parallel_subagent"]
-    assert {t.restart for t in made.tools()} == {"pure"}, (
+    result = family("subagent")
+    assert result.tool_names == ("subagent", "parallel_subagent")
+    assert [t.schema.name for t in result.helper_tools()] == ["subagent", "parallel_subagent"]
+    assert {t.restart for t in result.tools()} == {"pure"}, (
         "a call that a restart interrupted is asked again"
     )
 

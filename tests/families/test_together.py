@@ -67,11 +67,11 @@ def test_one_agent_can_use_all_five_families_in_one_turn() -> None:
             outcome = await retinue.run(lead, "go")
             return outcome, results(await retinue.messages(outcome.id))
 
-    outcome, said = run_virtual(work())
+    outcome, calls = run_virtual(work())
     assert outcome.state == "completed"
     assert {c.label for c in outcome.children} >= {"t", "e"}
     assert len(outcome.children) == 5
-    by_tool = {m.name: m.text for m in said}
+    by_tool = {m.name: m.text for m in calls}
     assert "### t (completed)\nresult of lead.delegate" in by_tool["delegate_tasks"]
     assert json.loads(by_tool["spawn_agents"])["sub_agent_results"][0]["outcome"] == {
         "success": {"result": "result of lead.fanout"}
@@ -135,20 +135,20 @@ def test_one_run_is_seen_alike_through_the_families_that_look() -> None:
             outcome = await retinue.run(lead, "go", origin=Origin(channel=""))
             return results(await retinue.messages(outcome.id))
 
-    said = run_virtual(work())
-    lists = [json.loads(m.text) for m in said if m.name == "agent_list"]
-    sessions = [json.loads(m.text) for m in said if m.name == "sessions_list"]
+    calls = run_virtual(work())
+    lists = [json.loads(m.text) for m in calls if m.name == "agent_list"]
+    sessions = [json.loads(m.text) for m in calls if m.name == "sessions_list"]
     assert [one["agents"][0]["state"] for one in lists] == ["running", "failed"]
     assert [one["sessions"][0]["status"] for one in sessions] == ["running", "error"]
     assert lists[1]["agents"][0]["name"] == sessions[1]["sessions"][0]["label"] == "mine"
 
 
 def test_a_family_is_off_unless_the_agent_has_it_and_a_request_can_switch_it() -> None:
-    seen: list[set[str]] = []
+    records: list[set[str]] = []
     prompts: list[str] = []
 
     def script(request: ModelRequest) -> Any:
-        seen.append({t.name for t in request.tools})
+        records.append({t.name for t in request.tools})
         prompts.append(request.instructions)
         return "ok"
 
@@ -180,7 +180,7 @@ def test_a_family_is_off_unless_the_agent_has_it_and_a_request_can_switch_it() -
                 await retinue.run(on, "go", families={"nonsense": True})
 
     run_virtual(work())
-    has = [("agent_spawn" in s, "spawn_agents" in s) for s in seen]
+    has = [("agent_spawn" in s, "spawn_agents" in s) for s in records]
     assert has == [(False, False), (True, True), (False, True), (False, False), (True, False)]
     guides = ["agent_spawn" in p for p in prompts]
     assert guides == [False, True, False, False, True]
@@ -189,11 +189,11 @@ def test_a_family_is_off_unless_the_agent_has_it_and_a_request_can_switch_it() -
 
 @pytest.mark.parametrize("name", [*FAMILIES, *PROFILES])
 def test_every_family_has_a_guide_and_can_go_without(name: str) -> None:
-    made = family(name)
-    assert 200 < len(made.guide) < 1_500
-    assert any(t in made.guide for t in made.tool_names)
-    lead = Agent("lead", "Short.", families=[made])
-    assert lead.full_instructions({}) == f"Short.\n\n{made.guide}"
+    result = family(name)
+    assert 200 < len(result.guide) < 1_500
+    assert any(t in result.guide for t in result.tool_names)
+    lead = Agent("lead", "Short.", families=[result])
+    assert lead.full_instructions({}) == f"Short.\n\n{result.guide}"
     assert (
         Agent("lead", "Short.", families=[family(name, guide=False)]).full_instructions({})
         == "Short."
@@ -212,8 +212,8 @@ def test_two_families_of_one_kind_cannot_be_on_one_agent() -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_tool_of_a_family_has_a_schema_and_words_that_help_a_model(name: str) -> None:
-    for made in family(name).tools():
-        schema = made.schema
+    for result in family(name).tools():
+        schema = result.schema
         assert len(schema.description) > 40, schema.name
         assert schema.parameters["type"] == "object"
         assert schema.parameters["additionalProperties"] is False

@@ -98,24 +98,24 @@ def started(spawns: str, budget: Budget) -> tuple[int, int]:
 
 @pytest.mark.parametrize("spawns", SPAWNS)
 def test_what_starts_grows_with_the_budget(spawns: str) -> None:
-    found = [started(spawns, Budget(tokens=tokens)) for tokens in BUDGETS]
-    assert [n for n, _ in found] == sorted(n for n, _ in found), list(
-        zip(BUDGETS, found, strict=True)
+    results = [started(spawns, Budget(tokens=tokens)) for tokens in BUDGETS]
+    assert [n for n, _ in results] == sorted(n for n, _ in results), list(
+        zip(BUDGETS, results, strict=True)
     )
-    assert [n for _, n in found] == sorted(n for _, n in found), list(
-        zip(BUDGETS, found, strict=True)
+    assert [n for _, n in results] == sorted(n for _, n in results), list(
+        zip(BUDGETS, results, strict=True)
     )
-    assert found[-1] == (N, N)
-    assert found[0] == (0, 0)
+    assert results[-1] == (N, N)
+    assert results[0] == (0, 0)
 
 
 @pytest.mark.parametrize("spawns", SPAWNS)
 def test_what_starts_grows_with_the_dollars(spawns: str) -> None:
-    found = [started(spawns, Budget(usd=tokens / 1_000_000)) for tokens in BUDGETS[::2]]
-    assert [n for n, _ in found] == sorted(n for n, _ in found), list(
-        zip(BUDGETS[::2], found, strict=True)
+    results = [started(spawns, Budget(usd=tokens / 1_000_000)) for tokens in BUDGETS[::2]]
+    assert [n for n, _ in results] == sorted(n for n, _ in results), list(
+        zip(BUDGETS[::2], results, strict=True)
     )
-    assert [n for _, n in found] == sorted(n for _, n in found), list(
-        zip(BUDGETS[::2], found, strict=True)
+    assert [n for _, n in results] == sorted(n for _, n in results), list(
+        zip(BUDGETS[::2], results, strict=True)
     )
-    assert found[-1] == (N, N)
+    assert results[-1] == (N, N)

@@ -17,11 +17,11 @@ PAGE = "\n\n".join(BLOCKS)
 
 
 def cut(text: str, sizes: list[int]) -> list[str]:
-    blocks, found, at = MarkdownBlocks(), list[str](), 0
+    blocks, results, at = MarkdownBlocks(), list[str](), 0
     for size in sizes:
-        found += blocks.feed(text[at : at + size])
+        results += blocks.feed(text[at : at + size])
         at += size
-    return found + blocks.feed(text[at:]) + blocks.close()
+    return results + blocks.feed(text[at:]) + blocks.close()
 
 
 def test_a_heading_a_list_a_table_and_code_are_blocks() -> None:
@@ -35,8 +35,8 @@ def test_it_does_not_matter_where_the_text_was_cut(sizes: list[int]) -> None:
 
 @given(st.text(alphabet="#- `~\n|ab1.", max_size=60), st.lists(st.integers(0, 9), max_size=9))
 def test_nothing_that_was_written_is_lost(text: str, sizes: list[int]) -> None:
-    kept = "".join(cut(text, sizes))
-    assert [c for c in kept if c not in "\n "] == [c for c in text if c not in "\n "]
+    rest = "".join(cut(text, sizes))
+    assert [c for c in rest if c not in "\n "] == [c for c in text if c not in "\n "]
 
 
 def test_a_block_is_complete_when_it_is_and_not_before() -> None:

@@ -26,9 +26,9 @@ SHAPELESS = list("\ue000\uf8ff\U000f0000\U00100000\ud800\udfff\udce9\ufffe\uffff
 EVERY = [*CONTROLS, *TURNING, *UNSEEN, *SHAPELESS, "\u2028", "\u2029"]
 
 
-def harmful(text: str, *, kept: str = "") -> list[str]:
+def harmful(text: str, *, allowed: str = "") -> list[str]:
     """Characters of a text that a terminal obeys or a reader does not see."""
-    bad = {c for c in EVERY if c not in kept}
+    bad = {c for c in EVERY if c not in allowed}
     return sorted({f"U+{ord(c):04X}" for c in text if c in bad or unicodedata.category(c) == "Cs"})
 
 
@@ -45,7 +45,7 @@ def test_every_character_of_interest_is_taken_out_of_lines_and_spelled_out_for_d
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "output"),
     [
         ("a\x1b[31mred\x1b[0m b", "ared b"),
         ("a\x9b31mred\x9b0m b", "ared b"),
@@ -73,8 +73,8 @@ def test_every_character_of_interest_is_taken_out_of_lines_and_spelled_out_for_d
         ("日本語 ñ \u05e9\u05dc", "日本語 ñ \u05e9\u05dc"),
     ],
 )
-def test_a_line_holds_what_can_be_seen(text: str, shown: str) -> None:
-    assert one_line(text) == shown
+def test_a_line_holds_what_can_be_seen(text: str, output: str) -> None:
+    assert one_line(text) == output
 
 
 def test_several_lines_keep_their_lines_and_tabs() -> None:
@@ -88,7 +88,7 @@ def test_a_line_is_cut_between_characters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "output"),
     [
         ("safe\u202egpj.exe", "safe\\u202egpj.exe"),
         ("\x1b[2K\x7f\x9b", "\\x1b[2K\\x7f\\u009b"),
@@ -103,8 +103,8 @@ def test_a_line_is_cut_between_characters() -> None:
         ("e" + "\u0301" * 6, "e" + "\u0301" * 4 + "\\u0301\\u0301"),
     ],
 )
-def test_a_decision_shows_what_is_there(text: str, shown: str) -> None:
-    assert reveal(text) == shown
+def test_a_decision_shows_what_is_there(text: str, output: str) -> None:
+    assert reveal(text) == output
 
 
 def test_a_name_is_one_line() -> None:
@@ -114,13 +114,13 @@ def test_a_name_is_one_line() -> None:
 def unspelled(text: str) -> str:
     """The way back from `reveal`, for a test that no two texts look the same."""
 
-    def back(found: re.Match[str]) -> str:
-        slashes, escape = found[1], found[2]
-        kept = "\\" * (len(slashes) // 2)
+    def back(match: re.Match[str]) -> str:
+        slashes, escape = match[1], match[2]
+        backslashes = "\\" * (len(slashes) // 2)
         if len(slashes) % 2 == 0:
-            return kept + escape
+            return backslashes + escape
         code = int(escape[1:], 16)
-        return kept + chr(code + 0xDC00 if escape[0] == "x" and code >= 0x80 else code)
+        return backslashes + chr(code + 0xDC00 if escape[0] == "x" and code >= 0x80 else code)
 
     return re.sub(r"(\\+)(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})", back, text)
 
@@ -137,9 +137,9 @@ def test_what_is_revealed_leads_back_to_one_text(text: str) -> None:
 
 @given(st.text(max_size=60))
 def test_any_text_comes_out_harmless_and_is_not_changed_again(text: str) -> None:
-    for shown in (one_line(text), several_lines(text), reveal(text)):
-        shown.encode()
-        assert harmful(shown, kept="\u200c\u200d") == []
+    for line in (one_line(text), several_lines(text), reveal(text)):
+        line.encode()
+        assert harmful(line, allowed="\u200c\u200d") == []
     assert one_line(one_line(text)) == one_line(text)
     assert json.loads(json_text(json.dumps(text, ensure_ascii=False))) == text
 
@@ -150,6 +150,7 @@ HOME_MADE = re.compile(
 ALLOWED = {
     "formats/safe_text.py": "is that place",
     "formats/fair_cut.py": "finds where a character ends, and shows nothing",
+    "formats/dispatch_address.py": "refuses an address that cannot be printed, and shows nothing",
     "formats/host_names.py": "folds the name of a host, and shows nothing",
     "core/secret_forms.py": "sees through what may stand between the letters of a secret",
     "core/secret_spellings.py": "writes a secret as others may write it",
@@ -173,9 +174,9 @@ ALLOWED = {
 
 
 def test_nobody_else_decides_what_of_a_text_is_shown() -> None:
-    found = {
+    names = {
         path.relative_to(SOURCE).as_posix()
         for path in SOURCE.rglob("*.py")
         if "testing" not in path.parts and HOME_MADE.search(path.read_text(encoding="utf-8"))
     }
-    assert found == set(ALLOWED), "use retinue.formats.safe_text, or say here why not"
+    assert names == set(ALLOWED), "use retinue.formats.safe_text, or say here why not"

@@ -62,31 +62,31 @@ LARGE = (
 
 @pytest.mark.parametrize("size", [1, 2, 5, 7, len(LARGE)])
 def test_of_an_event_that_is_too_large_nothing_is_kept_and_the_next_is_found(size: int) -> None:
-    told: list[int] = []
-    events = SseParser(100, lambda: told.append(1))
+    numbers: list[int] = []
+    events = SseParser(100, lambda: numbers.append(1))
     out = [e for n in range(0, len(LARGE), size) for e in events.feed(LARGE[n : n + size])]
     assert out == [("", b"first"), ("", b"after")]
-    assert told == [1]
+    assert numbers == [1]
     assert events.last_id == "3"
 
 
 @pytest.mark.parametrize("size", [1, 3, 1_000])
 def test_the_end_of_a_line_that_is_too_long_is_not_a_field(size: int) -> None:
-    told: list[int] = []
-    events = SseParser(50, lambda: told.append(1))
+    numbers: list[int] = []
+    events = SseParser(50, lambda: numbers.append(1))
     raw = b"data: " + b"x" * 60 + b"id: 666" + b"\n\ndata: y\n\n"
     out = [e for n in range(0, len(raw), size) for e in events.feed(raw[n : n + size])]
-    assert (out, told, events.last_id) == ([("", b"y")], [1], "")
+    assert (out, numbers, events.last_id) == ([("", b"y")], [1], "")
 
 
 @pytest.mark.parametrize("size", [1, 7, 1_000])
 @pytest.mark.parametrize(("n", "n_told"), [(100, 0), (101, 1)])
 def test_the_cap_is_the_same_however_the_bytes_are_cut(size: int, n: int, n_told: int) -> None:
-    told: list[int] = []
-    events = SseParser(100, lambda: told.append(1))
+    numbers: list[int] = []
+    events = SseParser(100, lambda: numbers.append(1))
     raw = b"data: " + b"x" * n + b"\n\n"
     out = [e for k in range(0, len(raw), size) for e in events.feed(raw[k : k + size])]
-    assert (len(out), len(told)) == (1 - n_told, n_told)
+    assert (len(out), len(numbers)) == (1 - n_told, n_told)
 
 
 @pytest.mark.parametrize("piece", [b"x" * 65_536, b"data: " + b"x" * 65_536 + b"\n"])

@@ -18,7 +18,7 @@ LIMITS = RequestLimits(burst=1e9, failures_burst=1e9)
 
 def main(examples: str = "40") -> int:
     with (
-        served(lambda heard: "Done.", limits=LIMITS) as api,
+        served(lambda request: "Done.", limits=LIMITS) as api,
         tempfile.TemporaryDirectory() as folder,
     ):
         api.finished()

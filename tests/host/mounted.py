@@ -33,11 +33,11 @@ class Mounted(Served):
 
 @contextlib.contextmanager
 def mounted_service(page: str, report: Callable[[Any], None]) -> Iterator[Mounted]:
-    ready, made = threading.Event(), list[Any]()
+    ready, results = threading.Event(), list[Any]()
 
     async def show(request: Request) -> Response:
         text = page
-        for name, value in made[0].texts.items():
+        for name, value in results[0].texts.items():
             text = text.replace(name, value)
         return HTMLResponse(text)
 
@@ -58,7 +58,7 @@ def mounted_service(page: str, report: Callable[[Any], None]) -> Iterator[Mounte
             server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 port, loop = listener.getsockname()[1], asyncio.get_running_loop()
-                made.extend([Mounted(port, retinue, loop, guard), server])
+                results.extend([Mounted(port, retinue, loop, guard), server])
                 ready.set()
                 await server.serve([listener])
 
@@ -66,7 +66,7 @@ def mounted_service(page: str, report: Callable[[Any], None]) -> Iterator[Mounte
     thread.start()
     assert ready.wait(SECONDS)
     try:
-        yield made[0]
+        yield results[0]
     finally:
-        made[1].should_exit = True
+        results[1].should_exit = True
         thread.join(SECONDS)

@@ -63,8 +63,8 @@ def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
         body = {"$ref": REF.format(name=METHODS[name].params.__name__)}
         for before, label in ((PREFIX, ""), (f"{PREFIX}/{{tenant}}", "tenant_")):
             id = f"{label}{method}_{name}"
-            sent = body if method == "POST" else None
-            yield before + path, method, _operation(before + path, id, sent, version=True)
+            sent_body = body if method == "POST" else None
+            yield before + path, method, _operation(before + path, id, sent_body, version=True)
 
 
 def _operation(

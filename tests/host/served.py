@@ -66,18 +66,18 @@ class Served:
         **headers: str,
     ) -> Reply:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        sent_headers = {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
-            sent.setdefault("Authorization", f"Bearer {token}")
+            sent_headers.setdefault("Authorization", f"Bearer {token}")
         data = raw
         if body is not None:
             data = json.dumps(body).encode()
-            sent.setdefault("Content-Type", "application/json")
+            sent_headers.setdefault("Content-Type", "application/json")
         try:
-            connection.request(method, path, data, sent)
+            connection.request(method, path, data, sent_headers)
             reply = connection.getresponse()
-            found = {name.lower(): value for name, value in reply.getheaders()}
-            return Reply(reply.status, found, reply.read())
+            values = {name.lower(): value for name, value in reply.getheaders()}
+            return Reply(reply.status, values, reply.read())
         finally:
             connection.close()
 
@@ -106,8 +106,8 @@ class Served:
 def events_of(body: bytes) -> list[dict[str, str]]:
     """The events of a stream, each as its fields."""
     blocks = body.decode().split("\n\n")
-    found = [dict(line.split(": ", 1) for line in b.split("\n") if line) for b in blocks if b]
-    return [fields for fields in found if "data" in fields]
+    parts = [dict(line.split(": ", 1) for line in b.split("\n") if line) for b in blocks if b]
+    return [fields for fields in parts if "data" in fields]
 
 
 @contextlib.contextmanager
@@ -125,14 +125,16 @@ def served(
     if "limits_of_runs" in runtime:
         runtime["limits"] = runtime.pop("limits_of_runs")
 
-    made = tuple(agents) or (Agent("main", model=Scripted(script)),)
+    result = tuple(agents) or (Agent("main", model=Scripted(script)),)
     ready, started = threading.Event(), list[Any]()
 
     async def main() -> None:
         leave = asyncio.Event()
         with socket.create_server(("127.0.0.1", port)) as listener:
-            async with Retinue(store, agents=made, workspace=str(workspace), **runtime) as retinue:
-                app = asgi_app(retinue, made, tokens=TOKENS, limits=limits)
+            async with Retinue(
+                store, agents=result, workspace=str(workspace), **runtime
+            ) as retinue:
+                app = asgi_app(retinue, result, tokens=TOKENS, limits=limits)
                 async with HostServer(app).serving(listener):
                     number = listener.getsockname()[1]
                     started.append(

@@ -126,8 +126,8 @@ def test_a_page_of_another_site_is_refused(api: Served, method: str, path: str) 
         assert "access-control-allow-origin" not in reply.headers
     for site in ("cross-site", "same-site"):
         assert api.call(method, path, body, Sec_Fetch_Site=site).status == 403
-    asked = api.call("OPTIONS", path, Origin="http://evil.example")
-    assert asked.status == 403 and "access-control-allow-origin" not in asked.headers
+    preflight = api.call("OPTIONS", path, Origin="http://evil.example")
+    assert preflight.status == 403 and "access-control-allow-origin" not in preflight.headers
 
 
 @pytest.mark.parametrize("path", POSTS)
@@ -145,8 +145,8 @@ def test_a_form_is_refused(api: Served, path: str) -> None:
 @pytest.mark.parametrize("path", POSTS)
 def test_a_huge_body_is_refused(api: Served, path: str) -> None:
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ADMIN}\r\n"
-    said = head + "content-type: application/json\r\ncontent-length: 99999999999\r\n\r\n"
-    assert b" 413 " in raw(api, said.encode()).split(b"\r\n")[0]
+    text = head + "content-type: application/json\r\ncontent-length: 99999999999\r\n\r\n"
+    assert b" 413 " in raw(api, text.encode()).split(b"\r\n")[0]
     chunked = head + "content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     piece = b"40000\r\n" + b"x" * 0x40000 + b"\r\n"
     first = raw(api, chunked.encode(), *[piece] * 6).split(b"\r\n")[0]
@@ -156,8 +156,8 @@ def test_a_huge_body_is_refused(api: Served, path: str) -> None:
 @pytest.mark.parametrize("path", [path for path in POSTS if path != "/nowhere"])
 def test_a_slow_body_is_not_waited_for(api: Served, path: str) -> None:
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ADMIN}\r\n"
-    said = head + "content-type: application/json\r\ncontent-length: 1000\r\n\r\n"
-    answer = raw(api, said.encode(), b"{", b" ", b" ", b" ", wait=0.12)
+    text = head + "content-type: application/json\r\ncontent-length: 1000\r\n\r\n"
+    answer = raw(api, text.encode(), b"{", b" ", b" ", b" ", wait=0.12)
     assert b" 408 " in answer.split(b"\r\n")[0]
 
 
@@ -211,16 +211,16 @@ def test_a_websocket_is_closed() -> None:
     async def inside(scope: object, receive: object, send: object) -> None:
         raise AssertionError("it was reached")
 
-    sent: list[object] = []
+    messages: list[object] = []
 
     async def send(message: object) -> None:
-        sent.append(message)
+        messages.append(message)
 
     async def receive() -> object:
         return {"type": "websocket.connect"}
 
     asyncio.run(AccessGuard(inside, Keyring())({"type": "websocket"}, receive, send))
-    assert sent == [{"type": "websocket.close", "code": 1008}]
+    assert messages == [{"type": "websocket.close", "code": 1008}]
 
 
 def test_a_code_is_exchanged_once_for_a_cookie_that_scripts_do_not_see() -> None:
@@ -254,5 +254,5 @@ def test_a_cookie_lets_a_browser_in_and_changes_nothing_without_an_origin() -> N
         body = {"task": "x"}
         assert api.post("/runs", body, token=None, Cookie=cookie).status == 403
         ours = f"http://127.0.0.1:{api.port}"
-        made = api.post("/runs", body, token=None, Cookie=cookie, Origin=ours)
-        assert made.status == 201, json.loads(made.body)
+        reply = api.post("/runs", body, token=None, Cookie=cookie, Origin=ours)
+        assert reply.status == 201, json.loads(reply.body)

@@ -76,10 +76,10 @@ def test_no_query_makes_the_host_fail(api: Served, op: Operation) -> None:
 def test_a_number_of_thousands_of_digits_is_not_read() -> None:
     """A program may mount the application behind a server that lets it through."""
     guard = AccessGuard(None, Keyring((t.value, t.identity) for t in TOKENS))
-    sent: list[Any] = []
+    messages: list[Any] = []
 
     async def send(message: Any) -> None:
-        sent.append(message)
+        messages.append(message)
 
     async def receive() -> Any:
         return {"type": "http.request", "body": b"", "more_body": False}
@@ -97,7 +97,7 @@ def test_a_number_of_thousands_of_digits_is_not_read() -> None:
         "headers": [(k.encode(), v.encode()) for k, v in headers.items()],
     }
     asyncio.run(guard(scope, receive, send))
-    assert sent[0]["status"] == 400
+    assert messages[0]["status"] == 400
 
 
 def test_whoever_decides_is_who_they_are() -> None:
@@ -112,8 +112,8 @@ def test_whoever_decides_is_who_they_are() -> None:
     with served(agents=[lead]) as api:
         terms = {"rules": ["ask: act"], "questions": "ask"}
         run = api.post("/runs", {"task": "Go.", "terms": terms}, token=ALICE).json["run"]
-        asked = until_here(lambda: api.get("/questions", token=ALICE).json["questions"])
-        body = {"allow": True, "by": "the boss", "question": asked[0]["id"]}
+        question = until_here(lambda: api.get("/questions", token=ALICE).json["questions"])
+        body = {"allow": True, "by": "the boss", "question": question[0]["id"]}
         assert api.post(f"/runs/{run}/answer", body, token=ALICE).status == 200
         api.post("/wait", {"runs": [run]}, token=ALICE)
         steps = events_of(api.get(f"/runs/{run}/events", token=ALICE).body)

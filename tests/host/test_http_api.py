@@ -44,10 +44,10 @@ def test_a_run_is_started_watched_and_read_back() -> None:
         assert api.get(f"/runs/{run}").json["state"] == "completed"
         assert api.get(f"/runs/{run}/outcome").json["outcome"]["text"] == "All pages are fine."
         assert api.get(f"/runs/{run}/tree").json["children"] == []
-        told = api.get(f"/runs/{run}/transcript").json
-        assert told["length"] == 2 and told["messages"][0]["text"] == "check the pages"
+        text = api.get(f"/runs/{run}/transcript").json
+        assert text["length"] == 2 and text["messages"][0]["text"] == "check the pages"
         assert api.get(f"/runs/{run}/transcript?start=1&limit=1").json["messages"] == [
-            told["messages"][1]
+            text["messages"][1]
         ]
 
 
@@ -262,8 +262,8 @@ def test_an_artifact_of_another_user_looks_like_an_unknown_one(tmp_path: Path) -
         agent = Agent("main", model=Scripted([call("long_page"), "Done."]), tools=[long_page])
         with served(agents=[agent], store=store) as api:
             run = api.finished(token=ALICE)
-            shown = api.get(f"/runs/{run}/transcript", token=ALICE).body.decode()
-            (sha256,) = set(re.findall(r"artifact ([0-9a-f]{64})", shown))
+            text = api.get(f"/runs/{run}/transcript", token=ALICE).body.decode()
+            (sha256,) = set(re.findall(r"artifact ([0-9a-f]{64})", text))
             hers = api.get(f"/artifacts/{sha256}", token=ALICE)
             assert (hers.status, hers.body.decode()) == (200, LONG)
             assert api.get(f"/artifacts/{sha256}").body == hers.body
@@ -287,12 +287,12 @@ def test_an_announcement_of_another_user_looks_like_an_unknown_one() -> None:
         async def deliveries(self, *, state: object = ()) -> AsyncIterator[Delivery]:
             yield Delivery(key="k", run="r", origin=Origin(user="bob"), text="done")
 
-    seen = Visibility(Announced())
+    visibility = Visibility(Announced())
     alice, bob = (Identity(name, frozenset({"admin"}), user=name) for name in ("alice", "bob"))
-    asyncio.run(seen.check_delivery("k", bob))
-    asyncio.run(seen.check_delivery("k", OWNER))
+    asyncio.run(visibility.check_delivery("k", bob))
+    asyncio.run(visibility.check_delivery("k", OWNER))
     with pytest.raises(NotFound, match="Announcement 'k' not found"):
-        asyncio.run(seen.check_delivery("k", alice))
+        asyncio.run(visibility.check_delivery("k", alice))
 
 
 def test_figures_for_a_user_count_what_that_user_sees() -> None:
@@ -319,8 +319,8 @@ def test_figures_for_a_user_count_what_that_user_sees() -> None:
 
 
 def test_the_description_that_is_checked_in_is_the_one_that_is_served() -> None:
-    written = json.loads(DOCUMENT.read_text())
-    assert written == json.loads(json.dumps(description())), "run `make docs`"
+    value = json.loads(DOCUMENT.read_text())
+    assert value == json.loads(json.dumps(description())), "run `make docs`"
     with served() as api:
-        assert api.get("/openapi.json").json == written
+        assert api.get("/openapi.json").json == value
         assert api.get("/openapi.json", token=None).status == 401

@@ -34,9 +34,9 @@ print(resident() - before)
 @pytest.mark.skipif(sys.platform != "linux", reason="as glibc does it")
 def test_large_blocks_that_were_freed_leave_no_holes() -> None:
     def grown(is_set: str) -> int:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", HOLES, is_set], capture_output=True, text=True, check=True
         )
-        return int(done.stdout)
+        return int(process.stdout)
 
     assert grown("yes") < 20 < grown("no")

@@ -83,8 +83,8 @@ def test_other_machines_are_let_in_only_with_tokens() -> None:
 
 def test_serve_refuses_an_open_address_without_a_token(tmp_path: Path) -> None:
     with private_home(tmp_path) as home:
-        done = home.run("serve", "--host", "0.0.0.0")
-        assert done.returncode == 2 and "--token-file" in done.stderr
+        result = home.run("serve", "--host", "0.0.0.0")
+        assert result.returncode == 2 and "--token-file" in result.stderr
         assert not (tmp_path / "data" / "retinue").exists(), "nothing was made"
 
 
@@ -100,19 +100,19 @@ def test_serve_opens_the_project_on_an_address(tmp_path: Path) -> None:
         api = Served(port, nothing, nothing, nothing)
         token = key.read_text()
         assert api.get("/health", token=None).status == 401
-        made = api.post("/runs", {"task": "hello"}, token=token)
-        assert made.status == 201, made
-        states = api.post("/wait", {"runs": [made.json["run"]]}, token=token).json["states"]
-        assert states == {made.json["run"]: "completed"}
-        shown = api.get(f"/runs/{made.json['run']}/outcome", token=token).json
-        assert shown["outcome"]["text"] == "From the server."
+        reply = api.post("/runs", {"task": "hello"}, token=token)
+        assert reply.status == 201, reply
+        states = api.post("/wait", {"runs": [reply.json["run"]]}, token=token).json["states"]
+        assert states == {reply.json["run"]: "completed"}
+        outcome = api.get(f"/runs/{reply.json['run']}/outcome", token=token).json
+        assert outcome["outcome"]["text"] == "From the server."
         assert api.call("GET", f"/api/v1/runs?code={code}", token=None).status == 303
         assert home.ok("run", "from a command") == "From the server."
         models = api.call("GET", "/v1/models", token=token).json["data"]
         assert "main" in [model["id"] for model in models]
         chat = {"model": "main", "messages": [{"role": "user", "content": "hello"}]}
-        said = api.call("POST", "/v1/chat/completions", chat, token=token)
-        assert said.json["choices"][0]["message"]["content"] == "From the server.", said
+        chat_reply = api.call("POST", "/v1/chat/completions", chat, token=token)
+        assert chat_reply.json["choices"][0]["message"]["content"] == "From the server.", chat_reply
         card = api.call("GET", "/a2a/main/.well-known/agent-card.json", token=token)
         assert card.json["name"] == "main"
         assert len(api.get("/runs", token=token).json["runs"]) == 3
@@ -150,7 +150,7 @@ def test_serve_says_who_holds_the_store(tmp_path: Path) -> None:
     gate = Gate()
     with private_home(tmp_path, gate) as home:
         home.ok("run", "--bg", "a long task")
-        done: subprocess.CompletedProcess[str] = home.real("serve", "--port", "0")
-        assert done.returncode == 1 and "is in use by process" in done.stderr
-        assert "retinue host stop" in done.stderr and "Traceback" not in done.stderr
+        process: subprocess.CompletedProcess[str] = home.real("serve", "--port", "0")
+        assert process.returncode == 1 and "is in use by process" in process.stderr
+        assert "retinue host stop" in process.stderr and "Traceback" not in process.stderr
         gate.opened.set()

@@ -22,8 +22,8 @@ def test_an_admin_works_on_behalf_of_one_user() -> None:
         mine = service.call("POST", "/api/v1/runs", start, Retinue_User="guest").json["run"]
         other = service.call("POST", "/api/v1/runs", start, token=ALICE).json["run"]
         assert ids(service.call("GET", "/api/v1/runs", Retinue_User="guest")) == [mine]
-        hidden = service.call("GET", f"/api/v1/runs/{other}", Retinue_User="guest")
-        assert hidden.status == 404
+        reply = service.call("GET", f"/api/v1/runs/{other}", Retinue_User="guest")
+        assert reply.status == 404
         assert set(ids(service.call("GET", "/api/v1/runs", token=ADMIN))) == {mine, other}
         for token in (ALICE, BOB):
             refused = service.call("GET", "/api/v1/runs", token=token, Retinue_User="guest")

@@ -16,8 +16,8 @@ AGENTS = {
 def test_agents_that_an_offline_run_never_starts_are_not_complained_of(tmp_path: Path) -> None:
     home = PrivateHome(tmp_path)
     try:
-        told = home.run("run", "--agent-file", json.dumps(AGENTS), "map this repository")
-        assert told.returncode == 0 and "not available" not in told.stderr, told.stderr
+        result = home.run("run", "--agent-file", json.dumps(AGENTS), "map this repository")
+        assert result.returncode == 0 and "not available" not in result.stderr, result.stderr
     finally:
         home.close()
 
@@ -27,8 +27,8 @@ def test_several_agents_whose_models_are_not_available_are_one_line(tmp_path: Pa
         home = PrivateHome(tmp_path)
         try:
             flags = ("--agent-file", json.dumps(AGENTS), "-m", "openai-chat:scripted")
-            told = home.run("run", *flags, "Go.", env=llm.env)
-            lines = [line for line in told.stderr.splitlines() if "not available" in line]
-            assert len(lines) == 1 and "Agents a, b, c: " in lines[0], told.stderr
+            result = home.run("run", *flags, "Go.", env=llm.env)
+            lines = [line for line in result.stderr.splitlines() if "not available" in line]
+            assert len(lines) == 1 and "Agents a, b, c: " in lines[0], result.stderr
         finally:
             home.close()

@@ -59,6 +59,6 @@ def test_a_rate_limit_is_told_apart_from_other_trouble() -> None:
 def test_a_record_without_a_wait_has_none_and_an_old_one_names_the_provider_by_its_model() -> None:
     spec = {"model": "anthropic:claude", "order": {}}
     assert of_record({"is": "Thinking", "retry_at": 5}, spec) is None
-    found = of_record({"retry_at": IN_24, "waits_kind": "overloaded", "tries": 7}, spec)
-    assert found is not None
-    assert found.cell(NOW) == "anthropic overloaded: 24 s, try 8"
+    record = of_record({"retry_at": IN_24, "waits_kind": "overloaded", "tries": 7}, spec)
+    assert record is not None
+    assert record.cell(NOW) == "anthropic overloaded: 24 s, try 8"

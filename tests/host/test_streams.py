@@ -58,10 +58,10 @@ def test_a_client_that_comes_back_to_a_restarted_server_misses_and_repeats_nothi
         run, ids = asyncio.run(first())
         server.kill()
         server.start()
-        seen, whole = asyncio.run(rest(run, ids))
+        record, whole = asyncio.run(rest(run, ids))
     finally:
         server.kill()
-    assert seen == whole and len(whole) > 100 and whole == sorted(set(whole))
+    assert record == whole and len(whole) > 100 and whole == sorted(set(whole))
 
 
 def test_who_comes_back_after_the_end_is_told_to_stay_away() -> None:
@@ -86,7 +86,7 @@ def test_a_message_that_comes_again_has_the_same_number() -> None:
         assert numbers == [0, 1]
         for step in steps:
             late = api.get(f"/runs/{run}/events?after={step['seq']}")
-            told = {
+            texts = {
                 m["n"]
                 for e in events_of(late.body)
                 if e["event"] == "step"
@@ -95,7 +95,7 @@ def test_a_message_that_comes_again_has_the_same_number() -> None:
             before = {
                 m["n"] for s in steps if s["seq"] <= step["seq"] for m in s.get("messages", ())
             }
-            assert told | before == {0, 1}
+            assert texts | before == {0, 1}
 
 
 @pytest.mark.skipif(CURL is None, reason="curl is not installed")
@@ -104,13 +104,13 @@ def test_curl_follows_a_run(tmp_path: Path) -> None:
     with served() as api:
         run = api.start()
         address = f"http://127.0.0.1:{api.port}/api/v1/runs/{run}/events"
-        done = subprocess.run(
+        process = subprocess.run(
             [CURL, "-sSN", "-H", f"Authorization: Bearer {ADMIN}", address],
             capture_output=True,
             timeout=SECONDS,
             check=True,
         )
-        assert events_of(done.stdout)[-1]["event"] == "end"
+        assert events_of(process.stdout)[-1]["event"] == "end"
 
 
 def test_httpx_follows_a_run() -> None:
@@ -141,12 +141,12 @@ def test_the_event_source_of_a_browser_follows_a_run(tmp_path: Path) -> None:
     assert CHROMIUM is not None
     from tests.host.mounted import mounted_service
 
-    found: list[Any] = []
-    heard = threading.Event()
+    results: list[Any] = []
+    event = threading.Event()
 
     def report(value: Any) -> None:
-        found.append(value)
-        heard.set()
+        results.append(value)
+        event.set()
 
     with mounted_service(PAGE, report) as service:
         run = service.finished()
@@ -164,11 +164,11 @@ def test_the_event_source_of_a_browser_follows_a_run(tmp_path: Path) -> None:
             stderr=subprocess.DEVNULL,
         )
         try:
-            assert heard.wait(SECONDS), "the browser did not report"
+            assert event.wait(SECONDS), "the browser did not report"
         finally:
             browser.kill()
             browser.wait(SECONDS)
         steps = [
             int(e["id"]) for e in events_of(service.get(f"/runs/{run}/events").body) if "id" in e
         ]
-    assert found == [{"status": 200, "ids": steps}]
+    assert results == [{"status": 200, "ids": steps}]

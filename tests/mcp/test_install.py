@@ -61,14 +61,14 @@ def test_an_entry_is_added_and_taken_out_again(tmp_path: Path, client: str, is_n
 
 def test_nothing_is_written_without_a_yes_or_into_a_file_that_is_broken(tmp_path: Path) -> None:
     home = PrivateHome(tmp_path)
-    done = home.run("mcp", "install", "cursor")
-    assert done.returncode == 2 and "Nothing was written" in done.stderr
+    result = home.run("mcp", "install", "cursor")
+    assert result.returncode == 2 and "Nothing was written" in result.stderr
     path = home.project / ".cursor" / "mcp.json"
     assert not path.exists()
     path.parent.mkdir()
     path.write_text('// mine\n{"a": ')
-    done = home.run("mcp", "install", "cursor", "--yes")
-    assert done.returncode == 2 and "cannot be changed here" in done.stderr
+    result = home.run("mcp", "install", "cursor", "--yes")
+    assert result.returncode == 2 and "cannot be changed here" in result.stderr
     assert path.read_text() == '// mine\n{"a": '
     unknown = home.run("mcp", "install", "emacs", "--yes")
     assert unknown.returncode and "Known are: claude, codex" in unknown.stderr
@@ -106,8 +106,8 @@ def test_a_link_of_a_project_leads_an_entry_nowhere(tmp_path: Path) -> None:
             target.write_text(text)
         if path is copy:
             file.write_text('{"hooks": {}}')
-        done = home.run("mcp", "install", client, "--yes")
-        assert done.returncode == 2 and "Nothing was changed" in done.stderr, done
+        result = home.run("mcp", "install", client, "--yes")
+        assert result.returncode == 2 and "Nothing was changed" in result.stderr, result
         if path is not None:
             path.unlink()
     assert [(p.name, p.read_text()) for p in outside.iterdir()] == [("is.json", "{}")]
@@ -135,6 +135,6 @@ def test_an_odd_file_of_a_project_holds_nothing_up(tmp_path: Path, kind: str) ->
             file.truncate(1 << 40)
     else:
         path.write_bytes(b"\xff\xfe" if kind == "no text" else b"[" * 200_000)
-    done = home.real("mcp", "install", "claude", "--yes")
-    assert done.returncode == 2 and "Internal error" not in done.stderr, done
-    assert ".mcp.json" in done.stderr
+    result = home.real("mcp", "install", "claude", "--yes")
+    assert result.returncode == 2 and "Internal error" not in result.stderr, result
+    assert ".mcp.json" in result.stderr

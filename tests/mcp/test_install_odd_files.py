@@ -104,9 +104,9 @@ def test_comments_and_layout_of_json_stay(name: str) -> None:
     assert data == {**before, "mcpServers": before.get("mcpServers", {})}
     assert _words(text) == [word for word in _words(new) if word in _words(text)]
     assert ("\r\n" in text) == ("\r\n" in new) and new.count("\r\n") in (0, new.count("\n"))
-    gone = with_entry(config, new, None)
-    assert {"mcpServers": {}, **parsed(config, gone)} == {"mcpServers": {}, **before}
-    assert {*_words(text)} - {*_words(gone)} <= {"mcpServers"}
+    without = with_entry(config, new, None)
+    assert {"mcpServers": {}, **parsed(config, without)} == {"mcpServers": {}, **before}
+    assert {*_words(text)} - {*_words(without)} <= {"mcpServers"}
 
 
 def _words(text: str) -> list[str]:
@@ -141,9 +141,9 @@ def test_random_files_keep_all_that_is_not_ours() -> None:
         other = with_entry(config, new, {"command": "new", "args": ["x", "y"], "type": "stdio"})
         assert parsed(config, other)["mcpServers"]["retinue"]["args"] == ["x", "y"]
         for one in (new, other):
-            gone = with_entry(config, one, None)
-            assert {"mcpServers": {}, **parsed(config, gone)} == {"mcpServers": {}, **before}
-            assert one.count("// c") == gone.count("// c") == text.count("// c")
+            without = with_entry(config, one, None)
+            assert {"mcpServers": {}, **parsed(config, without)} == {"mcpServers": {}, **before}
+            assert one.count("// c") == without.count("// c") == text.count("// c")
 
 
 def test_what_a_person_has_added_to_our_entry_stays() -> None:

@@ -31,12 +31,12 @@ def test_a_task_is_finished_whoever_is_killed(tmp_path: Path, killed: str) -> No
         get = {"taskId": task["taskId"], "_meta": meta}
         assert client.ask("tasks/get", get)["status"] == "working"
         gate.opened.set()
-        found = home.until(
-            lambda: (got := client.ask("tasks/get", get))["status"] == "completed" and got
+        reply = home.until(
+            lambda: (reply := client.ask("tasks/get", get))["status"] == "completed" and reply
         )
-        (agent,) = found["result"]["structuredContent"]["agents"]
+        (agent,) = reply["result"]["structuredContent"]["agents"]
         assert (agent["state"], agent["text"]) == ("completed", "The answer.")
-        assert client.ask("tasks/get", get)["result"] == found["result"]
+        assert client.ask("tasks/get", get)["result"] == reply["result"]
         listed = client.tool("agents", meta)["structuredContent"]["agents"]
         assert [a["id"] for a in listed] == [agent["id"]]
         assert client.close() == 0

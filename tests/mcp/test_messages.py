@@ -40,9 +40,9 @@ from tests.mcp.raw_client import TASKS, RawClient, envelope
     ],
 )
 def test_what_is_no_message_is_an_error_with_its_id(line: bytes, code: int, id: Any) -> None:
-    with pytest.raises(RpcError) as found:
+    with pytest.raises(RpcError) as failure:
         read_message(line)
-    assert (found.value.code, found.value.id) == (code, id)
+    assert (failure.value.code, failure.value.id) == (code, id)
 
 
 def test_lines_come_out_whole_however_they_are_cut_and_long_ones_are_left_out() -> None:
@@ -73,20 +73,20 @@ def test_each_era_has_its_errors(tmp_path: Path) -> None:
         lacking = client.error("tasks/get", {"taskId": "x", "_meta": meta})
         assert lacking["code"] == -32021
         assert lacking["data"] == {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-        found = client.ask("server/discover", {"_meta": meta})
-        assert found["supportedVersions"] == ["2026-07-28"] and found["resultType"] == "complete"
-        assert found["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "retinue"
+        reply = client.ask("server/discover", {"_meta": meta})
+        assert reply["supportedVersions"] == ["2026-07-28"] and reply["resultType"] == "complete"
+        assert reply["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "retinue"
         assert client.error("tools/call", {"name": "nothing", "_meta": meta})["code"] == -32602
-        gone = client.error("resources/read", {"uri": "retinue://x", "_meta": meta})
-        assert gone["code"] == -32602
+        error = client.error("resources/read", {"uri": "retinue://x", "_meta": meta})
+        assert error["code"] == -32602
         assert client.initialize("1999-01-01")["protocolVersion"] == "2025-11-25"
 
 
 def test_thousands_of_odd_messages_do_no_harm(tmp_path: Path) -> None:
     with private_home(tmp_path) as home:
-        done = fuzzed(home, 5_000)
-    assert done["errors"] > 500
-    assert done["memory_kb"][-1] < done["memory_kb"][0] * 1.3 + 8_000, done
+        result = fuzzed(home, 5_000)
+    assert result["errors"] > 500
+    assert result["memory_kb"][-1] < result["memory_kb"][0] * 1.3 + 8_000, result
 
 
 def test_nothing_heavy_is_loaded_before_the_first_work(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ from retinue.cli.main import main
 main(["mcp", "serve"])
 sys.stderr.write(json.dumps(list(sys.modules)))
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         input=b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":'
         + json.dumps(envelope()).encode()
@@ -106,8 +106,8 @@ sys.stderr.write(json.dumps(list(sys.modules)))
         cwd=home.project,
         capture_output=True,
     )
-    assert len(json.loads(done.stdout)["result"]["tools"]) == 7
-    loaded = set(json.loads(done.stderr[done.stderr.index(b"[") :]))
+    assert len(json.loads(process.stdout)["result"]["tools"]) == 7
+    loaded = set(json.loads(process.stderr[process.stderr.index(b"[") :]))
     heavy = {"mcp", "pydantic", "starlette", "aiohttp", "rich", "retinue.api", "retinue.core.spec"}
     assert not loaded & heavy
     assert len(loaded) < 320  # 258 when this was written, of which 54 are ours

@@ -19,16 +19,16 @@ WRITE = call("write", path="made.txt", content="hello")
 NAMES = ["delegate", "agents", "result", "send", "cancel", "fork", "answer"]
 
 
-def writer(heard: Any) -> Any:
-    results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+def writer(request: Any) -> Any:
+    results = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
     return results[-1].text if results else WRITE
 
 
 async def agent(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     result = await client.call_tool(tool, arguments)
     assert isinstance(result, CallToolResult) and not result.is_error, result
-    found: dict[str, Any] = result.structured_content["agents"][0]
-    return found
+    results: dict[str, Any] = result.structured_content["agents"][0]
+    return results
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -37,17 +37,17 @@ def test_a_client_delegates_reads_and_continues(tmp_path: Path, mode: str) -> No
         async with official(home, mode) as client:
             tools = (await client.list_tools()).tools
             assert [tool.name for tool in tools] == NAMES
-            done = await agent(client, "delegate", tasks=["say it"])
-            assert (done["state"], done["text"]) == ("completed", "Done.")
-            assert await agent(client, "result", ids=[done["id"]]) == done
+            result = await agent(client, "delegate", tasks=["say it"])
+            assert (result["state"], result["text"]) == ("completed", "Done.")
+            assert await agent(client, "result", ids=[result["id"]]) == result
             listed = await agent(client, "agents")
-            assert (listed["id"], listed["turns"]) == (done["id"], 1)
-            again = await agent(client, "send", id=done["id"], text="and again")
-            assert again["id"] != done["id"]
+            assert (listed["id"], listed["turns"]) == (result["id"], 1)
+            again = await agent(client, "send", id=result["id"], text="and again")
+            assert again["id"] != result["id"]
             assert (await agent(client, "result", ids=[again["id"]]))["text"] == "Done."
-            fork = await agent(client, "fork", id=done["id"], task="otherwise")
+            fork = await agent(client, "fork", id=result["id"], task="otherwise")
             assert (fork["state"], fork["text"]) == ("completed", "Done.")
-            uri = f"retinue://runs/{done['id']}/transcript"
+            uri = f"retinue://runs/{result['id']}/transcript"
             (content,) = (await client.read_resource(uri)).contents
             assert "say it" in content.text and "Done." in content.text
             assert uri in [str(r.uri) for r in (await client.list_resources()).resources]
@@ -70,10 +70,10 @@ def test_a_client_that_tries_the_newest_version_first_gets_it(tmp_path: Path) ->
 
 @pytest.mark.parametrize("mode", ERAS)
 def test_several_tasks_run_at_once_and_progress_is_told(tmp_path: Path, mode: str) -> None:
-    told: list[tuple[float, str]] = []
+    texts: list[tuple[float, str]] = []
 
-    async def progress(done: float, total: float | None, message: str | None) -> None:
-        told.append((done, message or ""))
+    async def progress(result: float, total: float | None, message: str | None) -> None:
+        texts.append((result, message or ""))
 
     async def main() -> None:
         async with official(home, mode) as client:
@@ -84,34 +84,34 @@ def test_several_tasks_run_at_once_and_progress_is_told(tmp_path: Path, mode: st
             agents = result.structured_content["agents"]
             assert [a["state"] for a in agents] == ["completed"] * 3
 
-    async def slow(heard: Any) -> str:
+    async def slow(request: Any) -> str:
         await asyncio.sleep(1.5)
         return "Done."
 
     with private_home(tmp_path, slow) as home:
         asyncio.run(main())
-    amounts = [done for done, _ in told]
+    amounts = [results for results, _ in texts]
     assert amounts == sorted(set(amounts)) and amounts
-    assert "0 of 3 done · one: turn" in told[0][1]
+    assert "0 of 3 done · one: turn" in texts[0][1]
 
 
 @pytest.mark.parametrize("mode", ERAS)
 def test_the_user_is_asked_what_an_agent_asks(tmp_path: Path, mode: str) -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     async def elicit(context: Any, params: Any) -> ElicitResult:
-        asked.append(params.message)
+        questions.append(params.message)
         return ElicitResult(action="accept", content={"allow": True})
 
     async def main() -> None:
         async with official(home, mode, elicitation_callback=elicit) as client:
-            done = await agent(client, "delegate", tasks=["write it"])
-            assert done["state"] == "completed"
+            result = await agent(client, "delegate", tasks=["write it"])
+            assert result["state"] == "completed"
 
     with private_home(tmp_path, writer) as home:
         asyncio.run(main())
         assert (home.project / "made.txt").read_text() == "hello"
-    assert len(asked) == 1 and "made.txt" in asked[0]
+    assert len(questions) == 1 and "made.txt" in questions[0]
 
 
 def test_a_task_is_polled_and_its_question_is_an_input_request(tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_a_task_is_polled_and_its_question_is_an_input_request(tmp_path: Path) -
         async with official(
             home, "2026-07-28", extensions=[tasks], elicitation_callback=never
         ) as client:
-            done = await agent(client, "delegate", tasks=["write it"])
-            assert done["state"] == "completed"
+            result = await agent(client, "delegate", tasks=["write it"])
+            assert result["state"] == "completed"
             background = await agent(client, "delegate", tasks=["write it"], background=True)
             assert background["state"] != "completed"
 
@@ -172,8 +172,8 @@ def test_a_mistake_in_a_call_is_an_error_to_act_on(tmp_path: Path, mode: str) ->
         async with official(home, mode) as client:
             for tool, arguments, text in cases:
                 result = await client.call_tool(tool, arguments)
-                said = result.content[0].text
-                assert result.is_error and text in said, (tool, arguments, said)
+                texts = result.content[0].text
+                assert result.is_error and text in texts, (tool, arguments, texts)
             assert (await client.call_tool("agents", {})).structured_content == {"agents": []}
 
     with private_home(tmp_path) as home:

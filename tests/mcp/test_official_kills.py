@@ -20,7 +20,7 @@ from tests.waiting import until
 
 def servers() -> list[int]:
     """The thin processes that clients of this process have started."""
-    found = []
+    results = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
@@ -28,8 +28,8 @@ def servers() -> list[int]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         if parent == os.getpid() and words[3:5] == [b"mcp", b"serve"]:
-            found.append(int(folder.name))
-    return found
+            results.append(int(folder.name))
+    return results
 
 
 def answers(result: Any) -> list[tuple[str, str]]:
@@ -96,8 +96,8 @@ async def polled(client: Client, task: str) -> CallToolResult:
     """What a task of an earlier connection came to."""
     while True:
         request = TaskRequest(method="tasks/get", params=TaskParams(task_id=task))
-        got: TaskReply = await client.session.send_request(request, TaskReply)
-        if got.status == "completed":
-            return CallToolResult.model_validate(got.result)
-        assert got.status == "working"
+        reply: TaskReply = await client.session.send_request(request, TaskReply)
+        if reply.status == "completed":
+            return CallToolResult.model_validate(reply.result)
+        assert reply.status == "working"
         await asyncio.sleep(0.1)

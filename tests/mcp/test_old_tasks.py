@@ -11,8 +11,8 @@ from tests.mcp.raw_client import RawClient
 
 
 def test_a_task_of_the_older_version_is_created_polled_and_read(tmp_path: Path) -> None:
-    def writer(heard: Any) -> Any:
-        results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+    def writer(request: Any) -> Any:
+        results = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
         return results[-1].text if results else call("write", path="made.txt", content="hello")
 
     with private_home(tmp_path, writer) as home, RawClient(home) as client:
@@ -25,12 +25,12 @@ def test_a_task_of_the_older_version_is_created_polled_and_read(tmp_path: Path) 
         task = client.ask("tools/call", params)["task"]
         assert task["status"] in ("working", "input_required") and task["pollInterval"] == 1000
         id = client.post("tasks/result", {"taskId": task["taskId"]})
-        asked = client.asked.get(timeout=60)
-        assert asked["method"] == "elicitation/create"
-        assert asked["params"]["_meta"] == {
+        question = client.asked.get(timeout=60)
+        assert question["method"] == "elicitation/create"
+        assert question["params"]["_meta"] == {
             "io.modelcontextprotocol/related-task": {"taskId": task["taskId"]}
         }
-        client.answer(asked, {"action": "accept", "content": {"allow": True}})
+        client.answer(question, {"action": "accept", "content": {"allow": True}})
         result = client.reply(id)["result"]
         assert result["structuredContent"]["agents"][0]["state"] == "completed"
         assert (home.project / "made.txt").read_text() == "hello"

@@ -37,17 +37,17 @@ def test_odd_arguments_start_nothing_and_say_what_is_wrong(tmp_path: Path) -> No
             {"tasks": ["x"], "unknown": 1},
         ]
         for arguments in odd:
-            done = client.tool("delegate", meta, **arguments)
-            text = done["content"][0]["text"]
-            assert done["isError"] and 0 < len(text) < 5_000, arguments
+            result = client.tool("delegate", meta, **arguments)
+            text = result["content"][0]["text"]
+            assert result["isError"] and 0 < len(text) < 5_000, arguments
         for tool, arguments in (
             ("send", {"id": "x", "text": " "}),
             ("fork", {"id": "x", "task": "\n"}),
             ("result", {"ids": ["x" * 100_000]}),
             ("agents", {"state": "gone"}),
         ):
-            done = client.tool(tool, meta, **arguments)
-            assert done["isError"] and len(done["content"][0]["text"]) < 5_000
+            result = client.tool(tool, meta, **arguments)
+            assert result["isError"] and len(result["content"][0]["text"]) < 5_000
         assert client.tool("agents", meta)["structuredContent"] == {"agents": []}
     assert client.errors == b""
 

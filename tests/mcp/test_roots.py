@@ -12,10 +12,10 @@ from tests.cli.private_home import private_home
 from tests.mcp.raw_client import TASKS, RawClient, envelope
 
 
-def reader(heard: Any) -> Any:
+def reader(request: Any) -> Any:
     """Reads the file that its task names, and says what it got."""
-    results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
-    return results[-1].text if results else call("read", path=heard.messages[0].text)
+    results = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
+    return results[-1].text if results else call("read", path=request.messages[0].text)
 
 
 def offered(*folders: Path) -> dict[str, Any]:
@@ -23,8 +23,8 @@ def offered(*folders: Path) -> dict[str, Any]:
 
 
 def agent(result: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = result["structuredContent"]["agents"][0]
-    return found
+    results: dict[str, Any] = result["structuredContent"]["agents"][0]
+    return results
 
 
 def parts(folder: Path) -> tuple[Path, Path]:
@@ -43,9 +43,9 @@ def test_a_client_is_asked_for_its_roots_once_and_again_when_they_change(tmp_pat
         def read(expected: str, roots: Path | None) -> None:
             id = client.post("tools/call", client.call_of("delegate", tasks=["page.txt"]))
             if roots is not None:
-                asked = client.asked.get(timeout=60)
-                assert asked["method"] == "roots/list"
-                client.answer(asked, offered(roots))
+                question = client.asked.get(timeout=60)
+                assert question["method"] == "roots/list"
+                client.answer(question, offered(roots))
             assert expected in agent(client.reply(id)["result"])["text"]
 
         read("of one part", one)
@@ -71,7 +71,7 @@ def test_a_client_without_state_gives_its_roots_with_the_request(tmp_path: Path)
         assert task["resultType"] == "task"
         get = {"taskId": task["taskId"], "_meta": meta}
         ended = home.until(
-            lambda: (got := client.ask("tasks/get", get))["status"] == "completed" and got
+            lambda: (reply := client.ask("tasks/get", get))["status"] == "completed" and reply
         )
         assert "of one part" in agent(ended["result"])["text"]
         # One who cannot say is not asked for ever.

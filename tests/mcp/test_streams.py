@@ -100,9 +100,9 @@ def test_a_host_that_cannot_start_is_a_result_that_says_why(tmp_path: Path, wron
         client = RawClient(home)
         client.initialize("2025-06-18")
         assert len(client.ask("tools/list")["tools"]) == 7
-        said = client.tool("delegate", tasks=["say it"])
-        text = said["content"][0]["text"]
-        assert said["isError"] and "See its log" not in text
+        result = client.tool("delegate", tasks=["say it"])
+        text = result["content"][0]["text"]
+        assert result["isError"] and "See its log" not in text
         named = {"no folder": "/proc/nowhere", "configuration": "config.toml", "store": "page.txt"}
         assert named[wrong] in text
         if wrong != "configuration":  # which a host without work does not need

@@ -16,9 +16,11 @@ def notes(client: RawClient, method: str) -> list[dict[str, Any]]:
     return [note["params"] for note in list(client.notes) if note["method"] == method]
 
 
-def listening(client: RawClient, home: PrivateHome, meta: dict[str, Any], **wanted: Any) -> Any:
+def listening(
+    client: RawClient, home: PrivateHome, meta: dict[str, Any], **notifications: Any
+) -> Any:
     """The id of a stream that is open, and what of it is honored."""
-    id = client.post("subscriptions/listen", {"_meta": meta, "notifications": wanted})
+    id = client.post("subscriptions/listen", {"_meta": meta, "notifications": notifications})
     name = "notifications/subscriptions/acknowledged"
     (first,) = home.until(
         lambda: [n for n in notes(client, name) if n["_meta"] == {SUBSCRIPTION: id}]
@@ -31,16 +33,16 @@ def test_a_stream_tells_the_states_of_a_task_up_to_its_end(tmp_path: Path) -> No
     with private_home(tmp_path, gate) as home, RawClient(home) as client:
         task = client.tool("delegate", meta, tasks=["think"])["taskId"]
         assert gate.reached.wait(60)
-        wanted = {"taskIds": [task, "unknown"], "toolsListChanged": True}
-        id, honored = listening(client, home, meta, **wanted)
+        target = {"taskIds": [task, "unknown"], "toolsListChanged": True}
+        id, honored = listening(client, home, meta, **target)
         assert honored == {"taskIds": [task]}
         home.until(lambda: notes(client, "notifications/tasks"))
         gate.opened.set()
         home.until(lambda: notes(client, "notifications/tasks")[-1]["status"] == "completed")
-        told = notes(client, "notifications/tasks")
-        assert told[0]["status"] == "working"
-        assert all(n["taskId"] == task and n["_meta"] == {SUBSCRIPTION: id} for n in told)
-        assert told[-1]["result"]["structuredContent"]["agents"][0]["text"] == "The answer."
+        text = notes(client, "notifications/tasks")
+        assert text[0]["status"] == "working"
+        assert all(n["taskId"] == task and n["_meta"] == {SUBSCRIPTION: id} for n in text)
+        assert text[-1]["result"]["structuredContent"]["agents"][0]["text"] == "The answer."
         assert not client.has_reply(id)
         client.notify("notifications/cancelled", {"requestId": id})
         assert client.tool("agents", meta) and not client.has_reply(id)

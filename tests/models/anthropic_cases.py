@@ -84,8 +84,8 @@ def value(rng: random.Random, depth: int = 2) -> Any:
 def arguments(rng: random.Random) -> str:
     if rng.random() < 0.2:
         return rng.choice(["", "  ", '{"path": "a", ', "[1, 2]", '"{\\"a\\": 1}"', "null", "{bad}"])
-    given = {clean_words(rng, 1): value(rng) for _ in range(rng.randint(0, 3))}
-    return json.dumps(given, ensure_ascii=rng.random() < 0.5, indent=rng.choice([None, 2]))
+    values = {clean_words(rng, 1): value(rng) for _ in range(rng.randint(0, 3))}
+    return json.dumps(values, ensure_ascii=rng.random() < 0.5, indent=rng.choice([None, 2]))
 
 
 def image(rng: random.Random) -> Image:
@@ -100,15 +100,15 @@ def images(rng: random.Random) -> tuple[Image, ...]:
 
 
 def calls(rng: random.Random, turn: int) -> tuple[ToolCall, ...]:
-    made = []
+    results = []
     for n in range(rng.choice([0, 1, 1, 2, 4])):
         name = rng.choice(STRANGE_NAMES if rng.random() < 0.1 else NAMES)
         id = rng.choice(STRANGE_IDS) + f".{turn}.{n}" if rng.random() < 0.1 else f"toolu_{turn}_{n}"
-        made.append(ToolCall(id=id, name=name, args=arguments(rng)))
-    return tuple(made)
+        results.append(ToolCall(id=id, name=name, args=arguments(rng)))
+    return tuple(results)
 
 
-def kept(rng: random.Random, made: tuple[ToolCall, ...]) -> str:
+def kept(rng: random.Random, calls: tuple[ToolCall, ...]) -> str:
     """The content of a reply that began with thoughts, written in a way that no encoder of ours
     writes."""
     blocks: list[dict[str, Any]] = [
@@ -116,9 +116,9 @@ def kept(rng: random.Random, made: tuple[ToolCall, ...]) -> str:
     ]
     if rng.random() < 0.3:
         blocks.append({"data": SIGNATURE, "type": "redacted_thinking"})
-    if rng.random() < 0.7 or not made:
+    if rng.random() < 0.7 or not calls:
         blocks.append({"type": "text", "text": clean_words(rng)})
-    blocks += [{"type": "tool_use", "id": c.id, "name": "read", "input": {"n": 1}} for c in made]
+    blocks += [{"type": "tool_use", "id": c.id, "name": "read", "input": {"n": 1}} for c in calls]
     return json.dumps(
         blocks, ensure_ascii=rng.random() < 0.5, separators=rng.choice([(" , ", " : "), (",", ":")])
     )
@@ -126,21 +126,21 @@ def kept(rng: random.Random, made: tuple[ToolCall, ...]) -> str:
 
 def turn(rng: random.Random, n: int) -> list[Message]:
     """An assistant's message with the results of its calls."""
-    made = calls(rng, n)
+    result = calls(rng, n)
     thinks = rng.random()
     if thinks < 0.3:
-        made = tuple(
-            ToolCall(id=f"toolu_{n}_{i}", name="read", args='{"n":1}') for i in range(len(made))
+        result = tuple(
+            ToolCall(id=f"toolu_{n}_{i}", name="read", args='{"n":1}') for i in range(len(result))
         )
-        said = AssistantMessage(
-            text="ignored", calls=made, opaque=keep_opaque("anthropic", kept(rng, made))
+        message = AssistantMessage(
+            text="ignored", calls=result, opaque=keep_opaque("anthropic", kept(rng, result))
         )
     elif thinks < 0.4:
-        said = AssistantMessage(
-            text=maybe(rng), calls=made, opaque=keep_opaque("gemini", '{"of": "another"}')
+        message = AssistantMessage(
+            text=maybe(rng), calls=result, opaque=keep_opaque("gemini", '{"of": "another"}')
         )
     else:
-        said = AssistantMessage(text=maybe(rng), calls=made)
+        message = AssistantMessage(text=maybe(rng), calls=result)
     results = [
         ToolMessage(
             call_id=c.id,
@@ -149,9 +149,9 @@ def turn(rng: random.Random, n: int) -> list[Message]:
             error=rng.random() < 0.25,
             images=images(rng),
         )
-        for c in made
+        for c in result
     ]
-    return [said, *results]
+    return [message, *results]
 
 
 def schema(rng: random.Random) -> dict[str, Any]:
@@ -232,8 +232,8 @@ def block(rng: random.Random, index: int, is_cut: bool) -> list[dict[str, Any]]:
     )
     if kind == "text":
         start = {"type": "text", "text": ""}
-        said = clean_words(rng, 2) if rng.random() < 0.85 else rng.choice(BLANKS)
-        deltas = [{"type": "text_delta", "text": piece} for piece in pieces(rng, said, 1)]
+        parts = clean_words(rng, 2) if rng.random() < 0.85 else rng.choice(BLANKS)
+        deltas = [{"type": "text_delta", "text": piece} for piece in pieces(rng, parts, 1)]
     elif kind == "thinking":
         start = {"type": "thinking", "thinking": "", "signature": ""}
         deltas = (
@@ -257,11 +257,11 @@ def block(rng: random.Random, index: int, is_cut: bool) -> list[dict[str, Any]]:
             {"q": clean_words(rng, 1), "n": rng.randint(0, 9)}, ensure_ascii=rng.random() < 0.5
         )
         args = args[: rng.randint(1, len(args))] if is_cut else args
-        given = pieces(rng, args, 1) if rng.random() < 0.9 else rng.choice([[], [""]])
-        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in given]
-    begun = {"type": "content_block_start", "index": index, "content_block": start}
+        value = pieces(rng, args, 1) if rng.random() < 0.9 else rng.choice([[], [""]])
+        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in value]
+    head_event = {"type": "content_block_start", "index": index, "content_block": start}
     middle = [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
-    return [begun, *middle, {"type": "content_block_stop", "index": index}]
+    return [head_event, *middle, {"type": "content_block_stop", "index": index}]
 
 
 def usage(rng: random.Random) -> dict[str, Any]:
@@ -299,13 +299,15 @@ def stream(rng: random.Random, n_blocks: int) -> tuple[list[dict[str, Any]], byt
             "category": rng.choice(["cyber", None]),
             "explanation": "no!",
         }
-    told = {"output_tokens": rng.randint(0, 999)} | usage(rng)
+    text = {"output_tokens": rng.randint(0, 999)} | usage(rng)
     if rng.random() < 0.2:
-        told["input_tokens"] = rng.randint(0, 999)
+        text["input_tokens"] = rng.randint(0, 999)
     # Counts are totals. (What becomes of one that shrinks is in test_counts.)
-    begun = message["usage"]
-    told = {name: n if n is None else max(n, begun.get(name) or 0) for name, n in told.items()}
-    events += [{"type": "message_delta", "delta": delta, "usage": told}, {"type": "message_stop"}]
+    first_usage = message["usage"]
+    text = {
+        name: n if n is None else max(n, first_usage.get(name) or 0) for name, n in text.items()
+    }
+    events += [{"type": "message_delta", "delta": delta, "usage": text}, {"type": "message_stop"}]
     return events, sse(events, rng.choice(["\n", "\n", "\r\n"]), rng.random() < 0.5)
 
 
@@ -332,13 +334,13 @@ def shown(image: Image) -> Any:
 
 def called(call: ToolCall) -> types.ToolUseBlockParam:
     try:
-        given = json.loads(call.args or "{}")
+        value = json.loads(call.args or "{}")
     except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        given = {"invalid_json": call.args} if call.args.strip() else {}
+        value = None
+    if not isinstance(value, dict):
+        value = {"invalid_json": call.args} if call.args.strip() else {}
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:128] or "_"
-    return types.ToolUseBlockParam(type="tool_use", id=call.id, name=name, input=given)
+    return types.ToolUseBlockParam(type="tool_use", id=call.id, name=name, input=value)
 
 
 def returned(result: ToolMessage) -> types.ToolResultBlockParam:
@@ -366,12 +368,12 @@ def param(part: list[Message]) -> list[types.MessageParam]:
             content.append(spoken(first.text))
         return [types.UserMessageParam(role="user", content=content)]
     assert isinstance(first, AssistantMessage)
-    owner, _, kept = first.opaque.partition("\n")
+    owner, _, sealed_text = first.opaque.partition("\n")
     content = [spoken(first.text)] if first.text.strip() or not first.calls else []
     content += [called(call) for call in first.calls]
     out: list[types.MessageParam] = [
         types.AssistantMessageParam(
-            role="assistant", content=json.loads(kept) if owner == "anthropic" else content
+            role="assistant", content=json.loads(sealed_text) if owner == "anthropic" else content
         )
     ]
     if results:
@@ -387,30 +389,34 @@ def param(part: list[Message]) -> list[types.MessageParam]:
 
 
 def sdk_arguments(case: Case) -> dict[str, Any]:
-    options, asked = case.options, dict[str, Any](model=case.model, max_tokens=case.max_output)
-    asked["messages"] = [message for part in units(case.messages) for message in param(list(part))]
+    options, questions = case.options, dict[str, Any](model=case.model, max_tokens=case.max_output)
+    questions["messages"] = [
+        message for part in units(case.messages) for message in param(list(part))
+    ]
     if case.instructions.strip():
-        asked["system"] = [types.TextBlockParam(type="text", text=replied(case.instructions))]
+        questions["system"] = [types.TextBlockParam(type="text", text=replied(case.instructions))]
     if case.tools:
-        asked["tools"] = [
+        questions["tools"] = [
             types.ToolParam(name=t.name, input_schema=t.parameters) for t in case.tools
         ]
-        for tool, told in zip(case.tools, asked["tools"], strict=True):
-            told["input_schema"].setdefault("type", "object")
+        for tool, text in zip(case.tools, questions["tools"], strict=True):
+            text["input_schema"].setdefault("type", "object")
             if tool.description:
-                told["description"] = tool.description
+                text["description"] = tool.description
     if options.cache:
-        asked["messages"][-1]["content"][-1]["cache_control"] = CACHED
+        questions["messages"][-1]["content"][-1]["cache_control"] = CACHED
         for name in ("system", "tools"):
-            if name in asked:
-                asked[name][-1]["cache_control"] = CACHED
+            if name in questions:
+                questions[name][-1]["cache_control"] = CACHED
     if options.thinking_tokens == 0:
-        asked["thinking"] = types.ThinkingConfigDisabledParam(type="disabled")
+        questions["thinking"] = types.ThinkingConfigDisabledParam(type="disabled")
     elif (
         options.thinking_tokens and case.max_output > 1024
     ):  # at least 1024, and less than max_tokens
         budget = sorted([1024, options.thinking_tokens, case.max_output - 1])[1]
-        asked["thinking"] = types.ThinkingConfigEnabledParam(type="enabled", budget_tokens=budget)
+        questions["thinking"] = types.ThinkingConfigEnabledParam(
+            type="enabled", budget_tokens=budget
+        )
     config = types.OutputConfigParam()
     if options.effort:
         config["effort"] = "low" if options.effort == "minimal" else options.effort
@@ -419,8 +425,8 @@ def sdk_arguments(case: Case) -> dict[str, Any]:
             type="json_schema", schema=options.output_schema
         )
     if config:
-        asked["output_config"] = config
-    return asked | options.extra
+        questions["output_config"] = config
+    return questions | options.extra
 
 
 START = {
@@ -435,8 +441,8 @@ START = {
 }
 
 
-def text(said: str, index: int = 0) -> list[dict[str, Any]]:
-    return content(index, {"type": "text", "text": ""}, {"type": "text_delta", "text": said})
+def text(text: str, index: int = 0) -> list[dict[str, Any]]:
+    return content(index, {"type": "text", "text": ""}, {"type": "text_delta", "text": text})
 
 
 def tool(
@@ -467,7 +473,7 @@ def failed(kind: str, message: str = "Overloaded") -> dict[str, Any]:
 
 
 def error(kind: str, message: str = "words", **details: str) -> bytes:
-    told: dict[str, Any] = {"type": kind, "message": message} | (
+    texts: dict[str, Any] = {"type": kind, "message": message} | (
         {"details": details} if details else {}
     )
-    return json.dumps({"type": "error", "error": told, "request_id": "req_01"}).encode()
+    return json.dumps({"type": "error", "error": texts, "request_id": "req_01"}).encode()

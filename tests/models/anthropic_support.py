@@ -52,16 +52,16 @@ def assert_acceptable(messages: Any) -> None:
 
 def decoded(data: bytes, at: int, options: Options = STREAMED) -> tuple[ModelReply, str]:
     decoder = CODEC.decoder(options)
-    said = decoder.feed(data[:at]) + decoder.feed(data[at:])
-    return decoder.finish(), "".join(said)
+    events = decoder.feed(data[:at]) + decoder.feed(data[at:])
+    return decoder.finish(), "".join(events)
 
 
 def in_pieces(data: bytes, first: int, size: int) -> tuple[ModelReply, str]:
     decoder = CODEC.decoder(STREAMED)
-    said = decoder.feed(data[:first])
+    events = decoder.feed(data[:first])
     for at in range(first, len(data), size):
-        said += decoder.feed(data[at : at + size])
-    return decoder.finish(), "".join(said)
+        events += decoder.feed(data[at : at + size])
+    return decoder.finish(), "".join(events)
 
 
 def assert_can_be_answered(reply: ModelReply) -> None:

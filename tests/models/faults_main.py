@@ -134,41 +134,45 @@ class Story:
     pages: int = 0
     always: bool = False
 
-    def script(self, heard: ParsedRequest) -> Any:
-        known = "\n".join(m.text for m in heard.messages if not isinstance(m, AssistantMessage))
-        if heard.messages[-1].text.startswith(SUMMARIZE):
+    def script(self, request: ParsedRequest) -> Any:
+        prompt_text = "\n".join(
+            m.text for m in request.messages if not isinstance(m, AssistantMessage)
+        )
+        if request.messages[-1].text.startswith(SUMMARIZE):
             return "Known: " + " ".join(
-                f"contents of {f}.txt" for f in "abcd" if f"contents of {f}.txt" in known
+                f"contents of {f}.txt" for f in "abcd" if f"contents of {f}.txt" in prompt_text
             )
-        role = role_of(heard)
+        role = role_of(request)
         for name in "ab" if role == "lead" else "cd":
-            if f"contents of {name}.txt" not in known:
+            if f"contents of {name}.txt" not in prompt_text:
                 return call("read", path=f"{name}.txt")
         if role == "helper":
             return "Helper is done."
         hired = {
             c.id
-            for m in heard.messages
+            for m in request.messages
             if isinstance(m, AssistantMessage)
             for c in m.calls
             if c.name == "hire"
         }
-        told = [m.text for m in heard.messages if isinstance(m, ToolMessage) and m.call_id in hired]
+        texts = [
+            m.text for m in request.messages if isinstance(m, ToolMessage) and m.call_id in hired
+        ]
         news = [
             text
-            for text in told
+            for text in texts
             if not text.startswith(("Not run", "Invalid", "Error: Not", "Error: Inv"))
         ]
         return f"Lead is done: {news[0][:400]}" if news else call("hire", task="Read c and d.")
 
-    def faults(self, heard: ParsedRequest, n: int) -> str | None:
+    def faults(self, request: ParsedRequest, n: int) -> str | None:
         self.at.append(asyncio.get_running_loop().time())
-        self.pages += b"<html" in heard.raw or b"cloudflare" in heard.raw
-        if role_of(heard) != self.case.role or (self.faulty and not self.always):
+        self.pages += b"<html" in request.raw or b"cloudflare" in request.raw
+        if role_of(request) != self.case.role or (self.faulty and not self.always):
             return None
         if self.faulty:
             return self.case.fault
-        n_results = sum(m.text.startswith("contents of") for m in heard.messages)
+        n_results = sum(m.text.startswith("contents of") for m in request.messages)
         if n_results < (0 if self.case.when == "first" else 2):
             return None
         self.faulty = n
@@ -199,8 +203,8 @@ class Story:
         )
 
 
-def role_of(heard: ParsedRequest) -> str:
-    return "lead" if "the lead" in heard.system else "helper"
+def role_of(request: ParsedRequest) -> str:
+    return "lead" if "the lead" in request.system else "helper"
 
 
 @dataclass
@@ -242,13 +246,13 @@ class Lost(ConnectionPool):
         return pool, watchdog
 
     def _dialer(self) -> Dialer:
-        lost, n = self, itertools.count(1)
+        pool, n = self, itertools.count(1)
 
         class Lossy(Dialer):
             async def resolve(self, host: str, port: int) -> list[Any]:
-                if next(n) == CONNECTION[lost.case.role, lost.case.when]:
-                    lost.story.faulty = lost.story.faulty or 1
-                    if lost.case.fault == "F17b":
+                if next(n) == CONNECTION[pool.case.role, pool.case.when]:
+                    pool.story.faulty = pool.story.faulty or 1
+                    if pool.case.fault == "F17b":
                         raise OSError(None, "Name or service not known")
                     port = closed_port()
                 return [(socket.AF_INET, ("127.0.0.1", port))]
@@ -285,12 +289,12 @@ async def play(case: Case, *, always: bool = False) -> list[str]:
             else story.agents(other or model, model)
         )
         try:
-            told = await tell(story, lead)
+            text = await tell(story, lead)
             with contextlib.suppress(TimeoutError):
                 await until(lambda: llm.open == 0, 2.0)
-            found = list(complaints(case, story, told, llm, governor))
-            return found and [
-                *found,
+            result = list(complaints(case, story, text, llm, governor))
+            return result and [
+                *result,
                 *(f"there was {words[:200]}" for words in getattr(governor, "errors", ())),
             ]
         except TimeoutError:
@@ -307,7 +311,7 @@ async def play_crowd(case: Case, n: int = CROWD) -> list[str]:
         replace(QUICK, outage_seconds=0.7),
     )
     settings = replace(settings, retry_after_seconds=0.02)
-    llm = FakeLLM(story.script, faults=lambda heard, n: case.fault, settings=settings)
+    llm = FakeLLM(story.script, faults=lambda request, n: case.fault, settings=settings)
     client, governor = ConnectionPool(FAST), Governor(probe_seconds=0.1)
     async with llm, Retinue() as retinue:
         model = http_model(
@@ -323,18 +327,18 @@ async def play_crowd(case: Case, n: int = CROWD) -> list[str]:
             return ["stuck"]
         finally:
             await client.close()
-        found = [f"violation: {violation.message}" for violation in llm.violations]
-        found += [f"ended {end.state} ({end.stop}): {end.error}" for end in ends if not end.ok]
+        lines = [f"violation: {violation.message}" for violation in llm.violations]
+        lines += [f"ended {end.state} ({end.stop}): {end.error}" for end in ends if not end.ok]
         if not at_rest(governor):
-            found.append("something is left")
+            lines.append("something is left")
         most = 3 * 3 * n if case.fault == "F54" else 3 * n + 100
         if llm.n_requests > most or not llm.injected:
-            found.append(
+            lines.append(
                 f"{llm.n_requests} requests for {3 * n} replies, {len(llm.injected)} of them failed"
             )
         if len(story.done) != 2 * n:
-            found.append(f"{len(story.done)} calls were executed, not {2 * n}")
-        return found
+            lines.append(f"{len(story.done)} calls were executed, not {2 * n}")
+        return lines
 
 
 async def tell(story: Story, lead: Agent) -> Told:
@@ -368,7 +372,7 @@ async def _watch(retinue: Retinue, story: Story) -> None:
 
 
 def complaints(
-    case: Case, story: Story, told: Told, llm: FakeLLM, governor: Governor
+    case: Case, story: Story, text: Told, llm: FakeLLM, governor: Governor
 ) -> Iterator[str]:
     if not story.faulty:
         yield "the fault was never met"
@@ -381,34 +385,35 @@ def complaints(
             f"something is left: {governor.in_flight} in flight, {governor.waiting} waiting, "
             f"{llm.open} open"
         )
-    seen = repr((told.root, told.helpers, told.messages))
-    if KEY in seen:
+    record = repr((text.root, text.helpers, text.messages))
+    if KEY in record:
         yield "the key was told"
     yield from _executed(case, story)
-    yield from _ended(case, story, told, llm)
+    yield from _ended(case, story, text, llm)
 
 
 def _executed(case: Case, story: Story) -> Iterator[str]:
     """Nothing half-received, nothing twice."""
-    known = {
+    calls = {
         ("lead", "a.txt"),
         ("lead", "b.txt"),
         ("helper", "c.txt"),
         ("helper", "d.txt"),
         ("lead", "Read c and d."),
     }
-    known.add((case.role, "a.txt"))  # a call that a fault forges
+    calls.add((case.role, "a.txt"))  # a call that a fault forges
     for one, n in Counter(story.done).items():
-        if one not in known:
+        if one not in calls:
             yield f"executed what was never said: {one}"
         # What was left out of a conversation that was too long is not known any more, and may be
         # read again.
-        if n > (64 if case.fault == "F46" else 2 if case.outcome == "S" else 1):
+        usual = 2 if case.outcome == "S" else 1
+        if n > (64 if case.fault == "F46" else usual):
             yield f"executed {n} times: {one}"
 
 
-def _ended(case: Case, story: Story, told: Told, llm: FakeLLM) -> Iterator[str]:
-    one, root = told.of(case.role), told.root
+def _ended(case: Case, story: Story, record: Told, llm: FakeLLM) -> Iterator[str]:
+    one, root = record.of(case.role), record.root
     extra = llm.n_requests - BASELINE
     if case.role == "helper" and root.state != "completed":
         yield f"the lead of a helper with a fault ended {root.state} ({root.stop}): {root.error}"
@@ -417,10 +422,10 @@ def _ended(case: Case, story: Story, told: Told, llm: FakeLLM) -> Iterator[str]:
             if one.state != "completed":  # a body may be longer than an event
                 yield f"ended {one.state} ({one.stop}): {one.error}"
         case "T":
-            yield from _fails(case, told, STOPS[case.fault.rstrip("bcd")])
+            yield from _fails(case, record, STOPS[case.fault.rstrip("bcd")])
         case "S" if case.when == "first":
             # There is nothing yet that could be left out.
-            yield from _fails(case, told, "context_exhausted")
+            yield from _fails(case, record, "context_exhausted")
         case _ if one.state != "completed":
             yield f"ended {one.state} ({one.stop}): {one.error}"
     match case.outcome:
@@ -429,12 +434,12 @@ def _ended(case: Case, story: Story, told: Told, llm: FakeLLM) -> Iterator[str]:
                 yield f"{extra} more requests than without the fault"
         case "M" if not any(
             (isinstance(m, ToolMessage) and m.error) or getattr(m, "kind", "") == "nudge"
-            for m in told.messages
+            for m in record.messages
         ):
             if case.fault != "F32":
                 yield "the model was not told"
         case "S" if case.when == "later" and not any(
-            getattr(m, "kind", "") == "summary" for m in told.messages
+            getattr(m, "kind", "") == "summary" for m in record.messages
         ):
             yield "nothing was shortened"
         case "R" | "P" if extra not in EXTRA.get(case.fault, (1,)):
@@ -456,23 +461,23 @@ def _ended(case: Case, story: Story, told: Told, llm: FakeLLM) -> Iterator[str]:
         yield f"the model was recorded as {one.model_used}"
 
 
-def _fails(case: Case, told: Told, stop: str) -> Iterator[str]:
-    one = told.of(case.role)
+def _fails(case: Case, record: Told, stop: str) -> Iterator[str]:
+    one = record.of(case.role)
     if (one.state, one.stop) != ("failed", stop):
         yield f"ended {one.state} ({one.stop}), not failed ({stop}): {one.error}"
     if (
         case.role == "helper"
-        and one.stop not in told.root.text
-        and "failed" not in told.root.text.lower()
+        and one.stop not in record.root.text
+        and "failed" not in record.root.text.lower()
     ):
-        yield f"the lead was not told: {told.root.text}"
+        yield f"the lead was not told: {record.root.text}"
     if stop == "bad_schema" and "read" not in one.error:
         yield f"the error does not name the tool: {one.error}"
-    if told.seconds > 5.0:
-        yield f"it took {told.seconds:.1f} s"
+    if record.seconds > 5.0:
+        yield f"it took {record.seconds:.1f} s"
 
 
-async def play_all(chosen: list[Case], at_once: int = 6) -> AsyncIterator[tuple[Case, list[str]]]:
+async def play_all(cases: list[Case], at_once: int = 6) -> AsyncIterator[tuple[Case, list[str]]]:
     """Play cases side by side; each has a provider of its own."""
     slots = asyncio.Semaphore(at_once)
 
@@ -483,23 +488,23 @@ async def play_all(chosen: list[Case], at_once: int = 6) -> AsyncIterator[tuple[
             except Exception as error:
                 return case, [f"raised {type(error).__name__}: {error}"]
 
-    for done in asyncio.as_completed([one(case) for case in chosen]):
-        yield await done
+    for result in asyncio.as_completed([one(case) for case in cases]):
+        yield await result
 
 
-async def _main(chosen: list[Case]) -> int:
-    began, bad, stuck, violations = time.monotonic(), 0, 0, 0
-    n = 0
-    async for case, found in play_all(chosen):
+async def _main(cases: list[Case]) -> int:
+    began, n = time.monotonic(), 0
+    bad, stuck, violations = 0, 0, 0
+    async for case, record in play_all(cases):
         n += 1
-        bad += bool(found)
-        stuck += "stuck" in found
-        violations += sum(words.startswith("violation") for words in found)
-        for words in found:
+        bad += bool(record)
+        stuck += "stuck" in record
+        violations += sum(words.startswith("violation") for words in record)
+        for words in record:
             sys.stderr.write(f"\r{case}: {words}\n")
-        if n % 20 == 0 or n == len(chosen):
+        if n % 20 == 0 or n == len(cases):
             sys.stderr.write(
-                f"\r{n} of {len(chosen)} cases, {bad} bad, {time.monotonic() - began:.0f} s"
+                f"\r{n} of {len(cases)} cases, {bad} bad, {time.monotonic() - began:.0f} s"
             )
             sys.stderr.flush()
     sys.stderr.write("\n")
@@ -517,8 +522,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     logging.disable(logging.ERROR)  # what goes wrong here is meant to
     names = options.only.split(",") if options.only else [*FAULTS, *NO_SERVER]
-    chosen = [c for c in cases() if c.fault in names and options.dialect in ("", c.dialect)]
-    return asyncio.run(_main(chosen))
+    choice = [c for c in cases() if c.fault in names and options.dialect in ("", c.dialect)]
+    return asyncio.run(_main(choice))
 
 
 if __name__ == "__main__":

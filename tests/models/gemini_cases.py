@@ -140,13 +140,13 @@ def value(rng: random.Random, depth: int = 0) -> Any:
 def pieces(rng: random.Random, most: int = 5) -> list[Piece]:
     """A reply as a model makes it: thoughts, text, then calls; signatures on some, in any order
     when there are any."""
-    made: list[Piece] = []
+    pieces: list[Piece] = []
     is_signed = rng.random() < 0.6
     for n in range(rng.randint(1, most)):
         sign = rng.randbytes(rng.randint(3, 12)) if is_signed and rng.random() < 0.5 else b""
         match rng.choice(["text", "text", "call", "call", "thought"]):
             case "text":
-                made.append(
+                pieces.append(
                     Piece(
                         "text",
                         text=words(rng, 2) if not sign or rng.random() < 0.5 else "",
@@ -154,16 +154,16 @@ def pieces(rng: random.Random, most: int = 5) -> list[Piece]:
                     )
                 )
             case "thought":
-                made.append(Piece("thought", text=words(rng, 2), sign=sign))
+                pieces.append(Piece("thought", text=words(rng, 2), sign=sign))
             case _:
-                given = rng.choice(["", f"fc_{rng.randrange(10**6)}_{n}"])
+                call_id = rng.choice(["", f"fc_{rng.randrange(10**6)}_{n}"])
                 args = {words(rng, 1): value(rng) for _ in range(rng.randint(0, 3))}
-                made.append(
-                    Piece("call", sign=sign, given=given, name=rng.choice(NAMES), args=args)
+                pieces.append(
+                    Piece("call", sign=sign, given=call_id, name=rng.choice(NAMES), args=args)
                 )
-    if not any(p.sign for p in made):
-        made.sort(key=lambda p: p.kind == "call")
-    return made
+    if not any(p.sign for p in pieces):
+        pieces.sort(key=lambda p: p.kind == "call")
+    return pieces
 
 
 def wire_part(piece: Piece) -> dict[str, Any]:
@@ -197,20 +197,20 @@ def sse(chunks: list[dict[str, Any]], rng: random.Random | None = None) -> bytes
     return out
 
 
-def answered(made: list[Piece]) -> AssistantMessage:
+def answered(pieces: list[Piece]) -> AssistantMessage:
     chunks: list[dict[str, Any]] = [
-        {"candidates": [{"content": {"parts": [wire_part(p)]}}]} for p in made
+        {"candidates": [{"content": {"parts": [wire_part(p)]}}]} for p in pieces
     ]
     decoder = GeminiCodec().decoder(Options())
     decoder.feed(sse([*chunks, {"candidates": [{"finishReason": "STOP"}]}]))
     return decoder.finish().message
 
 
-def sdk_parts(made: list[Piece]) -> list[types.Part]:
+def sdk_parts(pieces: list[Piece]) -> list[types.Part]:
     """What the SDK has to send back: no unsigned thoughts, neighbouring plain texts as one."""
     parts: list[types.Part] = []
     mergeable = False
-    for piece in made:
+    for piece in pieces:
         if piece.kind == "thought" and not piece.sign:
             continue
         if piece.kind == "call":
@@ -219,9 +219,11 @@ def sdk_parts(made: list[Piece]) -> list[types.Part]:
         elif piece.kind == "text" and not piece.sign and mergeable:
             parts[-1] = types.Part(text=(parts[-1].text or "") + piece.text)
         else:
-            thought = True if piece.kind == "thought" else None
+            is_thought = True if piece.kind == "thought" else None
             parts.append(
-                types.Part(text=piece.text, thought=thought, thought_signature=piece.sign or None)
+                types.Part(
+                    text=piece.text, thought=is_thought, thought_signature=piece.sign or None
+                )
             )
         mergeable = piece.kind == "text" and not piece.sign
     return parts or [types.Part(text="(empty)")]
@@ -237,18 +239,18 @@ def picture(rng: random.Random) -> tuple[Image, types.Part]:
 def exchange(rng: random.Random) -> tuple[list[Message], list[types.Content]]:
     """A reply with the results of its calls."""
     if rng.random() < 0.75:
-        made = pieces(rng)
-        said = answered(made)
-        contents = [types.Content(role="model", parts=sdk_parts(made))]
-        asked = [(p.given, p.name) for p in made if p.kind == "call"]
+        result = pieces(rng)
+        texts = answered(result)
+        contents = [types.Content(role="model", parts=sdk_parts(result))]
+        rows = [(p.given, p.name) for p in result if p.kind == "call"]
     else:
-        chosen = [
+        choices = [
             (f"toolu_{n}{rng.randrange(999)}", rng.choice(NAMES), *rng.choice(FOREIGN_ARGS))
             for n in range(rng.randint(0, 3))
         ]
-        text = words(rng) if rng.random() < 0.7 or not chosen else ""
-        calls = tuple(ToolCall(id=i, name=name, args=raw) for i, name, raw, _ in chosen)
-        said = AssistantMessage(
+        text = words(rng) if rng.random() < 0.7 or not choices else ""
+        calls = tuple(ToolCall(id=i, name=name, args=raw) for i, name, raw, _ in choices)
+        texts = AssistantMessage(
             text=text,
             calls=calls,
             opaque=rng.choice(["", 'anthropic\n[{"type":"thinking"}]', "gemini\n[99]"]),
@@ -256,59 +258,59 @@ def exchange(rng: random.Random) -> tuple[list[Message], list[types.Content]]:
         parts = [types.Part(text=text)] if text else []
         parts += [
             types.Part(function_call=types.FunctionCall(id=i, name=name, args=a))
-            for i, name, _, a in chosen
+            for i, name, _, a in choices
         ]
         contents = [types.Content(role="model", parts=parts)]
-        asked = [(i, name) for i, name, _, _ in chosen]
-    messages: list[Message] = [said]
+        rows = [(i, name) for i, name, _, _ in choices]
+    messages: list[Message] = [texts]
     responses, media = [], []
-    for call, (given, name) in zip(said.calls, asked, strict=True):
+    for call, (value, name) in zip(texts.calls, rows, strict=True):
         text, is_error = words(rng), rng.random() < 0.3
-        shown = [picture(rng) for _ in range(rng.choice([0, 0, 0, 1, 2]))]
+        pictures = [picture(rng) for _ in range(rng.choice([0, 0, 0, 1, 2]))]
         messages.append(
             ToolMessage(
                 call_id=call.id,
                 text=text,
                 name=name,
                 error=is_error,
-                images=tuple(i for i, _ in shown),
+                images=tuple(i for i, _ in pictures),
             )
         )
-        told = types.FunctionResponse(
-            id=given or None, name=name, response={"error" if is_error else "output": text}
+        response = types.FunctionResponse(
+            id=value or None, name=name, response={"error" if is_error else "output": text}
         )
-        responses.append(types.Part(function_response=told))
-        if shown:
+        responses.append(types.Part(function_response=response))
+        if pictures:
             media += [
                 types.Part(text=f"Images returned by {name}:"),
-                *(part for _, part in shown),
+                *(part for _, part in pictures),
             ]
     contents += [types.Content(role="user", parts=p) for p in (responses, media) if p]
     return messages, contents
 
 
 def options_of(rng: random.Random) -> tuple[Options, dict[str, Any]]:
-    chosen: dict[str, Any] = {
+    choices: dict[str, Any] = {
         "stream": rng.random() < 0.8,
         "cache": rng.random() < 0.5,
         "cache_key": rng.choice(["", "k"]),
     }
     config: dict[str, Any] = {}
     if rng.random() < 0.5:
-        chosen["temperature"] = config["temperature"] = rng.choice([0.0, 0.3, 1.0, 2.0])
+        choices["temperature"] = config["temperature"] = rng.choice([0.0, 0.3, 1.0, 2.0])
     effort = rng.choice(["", "minimal", "low", "medium", "high"])
     budget = rng.choice([None, None, 0, -1, 4096])
     if effort:
-        chosen["effort"] = effort
+        choices["effort"] = effort
     if budget is not None:
-        chosen["thinking_tokens"] = budget
+        choices["thinking_tokens"] = budget
         config["thinking_config"] = types.ThinkingConfig(thinking_budget=budget)
     elif effort:
         config["thinking_config"] = types.ThinkingConfig(
             thinking_level=types.ThinkingLevel[effort.upper()]
         )
     if rng.random() < 0.3:
-        chosen["output_schema"] = config["response_json_schema"] = rng.choice(SCHEMAS)
+        choices["output_schema"] = config["response_json_schema"] = rng.choice(SCHEMAS)
         config["response_mime_type"] = "application/json"
     extra: dict[str, Any] = {}
     if rng.random() < 0.2:
@@ -327,7 +329,7 @@ def options_of(rng: random.Random) -> tuple[Options, dict[str, Any]]:
             types.HarmBlockThreshold.BLOCK_NONE,
         )
         config["safety_settings"] = [types.SafetySetting(category=harm, threshold=block)]
-    return Options(**chosen, extra=extra), config
+    return Options(**choices, extra=extra), config
 
 
 def case(rng: random.Random) -> Case:
@@ -335,15 +337,15 @@ def case(rng: random.Random) -> Case:
     contents: list[types.Content] = []
     for n in range(rng.randint(1, 5)):
         if n == 0 or rng.random() < 0.4:
-            shown = [picture(rng) for _ in range(rng.choice([0, 0, 0, 1, 2]))]
-            text = words(rng) if rng.random() < 0.9 or not shown else ""
-            messages.append(UserMessage(text=text, images=tuple(i for i, _ in shown)))
-            parts = [*([types.Part(text=text)] if text else []), *(part for _, part in shown)]
+            pictures = [picture(rng) for _ in range(rng.choice([0, 0, 0, 1, 2]))]
+            text = words(rng) if rng.random() < 0.9 or not pictures else ""
+            messages.append(UserMessage(text=text, images=tuple(i for i, _ in pictures)))
+            parts = [*([types.Part(text=text)] if text else []), *(part for _, part in pictures)]
             contents.append(types.Content(role="user", parts=parts))
         else:
-            more, sent = exchange(rng)
+            more, contents_sent = exchange(rng)
             messages += more
-            contents += sent
+            contents += contents_sent
     options, config = options_of(rng)
     tools = [
         ToolSchema(name=name, description=words(rng), parameters=rng.choice(SCHEMAS))
@@ -363,8 +365,8 @@ def case(rng: random.Random) -> Case:
     max_output = rng.choice([1, 256, 8192, 65536])
     config.setdefault("max_output_tokens", max_output)
     model = rng.choice(["gemini-3-pro-preview", "gemini-2.5-flash", "tunedModels/mine-1"])
-    built = types.GenerateContentConfig(**config)
-    return Case(model, instructions, messages, tools, options, max_output, contents, built)
+    sdk_config = types.GenerateContentConfig(**config)
+    return Case(model, instructions, messages, tools, options, max_output, contents, sdk_config)
 
 
 USAGE = [
@@ -387,10 +389,10 @@ REASONS = ["STOP"] * 6 + [
 def responses(rng: random.Random, most: int) -> list[dict[str, Any]]:
     """The chunks of one stream. Each says less or more of what real ones say beside their parts."""
     chunks: list[dict[str, Any]] = []
-    made = pieces(rng, most)
-    while made:
-        taken, made = made[: (k := rng.randint(1, 2))], made[k:]
-        candidate: dict[str, Any] = {"content": {"parts": [wire_part(p) for p in taken]}}
+    result = pieces(rng, most)
+    while result:
+        piece_list, result = result[: (k := rng.randint(1, 2))], result[k:]
+        candidate: dict[str, Any] = {"content": {"parts": [wire_part(p) for p in piece_list]}}
         if rng.random() < 0.3:
             candidate["content"]["role"] = "model"
         if rng.random() < 0.1:

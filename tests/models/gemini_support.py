@@ -28,5 +28,5 @@ def reply_chunk(parts: list[Any], reason: str | None = "STOP", **more: Any) -> d
     }
 
 
-def call_part(name: str, args: Any, given: str = "", **more: Any) -> dict[str, Any]:
-    return {"functionCall": {"name": name, "args": args} | ({"id": given} if given else {}), **more}
+def call_part(name: str, args: Any, value: str = "", **more: Any) -> dict[str, Any]:
+    return {"functionCall": {"name": name, "args": args} | ({"id": value} if value else {}), **more}

@@ -88,10 +88,10 @@ class Together:
         self._n, self._text, self._before = n, text, before
         self._all_are_there = asyncio.Event()
 
-    async def __call__(self, heard: Any) -> str:
-        if heard.n >= self._before + self._n:
+    async def __call__(self, request: Any) -> str:
+        if request.n >= self._before + self._n:
             self._all_are_there.set()
-        if heard.n > self._before:
+        if request.n > self._before:
             await self._all_are_there.wait()
         return self._text
 
@@ -124,9 +124,9 @@ def history(*messages: Message, base: Conversation | None = None) -> ShownMessag
 
 
 async def complete(
-    model: Any, request: ModelRequest | None = None, said: list[str] | None = None
+    model: Any, request: ModelRequest | None = None, texts: list[str] | None = None
 ) -> ModelReply:
-    return await model.complete(request or asking(), (said if said is not None else []).append)  # type: ignore[no-any-return]
+    return await model.complete(request or asking(), (texts if texts is not None else []).append)  # type: ignore[no-any-return]
 
 
 def closed_port() -> int:
@@ -190,11 +190,11 @@ async def answering(
 ) -> AsyncIterator[tuple[str, list[bytes]]]:
     """A server that says these bytes, whatever it hears, one answer for each connection, the last
     for all others. What it heard is kept."""
-    heard: list[bytes] = []
-    left = list(answers)
+    pieces: list[bytes] = []
+    rest = list(answers)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answer = left.pop(0) if len(left) > 1 else left[0]
+        answer = rest.pop(0) if len(rest) > 1 else rest[0]
         if listen:
             head = await reader.readuntil(b"\r\n\r\n")
             lengths = [
@@ -202,14 +202,14 @@ async def answering(
                 for h in head.split(b"\r\n")
                 if h.lower().startswith(b"content-l")
             ]
-            heard.append(head + await reader.readexactly(sum(lengths)))
+            pieces.append(head + await reader.readexactly(sum(lengths)))
         writer.write(answer)
         await writer.drain()
         if not close:
             await reader.read()
 
     async with serving(serve, **more) as url:
-        yield url, heard
+        yield url, pieces
 
 
 class InProcess(HttpModel):
@@ -232,7 +232,13 @@ class InProcess(HttpModel):
         self._fails, self._calls, self._seconds = fails, calls, seconds
 
     async def _attempt(
-        self, request: ModelRequest, body: list[bytes], size: int, turn: Any, emit: Any, came: Any
+        self,
+        request: ModelRequest,
+        body: list[bytes],
+        size: int,
+        turn: Any,
+        emit: Any,
+        connection: Any,
     ) -> ModelReply:
         request.progress.leave()
         self.starts.append(asyncio.get_running_loop().time())
@@ -242,14 +248,14 @@ class InProcess(HttpModel):
             self.failed += 1
             raise error
         turn.answered(200, {})
-        came()
+        connection()
         n = sum(part.count(b'"tool_result"') for part in body)
         if n >= self._calls:
             return ModelReply(
                 message=AssistantMessage(text="Done."), usage=Usage(input=10, output=1)
             )
-        said = AssistantMessage(calls=(ToolCall(id=f"c{n}", name="read", args='{"path":"a"}'),))
-        return ModelReply(message=said, usage=Usage(input=10, output=1), stop="calls")
+        message = AssistantMessage(calls=(ToolCall(id=f"c{n}", name="read", args='{"path":"a"}'),))
+        return ModelReply(message=message, usage=Usage(input=10, output=1), stop="calls")
 
     def peak(self, begin: float, end: float, window: float = 5.0) -> float:
         """The most calls a second that began within a window of so many seconds."""

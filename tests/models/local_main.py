@@ -116,7 +116,7 @@ def request(
 
 async def measure(model: LocalModel) -> Score:
     called = named = right = 0
-    begun = time.monotonic()
+    start = time.monotonic()
     for text, name, arguments in REQUESTS:
         reply = await model.complete(request(text, tools=TOOLS), lambda delta: None)
         calls = reply.message.calls
@@ -124,7 +124,7 @@ async def measure(model: LocalModel) -> Score:
         if calls and calls[0].name == name:
             named += 1
             right += msgspec.json.decode(calls[0].args) == arguments
-    return Score(len(REQUESTS), called, named, right, time.monotonic() - begun)
+    return Score(len(REQUESTS), called, named, right, time.monotonic() - start)
 
 
 async def speed(path: str) -> str:
@@ -133,9 +133,9 @@ async def speed(path: str) -> str:
     model = local_model("local", path, os.environ, options)
     seconds: list[float] = []
     for text, n_tokens in (("", 1), ("river " * 400, 1), ("river " * 400, 101)):
-        begun = time.monotonic()
+        start = time.monotonic()
         reply = await model.complete(request(text, max_output=n_tokens), lambda delta: None)
-        seconds.append(time.monotonic() - begun)
+        seconds.append(time.monotonic() - start)
     await model.close()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     read = (reply.usage.input - 30) / seconds[1]

@@ -153,19 +153,24 @@ def conversation(seed: int) -> Conversation:
         calls = tuple(ToolCall(id=i, name=r.choice(NAMES), args=_args(r)) for i in ids)
         opaque = ""
         if server.reasoning and r.random() < 0.7:
-            thought: Any = text(r)
+            thought_text: Any = text(r)
             if server.reasoning == "reasoning_details":
-                thought = [
-                    {"type": "reasoning.text", "text": thought, "signature": "c2ln", "index": 0}
+                thought_text = [
+                    {
+                        "type": "reasoning.text",
+                        "text": thought_text,
+                        "signature": "c2ln",
+                        "index": 0,
+                    }
                 ]
-            thoughts[len(messages)] = thought
+            thoughts[len(messages)] = thought_text
             opaque = keep_opaque(
-                "openai_chat", json.dumps({server.reasoning: thought}, separators=(",", ":"))
+                "openai_chat", json.dumps({server.reasoning: thought_text}, separators=(",", ":"))
             )
         elif r.random() < 0.2:
             opaque = keep_opaque("anthropic", '[{"type":"thinking"}]')
-        said = text(r) if not calls or r.random() < 0.5 else ""
-        messages.append(AssistantMessage(text=said, calls=calls, opaque=opaque))
+        texts = text(r) if not calls or r.random() < 0.5 else ""
+        messages.append(AssistantMessage(text=texts, calls=calls, opaque=opaque))
         for call in calls:
             pictures = (image(r),) if r.random() < 0.2 else ()
             failed = r.random() < 0.3
@@ -271,18 +276,14 @@ def stream(seed: int, *, long: bool = False) -> Stream:
     sends."""
     r = random.Random(seed)
     n = 3 if long else 1
-    said = text(r, n) if r.random() < 0.7 else ""
+    texts = text(r, n) if r.random() < 0.7 else ""
     refusal = text(r, n) if r.random() < 0.1 else ""
-    thought = text(r, n) if r.random() < 0.15 * n else ""
+    thoughts = text(r, n) if r.random() < 0.15 * n else ""
     n_calls = r.choice([2, 3, 5] if long else [0, 0, 0, 0, 1, 2])
     calls = [(f"c{k}{seed}", r.choice(NAMES), arguments(r, n)) for k in range(n_calls)]
-    reason = (
-        r.choice(["stop", "length", "content_filter"])
-        if r.random() < 0.4
-        else "tool_calls"
-        if calls
-        else "stop"
-    )
+    reason = "tool_calls" if calls else "stop"
+    if r.random() < 0.4:
+        reason = r.choice(["stop", "length", "content_filter"])
     if reason == "length" and calls:
         last = calls[-1]
         calls[-1] = (last[0], last[1], last[2][: r.randrange(1, len(last[2]) + 1)])
@@ -291,9 +292,9 @@ def stream(seed: int, *, long: bool = False) -> Stream:
         [{"role": "assistant", "content": r.choice(["", None])}] if long else []
     )
     deltas += [
-        {"reasoning_content": piece} for piece in (cut(r, thought, n + 1) if thought else [])
+        {"reasoning_content": piece} for piece in (cut(r, thoughts, n + 1) if thoughts else [])
     ]
-    deltas += [{"content": piece} for piece in (cut(r, said, n + 1) if said else [])]
+    deltas += [{"content": piece} for piece in (cut(r, texts, n + 1) if texts else [])]
     deltas += [{"refusal": piece} for piece in (cut(r, refusal, n + 1) if refusal else [])]
     deltas += [{"tool_calls": piece} for piece in _call_deltas(r, calls)]
     base: dict[str, Any] = (
@@ -306,9 +307,9 @@ def stream(seed: int, *, long: bool = False) -> Stream:
     if used is not None:
         chunks.append({**base, "choices": [], "usage": used})
     chunks[0]["model"] = base["model"] = "m-1"
-    message: dict[str, Any] = {"role": "assistant", "content": said or None}
+    message: dict[str, Any] = {"role": "assistant", "content": texts or None}
     message |= {"refusal": refusal} if refusal else {}
-    message |= {"reasoning_content": thought} if thought else {}
+    message |= {"reasoning_content": thoughts} if thoughts else {}
     message |= {"tool_calls": [_whole(*call) for call in calls]} if calls else {}
     body = {
         **base,
@@ -316,7 +317,7 @@ def stream(seed: int, *, long: bool = False) -> Stream:
         "usage": used,
     }
     whole = json.dumps(body, ensure_ascii=r.random() < 0.5).encode()
-    return Stream(sse(r, chunks), whole, said, refusal, thought, calls, reason, used)
+    return Stream(sse(r, chunks), whole, texts, refusal, thoughts, calls, reason, used)
 
 
 def _whole(call_id: str, name: str, args: str) -> dict[str, Any]:

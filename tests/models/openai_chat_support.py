@@ -16,21 +16,21 @@ RETRIED = {"rate_limit", "quota", "auth", "overloaded", "network", "server_error
 
 def decoded(data: bytes, codec: OpenAIChatCodec | None = None, *cuts: int) -> ModelReply:
     decoder = (codec or OpenAIChatCodec()).decoder(Options())
-    shown: list[str] = []
+    rows: list[str] = []
     for a, b in zip((0, *cuts), (*cuts, len(data)), strict=True):
-        shown += decoder.feed(data[a:b])
+        rows += decoder.feed(data[a:b])
     reply = decoder.finish()
-    if shown:  # what was shown is what is kept, but for the word about a filter
-        assert reply.message.text.replace(FILTERED, "").rstrip("\n") == "".join(shown).rstrip("\n")
+    if rows:  # what was shown is what is kept, but for the word about a filter
+        assert reply.message.text.replace(FILTERED, "").rstrip("\n") == "".join(rows).rstrip("\n")
     assert decoder.done
     return reply
 
 
-def sse(*chunks: Any, done: bool = True) -> bytes:
+def sse(*chunks: Any, is_done: bool = True) -> bytes:
     lines = [
         f"data: {chunk if isinstance(chunk, str) else json.dumps(chunk)}\n\n" for chunk in chunks
     ]
-    return ("".join(lines) + "data: [DONE]\n\n" * done).encode()
+    return ("".join(lines) + "data: [DONE]\n\n" * is_done).encode()
 
 
 def delta(reason: str | None = None, **fields: Any) -> dict[str, Any]:

@@ -158,9 +158,9 @@ def assistant(rng: random.Random, case: Case) -> AssistantMessage:
         case "kept":
             items = output_items(rng, n)
             case.items[n] = items
-            kept = json.dumps(items, ensure_ascii=rng.random() < 0.5, indent=rng.choice([None, 1]))
+            rest = json.dumps(items, ensure_ascii=rng.random() < 0.5, indent=rng.choice([None, 1]))
             words, calls = said_by(items)
-            return AssistantMessage(text=words, calls=calls, opaque="openai_responses\n" + kept)
+            return AssistantMessage(text=words, calls=calls, opaque="openai_responses\n" + rest)
         case "empty":
             return AssistantMessage()
         case kind:
@@ -472,9 +472,10 @@ def stream(rng: random.Random, n: int, *, terse: bool = False) -> Stream:
         middle.append(queue.pop(0))
     usage = None
     if rng.random() < 0.9:
-        cached, written, given, put = (rng.randint(0, 10 ** rng.randint(1, 6)) for _ in range(4))
-        usage = {"input_tokens": given + cached + written, "output_tokens": put}
-        usage["input_tokens_details"] = {"cached_tokens": cached, "cache_write_tokens": written}
+        counts = [rng.randint(0, 10 ** rng.randint(1, 6)) for _ in range(4)]
+        (cached, cache_write), (value, put) = counts[:2], counts[2:]
+        usage = {"input_tokens": value + cached + cache_write, "output_tokens": put}
+        usage["input_tokens_details"] = {"cached_tokens": cached, "cache_write_tokens": cache_write}
     status = "completed" if end == "completed" else "incomplete"
     model = rng.choice(["gpt-6-astra-2026-08-01", "gpt-5.6-sol"])
     response: dict[str, Any] = {"id": f"resp_{n}", "model": model}
@@ -489,13 +490,13 @@ def stream(rng: random.Random, n: int, *, terse: bool = False) -> Stream:
     last["incomplete_details"] = None if end == "completed" else {"reason": end}
     first = {"type": "response.created", "response": {**response, "status": "in_progress"}}
     events = [first, *middle, {"type": f"response.{status}", "response": last}]
-    spoken = "".join(
+    streamed_text = "".join(
         e["delta"]
         for e in middle
         if e["type"] in ("response.output_text.delta", "response.refusal.delta")
     )
     body = json.dumps({**last, "output": items}).encode()
-    return Stream(as_sse(rng, events, names=0.3 if terse else 0.9), spoken, body)
+    return Stream(as_sse(rng, events, names=0.3 if terse else 0.9), streamed_text, body)
 
 
 def as_sse(rng: random.Random, events: list[dict[str, Any]], names: float) -> bytes:
@@ -523,8 +524,8 @@ def read_by_sdk(wire: Wire, data: bytes) -> dict[str, Any]:
     (response,) = [
         e.response for e in events if e.type in ("response.completed", "response.incomplete")
     ][:1]
-    done = {e.output_index: e.item for e in events if e.type == "response.output_item.done"}
-    items = response.output or [done[index] for index in sorted(done)]
+    result = {e.output_index: e.item for e in events if e.type == "response.output_item.done"}
+    items = response.output or [result[index] for index in sorted(result)]
     parts = [part for item in items if item.type == "message" for part in item.content]
     words = "".join(part.refusal if part.type == "refusal" else part.text for part in parts)
     calls = [

@@ -29,9 +29,9 @@ def head(*lines: str, end: str = "\r\n") -> AnswerHead:
 
 
 def test_a_head_tells_its_status_its_headers_and_the_length_of_its_body() -> None:
-    told = head("HTTP/1.1 200 OK", "Content-Type: a/b", "X-A:1", "x-a:  2 \t", "Content-Length: 12")
-    assert (told.status, told.length, told.is_kept, told.life) == (200, 12, True, None)
-    assert told.headers == {"content-type": "a/b", "x-a": "1, 2", "content-length": "12"}
+    text = head("HTTP/1.1 200 OK", "Content-Type: a/b", "X-A:1", "x-a:  2 \t", "Content-Length: 12")
+    assert (text.status, text.length, text.is_kept, text.life) == (200, 12, True, None)
+    assert text.headers == {"content-type": "a/b", "x-a": "1, 2", "content-length": "12"}
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_the_end_of_a_body_is_told_in_one_of_the_known_ways(
     lines: list[str], length: int, is_kept: bool
 ) -> None:
     for end in ("\r\n", "\n"):
-        told = head(*lines, end=end)
-        assert (told.length, told.is_kept) == (length, is_kept)
+        text = head(*lines, end=end)
+        assert (text.length, text.is_kept) == (length, is_kept)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_what_aiohttp_refuses_is_refused_and_what_is_read_is_read_alike(
         joined: dict[str, list[str]] = {}
         for name, value in fields:
             joined.setdefault(name.lower(), []).append(value.strip(" \t"))
-        assert ours.headers == {name: ", ".join(found) for name, found in joined.items()}
+        assert ours.headers == {name: ", ".join(result) for name, result in joined.items()}
         assert sorted(joined) == sorted({name for name, _ in theirs[1]})
 
 

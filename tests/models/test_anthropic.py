@@ -68,12 +68,12 @@ class Oracle:
     def read(self, answer: bytes) -> Any:
         """The message that the client reads from this stream."""
         self.answer = answer
-        asked: Any = {
+        question: Any = {
             "model": "any",
             "max_tokens": 1,
             "messages": [{"role": "user", "content": "?"}],
         }
-        with self.client.messages.stream(**asked) as stream:
+        with self.client.messages.stream(**question) as stream:
             return stream.get_final_message()
 
 
@@ -126,11 +126,11 @@ def test_a_request_is_what_the_sdk_sends_for_the_same_call(oracle: Oracle, seed:
             case.options,
             max_output=case.max_output,
         )
-        ours, asked = json.loads(body), cases.sdk_arguments(case)
-        assert eaten(PARAMS.validate_python(asked)) == asked
+        ours, arguments = json.loads(body), cases.sdk_arguments(case)
+        assert eaten(PARAMS.validate_python(arguments)) == arguments
         more = {} if case.options.temperature is None else {"temperature": case.options.temperature}
         theirs = oracle.send(
-            asked | {"extra_body": more} | ({"stream": True} if case.options.stream else {})
+            arguments | {"extra_body": more} | ({"stream": True} if case.options.stream else {})
         )
         assert_acceptable(ours["messages"])
         assert with_plain_ids(ours.pop("messages")) == with_plain_ids(theirs.pop("messages"))
@@ -138,16 +138,16 @@ def test_a_request_is_what_the_sdk_sends_for_the_same_call(oracle: Oracle, seed:
 
 
 def test_thoughts_go_back_byte_for_byte() -> None:
-    kept = (
+    text = (
         '[ {"thinking" : "caf\\u00e9 \\/ x","signature":"a+b==", "type":"thinking"} '
         ',{"type":"text","text":"hi"}]'
     )
-    said = AssistantMessage(text="hi", opaque=keep_opaque("anthropic", kept))
+    message = AssistantMessage(text="hi", opaque=keep_opaque("anthropic", text))
     assert (
         b'{"thinking" : "caf\\u00e9 \\/ x","signature":"a+b==", "type":"thinking"}'
-        in CODEC.unit([said])
+        in CODEC.unit([message])
     )
-    marked = CODEC.unit([said], mark=True)
+    marked = CODEC.unit([message], mark=True)
     assert marked.endswith(b'{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}]}')
     assert b'{"thinking" : "caf\\u00e9 \\/ x","signature":"a+b==", "type":"thinking"}' in marked
 
@@ -184,11 +184,11 @@ def test_thinking_that_is_asked_for_in_other_words_is_asked_for_once() -> None:
 
 def test_arguments_that_are_nested_absurdly_deep_can_be_sent() -> None:
     call = ToolCall(id="toolu_1", name="read", args='{"a":' * 5000 + "1" + "}" * 5000)
-    sent = json.loads(
+    value = json.loads(
         b"[%b]"
         % CODEC.unit([AssistantMessage(calls=(call,)), ToolMessage(call_id="toolu_1", text="ok")])
     )
-    assert sent[0]["content"][0]["input"] == {"invalid_json": call.args}
+    assert value[0]["content"][0]["input"] == {"invalid_json": call.args}
 
 
 def test_half_a_surrogate_pair_in_a_prompt_or_a_tool_can_be_sent() -> None:
@@ -218,24 +218,24 @@ def content_to_send_back(message: Any) -> list[dict[str, Any]]:
     return content
 
 
-def assert_same(reply: ModelReply, said: str, message: Any) -> None:
+def assert_same(reply: ModelReply, texts: str, message: Any) -> None:
     """The reply says what the SDK's message says."""
     text = "".join(block.text for block in message.content if block.type == "text")
     tools = [block for block in message.content if block.type == "tool_use"]
-    read, written = (
+    read, cache_write = (
         message.usage.cache_read_input_tokens or 0,
         message.usage.cache_creation_input_tokens or 0,
     )
     spent = Usage(
-        input=message.usage.input_tokens + read + written,
+        input=message.usage.input_tokens + read + cache_write,
         output=message.usage.output_tokens,
         cache_read=read,
-        cache_write=written,
+        cache_write=cache_write,
     )
     assert reply.usage == spent
     assert reply.model == message.model
     assert reply.stop == STOPS.get(message.stop_reason, "calls" if tools else "end")
-    assert said == text
+    assert texts == text
     if reply.stop == "refusal":
         why = message.stop_details.explanation if message.stop_details else ""
         assert reply.message.text.startswith(text.rstrip())
@@ -250,12 +250,12 @@ def assert_same(reply: ModelReply, said: str, message: Any) -> None:
         jiter.from_json(call.args.encode(), partial_mode=True) for call in reply.message.calls
     ]
     assert inputs == [block.input for block in tools]
-    kept = opaque_for("anthropic", reply.message)
-    if kept and reply.stop != "length":
-        assert json.loads(kept) == content_to_send_back(message)
+    opaque = opaque_for("anthropic", reply.message)
+    if opaque and reply.stop != "length":
+        assert json.loads(opaque) == content_to_send_back(message)
     indirect = any(block.caller and block.caller.type != "direct" for block in tools)
     kinds = [block["type"] for block in content_to_send_back(message)]
-    assert bool(kept) == (indirect or any(kind not in ("text", "tool_use") for kind in kinds))
+    assert bool(opaque) == (indirect or any(kind not in ("text", "tool_use") for kind in kinds))
 
 
 @pytest.mark.parametrize("seed", range(times(3)))

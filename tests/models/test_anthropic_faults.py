@@ -172,8 +172,8 @@ def test_a_failed_request_becomes_its_typed_error(
 
 
 def test_a_failure_is_told_in_the_words_of_the_provider() -> None:
-    told = "model: claude-sonnet-4-5-20250929\n\x00 \u202eis not known " + "x" * 1000
-    failure = CODEC.failure(404, {}, error("not_found_error", told))
+    texts = "model: claude-sonnet-4-5-20250929\n\x00 \u202eis not known " + "x" * 1000
+    failure = CODEC.failure(404, {}, error("not_found_error", texts))
     assert str(failure).startswith("model: claude-sonnet-4-5-20250929 is not known xxx")
     assert len(str(failure)) == 500
     assert SCHEMA in str(CODEC.failure(400, {}, error("invalid_request_error", SCHEMA)))
@@ -238,9 +238,9 @@ def test_a_broken_stream_is_an_error_and_never_half_a_reply(
     data: bytes, error_type: type[ModelError], kind: str
 ) -> None:
     for size in (len(data) + 1, 1 << 16) if len(data) > 1 << 20 else (len(data) + 1, 7, 1):
-        with pytest.raises(error_type) as caught:
+        with pytest.raises(error_type) as failure:
             in_pieces(data, 0, size)
-        assert caught.value.kind == kind
+        assert failure.value.kind == kind
 
 
 READ = ToolCall(id="toolu_1", name="read", args='{"a":1}')
@@ -382,9 +382,9 @@ def test_an_odd_stream_is_read_for_what_it_means(data: bytes, reply: ModelReply)
 
 
 def test_text_that_a_block_begins_with_is_told_at_once() -> None:
-    begun = content(0, {"type": "text", "text": "hel"}, {"type": "text_delta", "text": "lo"})
-    assert decoded(sse([START, *begun, *end()]), 0) == (said("hello"), "hello")
-    assert CODEC.decoder(STREAMED).feed(sse([START, begun[0]])) == ["hel"]
+    events = content(0, {"type": "text", "text": "hel"}, {"type": "text_delta", "text": "lo"})
+    assert decoded(sse([START, *events, *end()]), 0) == (said("hello"), "hello")
+    assert CODEC.decoder(STREAMED).feed(sse([START, events[0]])) == ["hel"]
 
 
 def test_usage_that_is_missing_or_mad_counts_nothing() -> None:
@@ -399,10 +399,10 @@ def test_usage_that_is_missing_or_mad_counts_nothing() -> None:
 def test_a_body_is_not_taken_beyond_its_cap() -> None:
     for options in (STREAMED, WHOLE):
         decoder = CODEC.decoder(options)
-        with pytest.raises(ModelRejected) as caught:
+        with pytest.raises(ModelRejected) as failure:
             for _ in range(65):
                 decoder.feed(b": " + b"x" * ((1 << 20) - 3) + b"\n")
-        assert caught.value.kind == "response_too_large"
+        assert failure.value.kind == "response_too_large"
 
 
 @pytest.mark.parametrize(
@@ -418,9 +418,9 @@ def test_a_body_is_not_taken_beyond_its_cap() -> None:
     ],
 )
 def test_a_body_that_is_no_message_is_an_error(body: bytes, kind: str) -> None:
-    with pytest.raises(ModelUnavailable) as caught:
+    with pytest.raises(ModelUnavailable) as failure:
         decoded(body, len(body) // 2, WHOLE)
-    assert caught.value.kind == kind
+    assert failure.value.kind == kind
 
 
 def test_a_decoder_says_what_it_has_seen() -> None:
@@ -434,12 +434,18 @@ def test_a_decoder_says_what_it_has_seen() -> None:
 
 
 def test_a_thought_at_the_end_and_a_blank_text_do_not_go_back() -> None:
-    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
-    blocks = [content(0, thought), text("\n", 1), text("hi", 2), text("", 3), content(4, thought)]
+    thought_block = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    blocks = [
+        content(0, thought_block),
+        text("\n", 1),
+        text("hi", 2),
+        text("", 3),
+        content(4, thought_block),
+    ]
     reply, _ = decoded(sse([START, *(event for block in blocks for event in block), *end()]), 0)
     assert reply.message.text == "\nhi"
     assert json.loads(opaque_for("anthropic", reply.message)) == [
-        thought,
+        thought_block,
         {"type": "text", "text": "hi"},
     ]
 

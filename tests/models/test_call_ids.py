@@ -42,10 +42,10 @@ def turns(n: int, id: str = "call_0") -> list[Message]:
 
 
 def of(messages: list[Message], base: Conversation | None = None, length: int = 0) -> Conversation:
-    made = Conversation(base, length)
+    conversation = Conversation(base, length)
     for message in messages:
-        made.append(message)
-    return made
+        conversation.append(message)
+    return conversation
 
 
 def ids_in(messages: list[Message]) -> list[str]:
@@ -67,10 +67,10 @@ def test_a_server_that_names_every_call_alike_leaves_a_history_that_every_dialec
             )
             await client.close()
             assert llm.violations == [] and reply.message.text == "Done."
-            (heard,) = llm.requests
-            results = [m for m in heard.messages if isinstance(m, ToolMessage)]
+            (requests,) = llm.requests
+            results = [m for m in requests.messages if isinstance(m, ToolMessage)]
             assert [m.text for m in results] == [f"r{k}" for k in range(5)]
-            called = ids_in(list(heard.messages))
+            called = ids_in(list(requests.messages))
             if dialect != "gemini":  # there ids are left out and results are found by their place
                 assert len(set(called)) == 5 and [m.call_id for m in results] == called
 
@@ -80,7 +80,7 @@ def test_a_server_that_names_every_call_alike_leaves_a_history_that_every_dialec
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_was_sent_before_is_sent_again_to_the_byte(dialect: str) -> None:
     codec = CODECS[dialect]()
-    messages, sent = turns(6), b""
+    messages, data = turns(6), b""
     conversation = Conversation()
     for n, message in enumerate(messages):
         conversation.append(message)
@@ -88,14 +88,14 @@ def test_what_was_sent_before_is_sent_again_to_the_byte(dialect: str) -> None:
             continue
         now = b",".join(ShownMessages(conversation, 0, n + 1).encode("k", codec.unit))
         again = b",".join(ShownMessages(of(messages[: n + 1]), 0, n + 1).encode("k", codec.unit))
-        assert now.startswith(sent) and now == again
-        sent = now
+        assert now.startswith(data) and now == again
+        data = now
     fork = of([UserMessage(text="fork"), *turns(2)[1:]], conversation, 9)
     whole = b",".join(ShownMessages(fork, 0, len(fork)).encode("k", codec.unit))
     start = b",".join(ShownMessages(of(messages[:9]), 0, 9).encode("k", codec.unit))
     assert whole.startswith(start)
     # Cut, as after a summary: what is left has the names that it had.
-    assert sent.endswith(
+    assert data.endswith(
         b",".join(ShownMessages(conversation, 9, len(conversation)).encode("k", codec.unit)[1:])
     )
 
@@ -114,16 +114,16 @@ MESSAGES = st.lists(
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(MESSAGES, MESSAGES, st.integers(0, 8))
 def test_ids_are_unique_and_valid_also_across_forks(
-    first: list[Message], more: list[Message], cut: int
+    first: list[Message], more: list[Message], end: int
 ) -> None:
     base = of(first)
-    fork = of(more, base, min(cut, len(first)))
-    for conversation in (base, fork, of([*first[:cut], *more])):
-        shown = view(conversation, 0, len(conversation))
-        ids = ids_in(shown)
+    fork = of(more, base, min(end, len(first)))
+    for conversation in (base, fork, of([*first[:end], *more])):
+        rows = view(conversation, 0, len(conversation))
+        ids = ids_in(rows)
         assert len(set(ids)) == len(ids) and all(map(ID.fullmatch, ids))
-        assert [m.call_id for m in shown if isinstance(m, ToolMessage)] == ids
-    apart, joined = of([*first[:cut], *more]), fork
+        assert [m.call_id for m in rows if isinstance(m, ToolMessage)] == ids
+    apart, joined = of([*first[:end], *more]), fork
     assert ids_in(view(apart, 0, len(apart))) == ids_in(view(joined, 0, len(joined)))
 
 
@@ -166,8 +166,8 @@ def test_another_dialect_goes_on_where_such_a_server_stopped_also_after_a_restar
         """Reads a file."""
         return f"contents of {path}"
 
-    def script(heard: ParsedRequest) -> Any:
-        assert [m.text for m in heard.messages if isinstance(m, ToolMessage)] == [
+    def script(request: ParsedRequest) -> Any:
+        assert [m.text for m in request.messages if isinstance(m, ToolMessage)] == [
             "contents of a"
         ] * 3
         return "All read."
@@ -194,7 +194,7 @@ def test_another_dialect_goes_on_where_such_a_server_stopped_also_after_a_restar
 
 @pytest.mark.parametrize("dialect", ["anthropic", "openai_responses", "gemini"])
 def test_a_reply_that_is_kept_whole_goes_back_under_its_new_ids(dialect: str) -> None:
-    kept = {
+    rest = {
         "anthropic": [
             {"type": "thinking", "thinking": "t", "signature": "s"},
             {"type": "tool_use", "id": "call_0", "name": "read", "input": {}},
@@ -216,28 +216,23 @@ def test_a_reply_that_is_kept_whole_goes_back_under_its_new_ids(dialect: str) ->
             }
         ],
     }[dialect]
-    said = AssistantMessage(
-        calls=(ToolCall(id="call_0", name="read"),), opaque=f"{dialect}\n{json.dumps(kept)}"
+    message = AssistantMessage(
+        calls=(ToolCall(id="call_0", name="read"),), opaque=f"{dialect}\n{json.dumps(rest)}"
     )
     conversation = of(
         [
             UserMessage(text="Go."),
-            said,
+            message,
             ToolMessage(call_id="call_0", text="1"),
-            said,
+            message,
             ToolMessage(call_id="call_0", text="2"),
         ]
     )
     codec = CODECS[dialect]()
-    sent = json.loads(
+    value = json.loads(
         b"[%b]" % b",".join(ShownMessages(conversation, 0, 5).encode("k", codec.unit))
     )
-    text = json.dumps(sent)
-    assert (
-        text.count(
-            '"s"' if dialect == "anthropic" else '"e"' if dialect == "openai_responses" else "QQ=="
-        )
-        == 2
-    )
+    text = json.dumps(value)
+    assert text.count({"anthropic": '"s"', "openai_responses": '"e"'}.get(dialect, "QQ==")) == 2
     ids = re.findall(r'"(?:tool_use_id|call_id|id)": "(call_\w+)"', text)
     assert len(ids) == (2 if dialect == "gemini" else 4) and len(set(ids)) == len(ids) // 2

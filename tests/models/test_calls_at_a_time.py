@@ -67,12 +67,12 @@ async def test_an_outage_is_not_the_time_to_grow() -> None:
 @virtually
 async def test_the_headers_say_how_many_may_begin_at_once() -> None:
     account = Account()
-    told = {
+    text = {
         "x-ratelimit-limit-requests": "5000",
         "x-ratelimit-remaining-requests": "4000",
         "x-ratelimit-reset-requests": "12s",
     }
-    await account.call(headers=told, seconds=0.0)
+    await account.call(headers=text, seconds=0.0)
     assert account.governor.width >= 4_000
     await asyncio.gather(*(account.call(seconds=2.0) for _ in range(3_500)))
     assert account.most == 3_500 and account.times()[-1] == 0.0
@@ -83,13 +83,13 @@ async def test_what_is_set_is_not_exceeded_whatever_the_headers_say() -> None:
     account = Account(
         terms=ProviderTerms(max_concurrent=7, start_concurrent=3), ramp_seconds=RAMP_SECONDS
     )
-    told = {
+    text = {
         "x-ratelimit-limit-requests": "5000",
         "x-ratelimit-remaining-requests": "4000",
         "x-ratelimit-reset-requests": "12s",
     }
     assert account.governor.width == 3
-    await asyncio.gather(*(account.call(headers=told) for _ in range(100)))
+    await asyncio.gather(*(account.call(headers=text) for _ in range(100)))
     assert account.most == 7
 
 
@@ -165,10 +165,10 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
 asyncio.run(story())
 assert DESCRIPTORS.limit == 300, "once: what somebody sets later holds"
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 def test_a_thousand_silent_calls_hold_nobody_up_and_are_gone_at_once() -> None:
@@ -183,7 +183,7 @@ def test_a_thousand_silent_calls_hold_nobody_up_and_are_gone_at_once() -> None:
             client, governor = ConnectionPool(), Governor()
             silent = http_model(url, client=client, governor=governor)
             loud = http_model(url, client=client, governor=governor, headers={"x-loud": "1"})
-            held = [
+            tasks = [
                 asyncio.create_task(complete(silent, asking(run=f"r{i}", root="big")))
                 for i in range(1_000)
             ]
@@ -191,9 +191,9 @@ def test_a_thousand_silent_calls_hold_nobody_up_and_are_gone_at_once() -> None:
             async with asyncio.timeout(SECONDS):
                 with pytest.raises(ModelUnavailable):
                     await complete(loud, asking(run="other", root="small"))
-                for task in held:
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(*held, return_exceptions=True)
+                await asyncio.gather(*tasks, return_exceptions=True)
             assert at_rest(governor)
             await client.close()
 

@@ -81,13 +81,13 @@ async def heard_by(name: str, environ: dict[str, str], url: str) -> str:
         len(body),
         body,
     )
-    async with answering(answer) as (at, heard):
+    async with answering(answer) as (at, server):
         catalog = Catalog({**environ, url: at}, options=Options(stream=False), times=FAST)
         try:
             assert (await complete(catalog.find(name))).message.text == "Hi"
         finally:
             await catalog.close()
-        return heard[0].decode("latin-1").lower()
+        return server[0].decode("latin-1").lower()
 
 
 # names, keys and addresses
@@ -111,31 +111,31 @@ def test_a_provider_takes_its_key_from_the_names_that_others_use(provider: str) 
 
 
 def test_a_gateways_token_is_sent_as_a_bearers_and_nothing_else() -> None:
-    heard = asyncio.run(
+    request = asyncio.run(
         heard_by("anthropic:m", {"ANTHROPIC_AUTH_TOKEN": "token-1234"}, "ANTHROPIC_BASE_URL")
     )
-    assert "authorization: bearer token-1234" in heard and "x-api-key" not in heard
+    assert "authorization: bearer token-1234" in request and "x-api-key" not in request
     both = {"ANTHROPIC_AUTH_TOKEN": "token-1234", "ANTHROPIC_API_KEY": KEY}
-    heard = asyncio.run(heard_by("anthropic:m", both, "ANTHROPIC_BASE_URL"))
-    assert f"x-api-key: {KEY}" in heard and "authorization" not in heard
+    request = asyncio.run(heard_by("anthropic:m", both, "ANTHROPIC_BASE_URL"))
+    assert f"x-api-key: {KEY}" in request and "authorization" not in request
 
 
 def test_organization_and_project_are_told_to_openai() -> None:
     environ = {"OPENAI_API_KEY": KEY, "OPENAI_ORG_ID": "org-1", "OPENAI_PROJECT_ID": "proj-2"}
-    heard = asyncio.run(heard_by("openai:m", environ, "OPENAI_BASE_URL"))
-    assert "openai-organization: org-1" in heard and "openai-project: proj-2" in heard
+    request = asyncio.run(heard_by("openai:m", environ, "OPENAI_BASE_URL"))
+    assert "openai-organization: org-1" in request and "openai-project: proj-2" in request
 
 
 def test_what_was_copied_around_a_key_is_dropped_and_what_is_in_it_is_refused() -> None:
     assert f"{KEY}" == made("anthropic:m", {"ANTHROPIC_API_KEY": f" {KEY}\n"})._headers["x-api-key"]
     for bad in (f"{KEY}\n{KEY}", f"{KEY} {KEY}", f"{KEY}\x00"):
-        with pytest.raises(ConfigError, match="ANTHROPIC_API_KEY") as caught:
+        with pytest.raises(ConfigError, match="ANTHROPIC_API_KEY") as failure:
             made("anthropic:m", {"ANTHROPIC_API_KEY": bad})
-        assert KEY not in str(caught.value)
+        assert KEY not in str(failure.value)
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("text", "name_meant"),
     [
         ("", "http://localhost:11434/v1"),
         ("0.0.0.0", "http://0.0.0.0:11434/v1"),
@@ -148,15 +148,15 @@ def test_what_was_copied_around_a_key_is_dropped_and_what_is_in_it_is_refused() 
     ],
 )
 def test_ollamas_address_is_understood_in_the_forms_that_ollama_takes(
-    said: str, meant: str
+    text: str, name_meant: str
 ) -> None:
-    assert made("ollama:m", {"OLLAMA_HOST": said})._url == f"{meant}/chat/completions"
+    assert made("ollama:m", {"OLLAMA_HOST": text})._url == f"{name_meant}/chat/completions"
 
 
 def test_an_address_that_holds_a_password_is_refused_without_repeating_it() -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         made("openai:m", {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "https://u:secret123@host/v1"})
-    assert "secret123" not in str(caught.value)
+    assert "secret123" not in str(failure.value)
 
 
 def test_a_name_that_names_nothing_is_explained() -> None:
@@ -230,14 +230,14 @@ def test_a_name_is_resolved_through_aliases_and_chains_to_what_is_asked() -> Non
         "here": "local:x.gguf",
     }
     catalog = Catalog({}, aliases=aliases)
-    for name, meant in {
+    for name, full_name in {
         "fast": "anthropic:small",
         " google : m ": "gemini:m",
         "both": "anthropic:small | openai:big",
         "fast|here": "anthropic:small | local:x.gguf",
     }.items():
-        assert catalog.resolve(name) == meant
-        assert catalog.resolve(meant) == meant
+        assert catalog.resolve(name) == full_name
+        assert catalog.resolve(full_name) == full_name
     for name, is_known in {
         "fast": True,
         "a:b": True,
@@ -310,14 +310,14 @@ def test_closing_a_catalog_frees_the_weights_of_its_local_models(tmp_path: Path)
 
 
 def test_a_price_is_known_or_unknown_and_never_rounded_down() -> None:
-    known = model_facts("n", "anthropic", "claude-sonnet-4-5", max_output=1_000)
-    assert (known.price_in, known.price_out, known.price_cache_read, known.price_cache_write) == (
+    facts = model_facts("n", "anthropic", "claude-sonnet-4-5", max_output=1_000)
+    assert (facts.price_in, facts.price_out, facts.price_cache_read, facts.price_cache_write) == (
         3000,
         15000,
         300,
         3750,
     )
-    assert (known.window, known.max_output) == (200_000, 1_000)
+    assert (facts.window, facts.max_output) == (200_000, 1_000)
     for provider, model in (("anthropic", "no-such"), ("", "llama3"), ("no-such-provider", "m")):
         unknown = model_facts("n", provider, model, max_output=1_000)
         assert unknown.price_in is None and unknown.price_out is None and not unknown.priced
@@ -416,6 +416,17 @@ def test_the_facts_of_a_chain_hold_for_each_link() -> None:
     )
 
 
+def test_a_chain_costs_what_the_link_costs_that_has_answered() -> None:
+    no = ModelUnavailable("no", "quota")
+    dear = Link("dear", no, price_in=70, price_out=90, price_cache_write=80)
+    for price, cost in ((0, 0), (3, 3)):
+        chain = Fallback((dear, Link("b", price_in=price, price_out=5)), name="chain")
+        reply = run_virtual(complete(chain, asking()))
+        assert (reply.usage.nanos, reply.is_priced) == (cost, True)
+    unknown = run_virtual(complete(Fallback((dear, Link("c")), name="chain"), asking()))
+    assert not unknown.is_priced, "then the chain has no price either"
+
+
 def outage(n: int) -> Sequence[str]:
     return ["F3"] * n
 
@@ -429,8 +440,8 @@ def test_a_chain_over_http_goes_around_an_outage_and_comes_back() -> None:
             chain, first = catalog.find("anthropic:m | openai:m"), catalog.find("anthropic:m")
             assert isinstance(first, HttpModel)
             first.governor.probe_seconds = 3_600.0
-            said = [await complete(chain, asking(run=f"r{i}")) for i in range(20)]
-            assert {r.model for r in said} == {"openai:m"}
+            replies = [await complete(chain, asking(run=f"r{i}")) for i in range(20)]
+            assert {r.model for r in replies} == {"openai:m"}
             assert (
                 one.n_requests == 5
                 and "5 failures in a row (overloaded)" in catalog.status()[0].why
@@ -468,7 +479,7 @@ def test_of_an_alias_it_is_on_record_what_was_asked_for_what_it_means_and_what_a
     tmp_path: Path,
 ) -> None:
     async def story() -> None:
-        async with FakeLLM(["Hello."], faults=lambda heard, n: "F51") as llm:
+        async with FakeLLM(["Hello."], faults=lambda request, n: "F51") as llm:
             environ = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": llm.url}
             aliases = {
                 "fast": "claude:claude-sonnet-4-5",
@@ -482,16 +493,16 @@ def test_of_an_alias_it_is_on_record_what_was_asked_for_what_it_means_and_what_a
             async with Retinue(tmp_path / "log.db") as later:
                 again = await later.outcome(plain.id)
                 assert again is not None
-        meant = "anthropic:claude-sonnet-4-5"
-        for told in (plain, again):
-            assert (told.model_requested, told.model_resolved, told.model_used) == (
+        full_name = "anthropic:claude-sonnet-4-5"
+        for texts in (plain, again):
+            assert (texts.model_requested, texts.model_resolved, texts.model_used) == (
                 "fast",
-                meant,
+                full_name,
                 "another-model",
             )
         assert (chain.model_requested, chain.model_resolved) == (
             "sure",
-            f"{meant} | anthropic:claude-opus-4-1",
+            f"{full_name} | anthropic:claude-opus-4-1",
         )
         assert chain.model_used == "anthropic:another-model"
 

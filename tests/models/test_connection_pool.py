@@ -33,10 +33,10 @@ from tests.waiting import SECONDS
 
 
 async def failing(model: HttpModel, kind: type[ModelError]) -> Any:
-    with pytest.raises(kind) as caught:
+    with pytest.raises(kind) as failure:
         await complete(model, asking())
     assert at_rest(model.governor)
-    return caught.value
+    return failure.value
 
 
 def test_nobody_there_and_no_such_name_are_worth_another_try(
@@ -72,13 +72,13 @@ def certificate(folder: Path, days: int) -> tuple[ssl.SSLContext, str]:
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
     name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "loopback")])
     ip = x509.IPAddress(__import__("ipaddress").ip_address("127.0.0.1"))
-    made = (
+    result = (
         x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
     )
-    made = made.serial_number(1).not_valid_before(now - datetime.timedelta(days=30))
-    made = made.not_valid_after(now + datetime.timedelta(days=days))
-    made = made.add_extension(x509.SubjectAlternativeName([ip]), False)
-    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+    result = result.serial_number(1).not_valid_before(now - datetime.timedelta(days=30))
+    result = result.not_valid_after(now + datetime.timedelta(days=days))
+    result = result.add_extension(x509.SubjectAlternativeName([ip]), False)
+    result = result.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
     file = folder / f"{days}.pem"
     secret = (
         serialization.Encoding.PEM,
@@ -86,7 +86,7 @@ def certificate(folder: Path, days: int) -> tuple[ssl.SSLContext, str]:
         serialization.NoEncryption(),
     )
     file.write_bytes(
-        made.sign(key, hashes.SHA256()).public_bytes(secret[0]) + key.private_bytes(*secret)
+        result.sign(key, hashes.SHA256()).public_bytes(secret[0]) + key.private_bytes(*secret)
     )
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(file)
@@ -102,14 +102,14 @@ GOOD = (
 def test_only_a_certificate_that_is_trusted_and_valid_is_talked_to(tmp_path: Path) -> None:
     async def story(days: int, *, trusted: bool) -> Any:
         context, file = certificate(tmp_path, days)
-        async with answering(GOOD, ssl=context) as (url, heard):
+        async with answering(GOOD, ssl=context) as (url, server):
             client = ConnectionPool(FAST, environ={"SSL_CERT_FILE": file} if trusted else {})
             model = http_model(url, client=client, stream=False)
             try:
                 if trusted and days > 0:
                     return (await complete(model)).message.text
                 error = await failing(model, ModelRejected)
-                assert heard == [], "not a byte of the request was sent"
+                assert server == [], "not a byte of the request was sent"
                 return error.kind
             finally:
                 await client.close()
@@ -155,20 +155,22 @@ def test_what_is_no_handshake_is_refused_and_a_broken_one_tried_again(
 
 def test_a_proxy_sees_the_name_of_the_provider_and_never_the_key() -> None:
     async def story(answer: bytes, error: type[ModelError]) -> tuple[Any, bytes]:
-        async with answering(answer) as (url, heard):
+        async with answering(answer) as (url, server):
             proxy = url.replace("http://", "http://ada:lovelace1815@")
             client = ConnectionPool(FAST, environ={"HTTPS_PROXY": proxy, "NO_PROXY": "example.org"})
             try:
-                told = await failing(http_model("https://provider.test", client=client), error)
-                return told, b"".join(heard)
+                text = await failing(http_model("https://provider.test", client=client), error)
+                return text, b"".join(server)
             finally:
                 await client.close()
 
-    told, heard = asyncio.run(story(b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n", ModelRejected))
-    assert heard.startswith(b"CONNECT provider.test:443") and KEY.encode() not in heard
-    assert "lovelace1815" not in repr(told) and "407" in str(told)
-    told, _ = asyncio.run(story(b"HTTP/1.1 502 No\r\ncontent-length: 0\r\n\r\n", ModelUnavailable))
-    assert "502" in str(told)
+    text, request = asyncio.run(
+        story(b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n", ModelRejected)
+    )
+    assert request.startswith(b"CONNECT provider.test:443") and KEY.encode() not in request
+    assert "lovelace1815" not in repr(text) and "407" in str(text)
+    text, _ = asyncio.run(story(b"HTTP/1.1 502 No\r\ncontent-length: 0\r\n\r\n", ModelUnavailable))
+    assert "502" in str(text)
 
 
 @pytest.mark.parametrize(
@@ -294,6 +296,6 @@ def test_what_is_no_address_is_refused(url: str) -> None:
 
 
 def test_an_address_with_a_password_is_refused_without_repeating_it() -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         checked_url("https://ada:lovelace1815@api.test/v1")
-    assert "lovelace" not in str(caught.value) and "api.test" in str(caught.value)
+    assert "lovelace" not in str(failure.value) and "api.test" in str(failure.value)

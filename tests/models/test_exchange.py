@@ -43,9 +43,9 @@ def with_peer(
                 return await story(model, ours)
             finally:
                 assert at_rest(model.governor)
-                kept = ours._open.get(asyncio.get_running_loop())
+                rest = ours._open.get(asyncio.get_running_loop())
                 await ours.close()
-                assert kept is None or (not kept[0]._open and kept[0].n_out == 0)
+                assert rest is None or (not rest[0]._open and rest[0].n_out == 0)
 
     return asyncio.run(whole())
 
@@ -53,7 +53,7 @@ def with_peer(
 def once(answer: bytes, *, close: bool = False) -> tuple[Serve, list[int]]:
     """A peer that gives this answer to each request, and the numbers of the connections on which it
     was asked."""
-    asked: list[int] = []
+    numbers: list[int] = []
     n = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -62,13 +62,13 @@ def once(answer: bytes, *, close: bool = False) -> tuple[Serve, list[int]]:
         me = n
         while True:
             await read_request(reader)
-            asked.append(me)
+            numbers.append(me)
             writer.write(answer)
             await writer.drain()
             if close:
                 return
 
-    return serve, asked
+    return serve, numbers
 
 
 async def twice(model: HttpModel, client: ConnectionPool) -> str:
@@ -76,9 +76,9 @@ async def twice(model: HttpModel, client: ConnectionPool) -> str:
 
 
 async def fails(model: HttpModel, client: ConnectionPool) -> ModelError:
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(ModelError) as failure:
         await asyncio.wait_for(complete(model), SECONDS)
-    return caught.value
+    return failure.value
 
 
 def where(model: HttpModel) -> Route:
@@ -121,14 +121,14 @@ def body(*lines: bytes) -> bytes:
 def test_only_a_connection_on_which_nothing_is_left_is_used_again(
     answer: bytes, is_kept: bool
 ) -> None:
-    serve, asked = once(answer)
+    serve, question = once(answer)
     assert with_peer(serve, twice) == "HiHi"
-    assert asked == ([1, 1] if is_kept else [1, 2])
+    assert question == ([1, 1] if is_kept else [1, 2])
 
 
 def test_an_answer_may_end_with_its_connection() -> None:
-    serve, asked = once(body() + REPLY, close=True)
-    assert with_peer(serve, twice) == "HiHi" and asked == [1, 2]
+    serve, question = once(body() + REPLY, close=True)
+    assert with_peer(serve, twice) == "HiHi" and question == [1, 2]
 
 
 def test_what_comes_unasked_on_a_resting_connection_is_no_answer() -> None:
@@ -204,10 +204,10 @@ def test_a_connection_that_was_closed_while_the_loop_was_blocked_is_not_used(
             f"http://127.0.0.1:{listening.getsockname()[1]}", client=client, stream=False
         )
         for _ in range(2):
-            asked = asyncio.create_task(complete(model))
+            task = asyncio.create_task(complete(model))
             peer, _ = await asyncio.to_thread(listening.accept)
             await asyncio.to_thread(answer, peer)
-            assert (await asked).message.text == "Hi"
+            assert (await task).message.text == "Hi"
             peer.close()  # the loop hears nothing of it before the next call
         await client.close()
 
@@ -250,9 +250,9 @@ def test_what_is_no_answer_is_refused_or_tried_again(
     answer: bytes, error: type[ModelError], kind: str
 ) -> None:
     serve, _ = once(answer, close=True)
-    told = with_peer(serve, fails)
-    assert isinstance(told, error) and told.kind == kind, told
-    assert KEY not in str(told)
+    text = with_peer(serve, fails)
+    assert isinstance(text, error) and text.kind == kind, text
+    assert KEY not in str(text)
 
 
 def test_a_folded_header_is_read() -> None:
@@ -260,18 +260,18 @@ def test_a_folded_header_is_read() -> None:
     assert with_peer(serve, twice) == "HiHi"
 
 
-@pytest.mark.parametrize("said", [b"HTTP/1.1 200 OK\r\n", body(b"content-length: 100000"), body()])
-def test_a_head_or_body_that_drips_ends_when_its_time_is_over(said: bytes) -> None:
+@pytest.mark.parametrize("text", [b"HTTP/1.1 200 OK\r\n", body(b"content-length: 100000"), body()])
+def test_a_head_or_body_that_drips_ends_when_its_time_is_over(text: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
-        for byte in said + b" " * 100_000:
+        for byte in text + b" " * 100_000:
             writer.write(bytes([byte]))
             await asyncio.sleep(0.002)
 
-    told = with_peer(
+    texts = with_peer(
         serve, fails, Times(connect=5.0, headers=0.6, idle=0.6, content=0.6, attempt=0.6)
     )
-    assert told.kind == "network" and "did not respond in time" in str(told)
+    assert texts.kind == "network" and "did not respond in time" in str(texts)
 
 
 def test_answers_in_single_bytes_are_read() -> None:
@@ -342,7 +342,7 @@ def test_what_nobody_reads_is_not_taken_in() -> None:
         for _ in range(64):
             writer.write(b"x" * (1 << 20))
             await writer.drain()
-            sent.append(1)
+            numbers.append(1)
 
     async def story(model: HttpModel, client: ConnectionPool) -> None:
         ours, _ = client.pool()
@@ -351,14 +351,14 @@ def test_what_nobody_reads_is_not_taken_in() -> None:
         await connection.answer()
         await until(lambda: connection._is_paused)
         await asyncio.sleep(0.2)
-        assert connection._size <= MOST_UNREAD + (1 << 20) and len(sent) < 64
+        assert connection._size <= MOST_UNREAD + (1 << 20) and len(numbers) < 64
         size = 0
         while data := await connection.read():
             size += len(data)
         assert size == 64 << 20
         ours.give(connection)
 
-    sent: list[int] = []
+    numbers: list[int] = []
     with_peer(serve, story)
 
 
@@ -381,9 +381,9 @@ def test_no_more_connections_are_out_than_allowed_and_whoever_waits_may_leave() 
         await until(lambda: out and ours._waiting)
         for call in calls[1::3]:
             call.cancel()
-        done = await asyncio.gather(*calls, return_exceptions=True)
-        assert sum(isinstance(one, asyncio.CancelledError) for one in done) >= 3
-        assert not [one for one in done if isinstance(one, Exception)]
+        result = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(one, asyncio.CancelledError) for one in result) >= 3
+        assert not [one for one in result if isinstance(one, Exception)]
         assert ours.n_out == 0 and not ours._waiting
         assert (await complete(model)).message.text == "Hi"
 

@@ -149,9 +149,9 @@ def test_an_answer_that_comes_before_the_body_was_read_is_heard(is_closed: bool)
             await asyncio.sleep(5)
 
     async def story(model: HttpModel) -> ModelError:
-        with pytest.raises(ModelError) as caught:
+        with pytest.raises(ModelError) as failure:
             await complete(model, large())
-        return caught.value
+        return failure.value
 
     error = with_server(serve, story, Times(headers=30.0))
     # A connection that is reset may take the answer with it.
@@ -183,9 +183,9 @@ def test_a_connection_that_breaks_under_a_large_body_is_another_try_and_no_noise
         writer.transport.abort()
 
     async def story(model: HttpModel) -> ModelError:
-        with pytest.raises(ModelUnavailable) as caught:
+        with pytest.raises(ModelUnavailable) as failure:
             await complete(model, large())
-        return caught.value
+        return failure.value
 
     assert with_server(serve, story).kind == "network"
     assert [r for r in caplog.records if r.levelname != "DEBUG"] == []
@@ -196,30 +196,30 @@ def test_a_cancelled_upload_ends_its_connection() -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        begun.set()
+        event.set()
         await go_on.wait()
         while await reader.read(1 << 20):
             pass
         ended.set()
 
     async def story(model: HttpModel) -> None:
-        asked = asyncio.create_task(complete(model, large()))
-        await begun.wait()
-        asked.cancel()
+        task = asyncio.create_task(complete(model, large()))
+        await event.wait()
+        task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asked
+            await task
         go_on.set()
         await asyncio.wait_for(ended.wait(), SECONDS)
         await until(lambda: not [t for t in asyncio.all_tasks() if "_write" in repr(t.get_coro())])
 
-    begun, go_on = asyncio.Event(), asyncio.Event()
+    event, go_on = asyncio.Event(), asyncio.Event()
     with_server(serve, story, Times())
 
 
 def test_a_cancelled_upload_leaves_no_socket_open_although_nobody_reads_it() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.pause_reading()  # type: ignore[attr-defined]
-        begun.set()
+        event.set()
         await asyncio.sleep(3_600)
 
     def senders() -> list[Any]:
@@ -227,15 +227,15 @@ def test_a_cancelled_upload_leaves_no_socket_open_although_nobody_reads_it() -> 
         return [t for t in transports.values() if t._sock is not None and t.get_write_buffer_size()]
 
     async def story(model: HttpModel) -> None:
-        asked = asyncio.create_task(complete(model, large()))
-        await begun.wait()
+        task = asyncio.create_task(complete(model, large()))
+        await event.wait()
         await until(senders)
-        asked.cancel()
+        task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asked
+            await task
         await until(lambda: not senders(), 5.0)
 
-    begun = asyncio.Event()
+    event = asyncio.Event()
     with_server(serve, story, Times())
 
 

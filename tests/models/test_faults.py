@@ -47,8 +47,8 @@ def sample() -> list[Case]:
     pairs = list(dict.fromkeys((c.fault, c.dialect) for c in ALL))
     for n, (fault, dialect) in enumerate(pairs):
         mine = [c for c in ALL if (c.fault, c.dialect) == (fault, dialect)]
-        wanted = [c for c in mine if (c.role, c.when) == rest[(n + n // 4) % 4]]
-        out.append((wanted or mine)[0])
+        case_names = [c for c in mine if (c.role, c.when) == rest[(n + n // 4) % 4]]
+        out.append((case_names or mine)[0])
     return out
 
 
@@ -64,8 +64,8 @@ def test_each_fault_in_each_dialect_ends_as_it_should(part: int) -> None:
         mine = sample()[part::4]
         # Time limits are fractions of a second here, and a busy machine can miss them; alone a case
         # must not.
-        late = [case async for case, found in play_all(mine, at_once=4) if found]
-        return [f"{case}: {'; '.join(found)}" for case in late if (found := await play(case))]
+        late = [case async for case, result in play_all(mine, at_once=4) if result]
+        return [f"{case}: {'; '.join(result)}" for case in late if (result := await play(case))]
 
     assert asyncio.run(story()) == []
 
@@ -87,12 +87,12 @@ def test_the_program_prints_one_line_that_says_how_it_went(
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_stays_too_long_is_shortened_and_then_given_up(dialect: str) -> None:
     async def story() -> Any:
-        told = Story(Case("F12", dialect, "lead", "later"), always=True)
-        async with FakeLLM(told.script, faults=told.faults, settings=QUICK) as llm:
+        story = Story(Case("F12", dialect, "lead", "later"), always=True)
+        async with FakeLLM(story.script, faults=story.faults, settings=QUICK) as llm:
             client = ConnectionPool(FAST)
             outcome = (
                 await tell(
-                    told, told.agents(http_model(url_of(llm, dialect), dialect, client=client))
+                    story, story.agents(http_model(url_of(llm, dialect), dialect, client=client))
                 )
             ).root
             await client.close()
@@ -108,7 +108,7 @@ def failing_for_ever(fault: str, retry: Retry, seconds: float = 1.0, least: int 
     made; when it has none, what it says that it waits for, once it has made at least so many."""
 
     async def story() -> Any:
-        async with talking(faults=lambda heard, n: fault) as (llm, model), Retinue() as retinue:
+        async with talking(faults=lambda request, n: fault) as (llm, model), Retinue() as retinue:
             model.governor.probe_seconds, model.governor.spent_seconds = 0.05, 0.05
             run = await retinue.spawn(Agent("one", model=model), "Go.", retry=retry)
             outcome = None
@@ -160,7 +160,7 @@ def test_one_rate_limit_cools_all_siblings_and_kills_none() -> None:
 
     governor = Watched(width=3)
 
-    def faults(heard: ParsedRequest, n: int) -> str | None:
+    def faults(request: ParsedRequest, n: int) -> str | None:
         at.append(asyncio.get_running_loop().time())
         return "F1" if n == 12 else None
 
@@ -181,8 +181,10 @@ def test_one_rate_limit_cools_all_siblings_and_kills_none() -> None:
             assert max(at) >= at[11] + 0.48
             assert llm.n_requests == 30 + 2 + 1
 
-    def script(heard: ParsedRequest) -> Any:
-        return "Helped." if "help" in heard.system else call("hire") if heard.turn == 0 else "Done."
+    def script(request: ParsedRequest) -> Any:
+        if "help" in request.system:
+            return "Helped."
+        return call("hire") if request.turn == 0 else "Done."
 
     asyncio.run(story())
 
@@ -203,8 +205,8 @@ def hiring(model: Any, n: int) -> Agent:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_cancelling_a_tree_is_seen_by_the_provider_and_nothing_more_is_sent(dialect: str) -> None:
-    def script(heard: ParsedRequest) -> Any:
-        return "F20" if "help" in heard.system else call("hire")
+    def script(request: ParsedRequest) -> Any:
+        return "F20" if "help" in request.system else call("hire")
 
     async def story() -> None:
         times = replace(FAST, idle=30.0, content=30.0)
@@ -223,7 +225,7 @@ def test_cancelling_a_tree_is_seen_by_the_provider_and_nothing_more_is_sent(dial
 
 def test_cancelling_runs_that_wait_for_a_provider_sends_nothing_at_all() -> None:
     async def story() -> None:
-        async with talking(faults=lambda heard, n: "F3") as (llm, model), Retinue() as retinue:
+        async with talking(faults=lambda request, n: "F3") as (llm, model), Retinue() as retinue:
             agent = Agent("one", model=model)
             runs = [await retinue.spawn(agent, f"Task {i}.", retry=RETRY) for i in range(30)]
             await until(lambda: model.governor.is_broken)
@@ -251,12 +253,12 @@ def test_the_key_is_in_no_file_no_row_no_log_and_no_transcript(
 ) -> None:
     mixed = ["F10", "F10b", "F6", "F35", "F36", "F19", "F23", "F28", "F16", "F14", "F2"]
     hearsay: list[Any] = [call("tell", what=f"the key {KEY}"), f"Your key is {KEY}, is it not?"]
-    told: list[str] = []
+    texts: list[str] = []
 
     @tool(name="tell")
     async def tell_it(what: str) -> str:
         """Tells something."""
-        told.append(what)
+        texts.append(what)
         return what
 
     async def story() -> None:
@@ -281,20 +283,20 @@ def test_the_key_is_in_no_file_no_row_no_log_and_no_transcript(
                         else QUOTA
                     )
                     outcome = await retinue.run(agent, f"Go {fault}.", retry=retry)
-                    seen: list[Any] = [outcome, *await retinue.messages(outcome.id)]
-                    seen += [
+                    records: list[Any] = [outcome, *await retinue.messages(outcome.id)]
+                    records += [
                         item async for item in retinue.steps(outcome.id, tree=False, deltas=True)
                     ]
-                    told.extend(map(repr, seen))
+                    texts.extend(map(repr, records))
                 await client.close()
 
     with caplog.at_level(logging.DEBUG):
         asyncio.run(story())
-    assert any("[redacted:key]" in text for text in told), (
+    assert any("[redacted:key]" in text for text in texts), (
         "where somebody repeated it, it is hidden"
     )
     assert [name for name, data in haystacks(tmp_path) if KEY.encode() in data] == []
-    assert KEY not in caplog.text and KEY not in "\n".join(told)
+    assert KEY not in caplog.text and KEY not in "\n".join(texts)
 
 
 # the checker itself
@@ -324,12 +326,12 @@ ORIGINAL = AnthropicCodec.unit
 def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(AnthropicCodec, "unit", without_results)
-        found = asyncio.run(play(Case("F3", "anthropic", "lead", "first")))
-        assert any(words.startswith("violation") for words in found)
+        result = asyncio.run(play(Case("F3", "anthropic", "lead", "first")))
+        assert any(words.startswith("violation") for words in result)
     with monkeypatch.context() as patch:
         patch.setitem(CODECS, "anthropic", Half)
-        found = asyncio.run(play(Case("F23", "anthropic", "lead", "later")))
-        assert found == ["-4 more requests than without the fault"]
+        result = asyncio.run(play(Case("F23", "anthropic", "lead", "later")))
+        assert result == ["-4 more requests than without the fault"]
     with monkeypatch.context() as patch:
         patch.setattr(Governor, "_left", lambda self, turn: None)
         assert any(

@@ -60,18 +60,18 @@ def as_we_spell(value: Any, inside: str = "") -> Any:
 
 def body_of(messages: list[Any], options: Options = STREAM, max_output: int = 9) -> dict[str, Any]:
     joined = b",".join(GEMINI.unit(part) for part in units(messages))
-    found = json.loads(
+    value = json.loads(
         GEMINI.head("m", "", [], options) + joined + GEMINI.tail(max_output, options)
     )
-    assert isinstance(found, dict)
-    return found
+    assert isinstance(value, dict)
+    return value
 
 
 def test_a_request_is_what_the_official_sdk_sends() -> None:
-    sent: list[httpx2.Request] = []
+    requests: list[httpx2.Request] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        sent.append(request)
+        requests.append(request)
         whole = b'{"candidates":[{"finishReason":"STOP"}]}'
         return httpx2.Response(
             200,
@@ -92,7 +92,7 @@ def test_a_request_is_what_the_official_sdk_sends() -> None:
             client.models.generate_content(
                 model=one.model, contents=list(one.contents), config=one.config
             )
-        theirs = sent.pop()
+        theirs = requests.pop()
         joined = b",".join(GEMINI.unit(part, mark=n % 2 == 0) for part in units(one.messages))
         head = GEMINI.head(one.model, one.instructions, one.tools, one.options)
         ours = head + joined + GEMINI.tail(one.max_output, one.options)
@@ -104,24 +104,19 @@ def test_a_request_is_what_the_official_sdk_sends() -> None:
 
 def found_by_the_sdk(chunks: list[types.GenerateContentResponse]) -> ModelReply:
     """A reply from the SDK's objects, by the rules that the codec has to keep."""
-    text, calls, usage, model, reason = (
-        "",
-        [],
-        dict.fromkeys(("p", "t", "c", "o", "th"), 0),
-        "",
-        None,
-    )
+    text, model, reason = "", "", None
+    calls, usage = [], dict.fromkeys(("p", "t", "c", "o", "th"), 0)
     for chunk in chunks:
         model = chunk.model_version or model
         if (used := chunk.usage_metadata) is not None:
-            told = {
+            texts = {
                 "p": used.prompt_token_count,
                 "t": used.tool_use_prompt_token_count,
                 "c": used.cached_content_token_count,
                 "o": used.candidates_token_count,
                 "th": used.thoughts_token_count,
             }
-            usage |= {k: max(v, usage[k]) for k, v in told.items() if v is not None}
+            usage |= {k: max(v, usage[k]) for k, v in texts.items() if v is not None}
         for candidate in chunk.candidates or []:
             reason = candidate.finish_reason or reason
             for part in (candidate.content.parts if candidate.content else None) or []:
@@ -177,14 +172,14 @@ def test_a_stream_is_read_as_the_official_sdk_reads_it_wherever_it_is_cut() -> N
         theirs = found_by_the_sdk(
             list(client.models.generate_content_stream(model="m", contents="x"))
         )
-        seen, whole = decoded(body)
+        record, whole = decoded(body)
         assert comparable(whole) == theirs, body
         if whole.stop != "refusal" and (whole.message.text or whole.message.calls):
-            assert seen == whole.message.text
-        for cut in range(1, len(body)):
-            assert decoded(body[:cut], body[cut:]) == (seen, whole), (body, cut)
+            assert record == whole.message.text
+        for position in range(1, len(body)):
+            assert decoded(body[:position], body[position:]) == (record, whole), (body, position)
         if is_long:
-            assert decoded(*(body[i : i + 1] for i in range(len(body)))) == (seen, whole)
+            assert decoded(*(body[i : i + 1] for i in range(len(body)))) == (record, whole)
 
 
 def test_a_body_without_streaming_is_read_as_the_official_sdk_reads_it() -> None:
@@ -200,8 +195,8 @@ def test_a_body_without_streaming_is_read_as_the_official_sdk_reads_it() -> None
         merged["candidates"][0]["content"] = {"parts": parts, "role": "model"}
         body = json.dumps(merged, indent=rng.choice([None, 2])).encode()
         theirs = found_by_the_sdk([client.models.generate_content(model="m", contents="x")])
-        for cut in range(1, len(body), 31):
-            _, ours = decoded(body[:cut], body[cut:], options=WHOLE)
+        for position in range(1, len(body), 31):
+            _, ours = decoded(body[:position], body[position:], options=WHOLE)
             assert comparable(ours) == theirs, body
 
 
@@ -210,24 +205,24 @@ def test_nothing_half_received_is_returned() -> None:
     for _ in range(60):
         body = sse(responses(rng, 3), rng)
         _, whole = decoded(body)
-        for cut in range(len(body)):
+        for position in range(len(body)):
             decoder = GEMINI.decoder(STREAM)
-            decoder.feed(body[:cut])
-            if cut >= len(body) - 4:
+            decoder.feed(body[:position])
+            if position >= len(body) - 4:
                 assert decoder.finish() == whole
             else:
-                with pytest.raises(ModelUnavailable) as caught:
+                with pytest.raises(ModelUnavailable) as failure:
                     decoder.finish()
-                assert caught.value.kind == "network"
+                assert failure.value.kind == "network"
                 assert not decoder.done
 
 
 def test_half_a_body_without_streaming_is_a_network_fault() -> None:
     body = json.dumps(reply_chunk([{"text": "x"}, call_part("f", {"a": {"b": {}}})])).encode()
-    for cut in range(len(body)):
-        with pytest.raises(ModelUnavailable) as caught:
-            decoded(body[:cut], options=WHOLE)
-        assert caught.value.kind == "network"
+    for position in range(len(body)):
+        with pytest.raises(ModelUnavailable) as failure:
+            decoded(body[:position], options=WHOLE)
+        assert failure.value.kind == "network"
     assert decoded(body, options=WHOLE)[1].message.text == "x"
 
 
@@ -281,14 +276,14 @@ def test_what_was_kept_for_other_words_is_not_used() -> None:
     changed = msgspec.structs.replace(message, text="other")
     assert b"QQ==" in GEMINI.unit([message])
     assert b"QQ==" in GEMINI.unit([changed])
-    for broken in (
+    for other_message in (
         msgspec.structs.replace(message, text="a longer text"),
         msgspec.structs.replace(message, calls=()),
         msgspec.structs.replace(message, opaque="gemini\n[{"),
         msgspec.structs.replace(message, opaque="openai\n[5,null]"),
     ):
-        assert b"QQ==" not in GEMINI.unit([broken])
-        assert json.loads(GEMINI.unit([broken]))["parts"][0] == {"text": broken.text}
+        assert b"QQ==" not in GEMINI.unit([other_message])
+        assert json.loads(GEMINI.unit([other_message]))["parts"][0] == {"text": other_message.text}
 
 
 def test_thoughts_are_not_text() -> None:
@@ -331,9 +326,9 @@ def test_calls_without_ids_get_ids_that_are_not_sent_back() -> None:
         reply_chunk([call_part("f", {}), call_part("f", {}), call_part("g", {}, "own")])
     ).message
     assert [c.id for c in message.calls] == ["call_0", "call_1", "own"]
-    sent = GEMINI.unit([message, *(ToolMessage(call_id=c.id, text="r") for c in message.calls)])
-    assert b"call_" not in sent
-    assert sent.count(b'"id":"own"') == 2
+    unit = GEMINI.unit([message, *(ToolMessage(call_id=c.id, text="r") for c in message.calls)])
+    assert b"call_" not in unit
+    assert unit.count(b'"id":"own"') == 2
 
 
 def test_ids_are_unique_in_a_reply() -> None:
@@ -356,16 +351,16 @@ def test_a_signed_call_is_answered_under_the_id_that_it_came_with() -> None:
     parts = [call_part("f", {"n": n}, "a", thoughtSignature="QQ==") for n in range(2)]
     message = reply_to(reply_chunk(parts)).message
     assert [c.id for c in message.calls] == ["a", "call_1"]
-    sent = json.loads(
+    value = json.loads(
         b"["
         + GEMINI.unit([message, *(ToolMessage(call_id=c.id, text=c.id) for c in message.calls)])
         + b"]"
     )
-    assert sent[0]["parts"][0] == parts[0]
+    assert value[0]["parts"][0] == parts[0]
     # An id that another call has is left out on both sides: the pair is found by its place.
-    assert sent[0]["parts"][1]["functionCall"] == {"name": "f", "args": {"n": 1}}
-    assert sent[0]["parts"][1]["thoughtSignature"] == "QQ=="
-    assert [p["functionResponse"].get("id") for p in sent[1]["parts"]] == ["a", None]
+    assert value[0]["parts"][1]["functionCall"] == {"name": "f", "args": {"n": 1}}
+    assert value[0]["parts"][1]["thoughtSignature"] == "QQ=="
+    assert [p["functionResponse"].get("id") for p in value[1]["parts"]] == ["a", None]
 
 
 def test_two_hundred_calls_are_read() -> None:
@@ -375,15 +370,15 @@ def test_two_hundred_calls_are_read() -> None:
 
 def test_a_name_that_no_function_can_have_is_made_valid_on_both_sides() -> None:
     message = AssistantMessage(calls=(ToolCall(id="x", name="9 lives!"), ToolCall(id="y", name="")))
-    sent = json.loads(
+    value = json.loads(
         b"["
         + GEMINI.unit(
             [message, ToolMessage(call_id="x", text="1"), ToolMessage(call_id="y", text="2")]
         )
         + b"]"
     )
-    assert [p["functionCall"]["name"] for p in sent[0]["parts"]] == ["_9_lives_", "_"]
-    assert [p["functionResponse"]["name"] for p in sent[1]["parts"]] == ["_9_lives_", "_"]
+    assert [p["functionCall"]["name"] for p in value[0]["parts"]] == ["_9_lives_", "_"]
+    assert [p["functionResponse"]["name"] for p in value[1]["parts"]] == ["_9_lives_", "_"]
 
 
 def test_arguments_that_are_too_deep_are_kept_as_text() -> None:
@@ -399,16 +394,16 @@ def test_arguments_that_are_too_deep_are_kept_as_text() -> None:
 @pytest.mark.parametrize("text", ["\ud800", "a\x00b", "\u202e", "\udfff\ud800x", "\U0010ffff"])
 def test_odd_text_is_sent_without_an_exception(text: str) -> None:
     image = Image(media_type="image/png", data="AA==")
-    said = AssistantMessage(
+    message = AssistantMessage(
         text=text, calls=(ToolCall(id=text, name=text, args=text),), opaque=f"gemini\n{text}"
     )
-    sent = [
+    messages = [
         UserMessage(text=text, images=(image,)),
-        said,
+        message,
         ToolMessage(call_id=text, text=text, error=True),
     ]
     tools = [ToolSchema(name="t", description=text, parameters={"title": text, text: [text]})]
-    body = encode(GEMINI, "m", text, sent, tools, STREAM, 5)
+    body = encode(GEMINI, "m", text, messages, tools, STREAM, 5)
     assert json.loads(body)["contents"][0]["parts"][0]["text"] in (
         text,
         text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"),
@@ -445,15 +440,15 @@ def test_what_a_caller_adds_joins_what_is_there() -> None:
             "generationConfig": {"thinkingConfig": {"includeThoughts": True}},
         },
     )
-    sent = (
+    head = (
         GEMINI.head("m", "", [tool], options)
         + GEMINI.unit([UserMessage(text="x")])
         + GEMINI.tail(1, options)
     )
     assert [
-        sent.count(f'"{name}":'.encode()) for name in ("tools", "contents", "generationConfig")
+        head.count(f'"{name}":'.encode()) for name in ("tools", "contents", "generationConfig")
     ] == [1, 1, 1]
-    body = json.loads(sent)
+    body = json.loads(head)
     assert [list(t) for t in body["tools"]] == [["functionDeclarations"], ["googleSearch"]]
     assert body["contents"] == [{"role": "user", "parts": [{"text": "x"}]}]
     assert body["generationConfig"]["thinkingConfig"] == {

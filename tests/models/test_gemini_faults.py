@@ -312,34 +312,34 @@ BROKEN_STREAMS: list[tuple[str, bytes, type[ModelError], str]] = [
     ("body", "error", "kind"), [f[1:] for f in BROKEN_STREAMS], ids=[f[0] for f in BROKEN_STREAMS]
 )
 def test_a_broken_stream_gives_no_reply(body: bytes, error: type[ModelError], kind: str) -> None:
-    with pytest.raises(error) as caught:
+    with pytest.raises(error) as failure:
         decoded(body)
-    assert caught.value.kind == kind
+    assert failure.value.kind == kind
 
 
 def test_an_error_inside_a_stream_is_raised_at_once() -> None:
-    with pytest.raises(ModelUnavailable) as caught:
+    with pytest.raises(ModelUnavailable) as failure:
         GEMINI.decoder(STREAM).feed(stream_error(429, "RESOURCE_EXHAUSTED", RETRY))
-    assert caught.value.retry_after == 34
+    assert failure.value.retry_after == 34
     for bad in (b"data: {]\n\n", sse([reply_chunk([{"text": []}])])):
         with pytest.raises(ModelUnavailable):
             GEMINI.decoder(STREAM).feed(bad)
 
 
 def test_an_error_in_a_body_without_streaming_is_raised() -> None:
-    with pytest.raises(ModelUnavailable) as caught:
+    with pytest.raises(ModelUnavailable) as failure:
         decoded(error_body(503, "UNAVAILABLE", OVERLOADED), options=WHOLE)
-    assert caught.value.kind == "overloaded"
+    assert failure.value.kind == "overloaded"
 
 
 @pytest.mark.parametrize("options", [STREAM, WHOLE], ids=["stream", "whole"])
 def test_a_body_has_a_size_limit(options: Options) -> None:
     decoder = GEMINI.decoder(options)
     piece = b": " + b"x" * (4 << 20) + b"\n\n"
-    with pytest.raises(ModelRejected) as caught:
+    with pytest.raises(ModelRejected) as failure:
         for _ in range(17):
             decoder.feed(piece)
-    assert caught.value.kind == "response_too_large"
+    assert failure.value.kind == "response_too_large"
 
 
 END = Usage(input=7, output=2)
@@ -443,8 +443,8 @@ READ: list[tuple[str, bytes, ModelReply]] = [
 @pytest.mark.parametrize(("body", "reply"), [f[1:] for f in READ], ids=[f[0] for f in READ])
 def test_an_odd_stream_is_read(body: bytes, reply: ModelReply) -> None:
     assert decoded(body)[1] == reply
-    for cut in range(1, len(body)):
-        assert decoded(body[:cut], body[cut:])[1] == reply
+    for position in range(1, len(body)):
+        assert decoded(body[:position], body[position:])[1] == reply
 
 
 REFUSALS: list[tuple[dict[str, Any], str]] = [
@@ -495,8 +495,8 @@ def test_odd_framing_is_read() -> None:
             "",
         ]
         odd = b"\xef\xbb\xbf" + end.join(lines).encode()
-        for cut in range(1, len(odd)):
-            reply = decoded(odd[:cut], odd[cut:])[1]
+        for position in range(1, len(odd)):
+            reply = decoded(odd[:position], odd[position:])[1]
             assert reply.message == AssistantMessage(
                 text="a", calls=(ToolCall(id="call_0", name="f", args='{"x":1}'),)
             )

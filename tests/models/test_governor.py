@@ -75,12 +75,12 @@ async def test_a_retry_after_that_is_a_date_is_waited_for() -> None:
 @virtually
 async def test_requests_a_minute_are_learned_from_the_headers() -> None:
     account = Account()
-    told = {
+    text = {
         "x-ratelimit-limit-requests": "60",
         "x-ratelimit-remaining-requests": "3",
         "x-ratelimit-reset-requests": "57s",
     }
-    await account.call(headers=told, seconds=0.0)
+    await account.call(headers=text, seconds=0.0)
     assert account.governor.per_minute == {"requests": 60.0}
     await asyncio.gather(*(account.call(seconds=0.0) for _ in range(13)))
     assert account.times()[:4] == [0.0] * 4, "what is left may be used at once"
@@ -92,14 +92,14 @@ async def test_requests_a_minute_are_learned_from_the_headers() -> None:
 @virtually
 async def test_what_is_on_its_way_is_not_in_the_providers_count() -> None:
     account = Account()
-    told = {
+    text = {
         "x-ratelimit-limit-requests": "60",
         "x-ratelimit-remaining-requests": "15",
         "x-ratelimit-reset-requests": "45s",
     }
     flying = [asyncio.create_task(account.call(seconds=100.0)) for _ in range(10)]
     await asyncio.sleep(0)
-    await account.call(headers=told, seconds=0.0)
+    await account.call(headers=text, seconds=0.0)
     await asyncio.gather(*(account.call(seconds=0.0) for _ in range(8)))
     assert account.times()[11:] == pytest.approx([0.0] * 5 + [1.0, 2.0, 3.0])
     await asyncio.gather(*flying)
@@ -108,7 +108,7 @@ async def test_what_is_on_its_way_is_not_in_the_providers_count() -> None:
 @virtually
 async def test_tokens_a_minute_are_learned_from_dates_too() -> None:
     account = Account()
-    told = {
+    text = {
         "date": NOW,
         "anthropic-ratelimit-input-tokens-limit": "6000",
         "anthropic-ratelimit-input-tokens-remaining": "0",
@@ -117,7 +117,7 @@ async def test_tokens_a_minute_are_learned_from_dates_too() -> None:
         "anthropic-ratelimit-output-tokens-remaining": "8000",
         "anthropic-ratelimit-output-tokens-reset": "2026-11-16T12:00:00Z",
     }
-    await account.call(headers=told, seconds=0.0, tokens=500)
+    await account.call(headers=text, seconds=0.0, tokens=500)
     assert account.governor.per_minute == {"input-tokens": 6000.0, "output-tokens": 8000.0}
     await asyncio.gather(*(account.call(seconds=0.0, tokens=500) for _ in range(3)))
     assert account.times()[1:] == pytest.approx([5.0, 10.0, 15.0])
@@ -211,10 +211,10 @@ async def test_a_spent_account_is_asked_once_a_minute() -> None:
 async def test_who_waits_behind_a_refused_key_is_told_so_and_leaves_nothing_behind() -> None:
     account = Account(width=1)
     dead = ModelUnavailable("no such key", "auth")
-    told = await asyncio.gather(
+    text = await asyncio.gather(
         *(account.quietly(f"t{n}", error=dead, seconds=0.1) for n in range(200))
     )
-    assert told == ["auth"] * 200 and len(account.starts) == 2
+    assert text == ["auth"] * 200 and len(account.starts) == 2
     assert (account.governor.in_flight, account.governor.waiting, account.governor.is_shut) == (
         0,
         0,
@@ -246,14 +246,14 @@ async def test_whoever_was_told_by_hearsay_hears_when_a_call_has_worked() -> Non
     account = Account()
     for _ in range(2):
         await account.quietly(error=ModelUnavailable("no such key", "auth"), seconds=0.1)
-    with pytest.raises(ModelUnavailable) as told:
+    with pytest.raises(ModelUnavailable) as failure:
         async with account.governor.turn("t"):
             raise AssertionError
-    assert told.value.retry_after > 0 and told.value.hearers is not None
-    heard = list[str]()
-    told.value.hearers["r"] = lambda: heard.append("r")
+    assert failure.value.retry_after > 0 and failure.value.hearers is not None
+    requests = list[str]()
+    failure.value.hearers["r"] = lambda: requests.append("r")
     await asyncio.sleep(5.1)
-    assert await account.quietly() == "ok" and heard == ["r"] and not account.governor.hearers
+    assert await account.quietly() == "ok" and requests == ["r"] and not account.governor.hearers
 
 
 @virtually
@@ -322,9 +322,9 @@ def test_whatever_is_cancelled_or_fails_nobody_is_forgotten_and_nothing_leaks(se
         headers = {f"x-ratelimit-limit-{k}": "50" for k in kinds}
         headers |= {f"x-ratelimit-remaining-{k}": str(draw.randrange(50)) for k in kinds}
         headers |= {f"x-ratelimit-reset-{k}": f"{draw.random() * 9:.3f}s" for k in kinds}
-        told = headers if draw.random() < 0.3 else None
+        text = headers if draw.random() < 0.3 else None
         await account.quietly(
-            draw.choice("abc"), draw.random() * 5, error, headers=told, tokens=draw.randrange(80)
+            draw.choice("abc"), draw.random() * 5, error, headers=text, tokens=draw.randrange(80)
         )
 
     async def story() -> None:

@@ -68,8 +68,8 @@ def test_a_header_as_long_as_headers_can_be_costs_nothing(text: str) -> None:
 def test_what_can_be_meant_is_still_read() -> None:
     assert asked_for({"Retry-After": "7"}) == 7 and asked_for({"retry-after-ms": "1500"}) == 1.5
     assert until("6m0s", {}) == 360 and until("1e999", {}) == 0 and until("nan", {}) == 0
-    told = {"retry-after": "Mon, 16 Nov 2026 12:00:30 GMT", "date": "Mon, 16 Nov 2026 12:00:00 GMT"}
-    assert asked_for(told) == 30
+    text = {"retry-after": "Mon, 16 Nov 2026 12:00:30 GMT", "date": "Mon, 16 Nov 2026 12:00:00 GMT"}
+    assert asked_for(text) == 30
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -83,19 +83,19 @@ def test_a_provider_that_asks_for_an_endless_time_is_waited_for_an_hour_at_most(
     async def story() -> None:
         async with answering(head) as (url, _):
             client = ConnectionPool(FAST)
-            with pytest.raises(ModelUnavailable) as caught:
+            with pytest.raises(ModelUnavailable) as failure:
                 await complete(http_model(url, dialect, client=client))
             await client.close()
-            assert caught.value.kind == "rate_limit" and 0 <= caught.value.retry_after <= 3_600
+            assert failure.value.kind == "rate_limit" and 0 <= failure.value.retry_after <= 3_600
 
     asyncio.run(story())
 
 
 @pytest.mark.parametrize(
-    "told", [10**30, 10**4000, -5, 1.5e300, "12", None, True, [1], {"a": 1}, MOST_TOKENS]
+    "text", [10**30, 10**4000, -5, 1.5e300, "12", None, True, [1], {"a": 1}, MOST_TOKENS]
 )
-def test_a_count_that_cannot_be_one_is_none(told: Any) -> None:
-    assert count(told) == 0
+def test_a_count_that_cannot_be_one_is_none(text: Any) -> None:
+    assert count(text) == 0
     assert count(12) == 12 and count(12.0) == 12
 
 
@@ -191,27 +191,27 @@ def test_what_this_machine_lacks_is_told_as_that(number: int) -> None:
 
 def test_a_name_that_was_not_found_for_lack_of_descriptors_is_this_machines_trouble() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    kept: list[socket.socket] = []
+    rest: list[socket.socket] = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
     try:
         with pytest.raises(OSError):
             while True:
-                kept.append(socket.socket())
-        kept.pop().close()  # one came back meanwhile, which is too few for another look-up
+                rest.append(socket.socket())
+        rest.pop().close()  # one came back meanwhile, which is too few for another look-up
         assert "EMFILE" in machine.trouble(socket.gaierror(socket.EAI_AGAIN, "try again"))
     finally:
-        for one in kept:
+        for one in rest:
             one.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_descriptors_that_are_back_when_a_look_up_has_failed_do_not_hide_that_they_lacked() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    kept: list[socket.socket] = []
+    rest: list[socket.socket] = []
 
     async def fails(*_: Any, **__: Any) -> Any:
-        while kept:
-            kept.pop().close()
+        while rest:
+            rest.pop().close()
         raise socket.gaierror(socket.EAI_AGAIN, "try again")
 
     async def story() -> OSError:
@@ -221,14 +221,14 @@ def test_descriptors_that_are_back_when_a_look_up_has_failed_do_not_hide_that_th
         try:
             with pytest.raises(OSError):
                 while True:
-                    kept.append(socket.socket())
-            with pytest.raises(OSError) as caught:
+                    rest.append(socket.socket())
+            with pytest.raises(OSError) as failure:
                 await Dialer(1.0, ssl.create_default_context).resolve("localhost", 1)
         finally:
-            while kept:
-                kept.pop().close()
+            while rest:
+                rest.pop().close()
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
-        return caught.value
+        return failure.value
 
     assert "EMFILE" in machine.trouble(asyncio.run(story()))
 
@@ -243,7 +243,7 @@ def test_without_descriptors_a_run_waits_a_moment_and_the_provider_is_not_blamed
                 model.connect(llm.url.replace("127.0.0.1", "localhost"), "k")
             machine.DESCRIPTORS.raise_limit()  # a first call does so, once in a process
             before = resource.getrlimit(resource.RLIMIT_NOFILE)
-            kept: list[socket.socket] = []
+            rest: list[socket.socket] = []
             loop = asyncio.get_running_loop()
             for codec in ("ascii", "idna", "latin-1", "utf-8"):
                 "localhost".encode(codec)  # a codec is a module, which is a file
@@ -252,13 +252,13 @@ def test_without_descriptors_a_run_waits_a_moment_and_the_provider_is_not_blamed
                 for _ in range(8):
                     with pytest.raises(OSError):  # what came back meanwhile is taken again
                         while True:
-                            kept.append(socket.socket())
-                    with pytest.raises(ModelUnavailable) as caught:
+                            rest.append(socket.socket())
+                    with pytest.raises(ModelUnavailable) as failure:
                         await complete(model, asking())
                     # Without descriptors, libc answers a look-up of a name with either number.
                     numbers = ("EMFILE", "EBUSY", "EINVAL") if named else ("EMFILE",)
-                    assert caught.value.kind == "machine", caught.value
-                    assert any(number in str(caught.value) for number in numbers), caught.value
+                    assert failure.value.kind == "machine", failure.value
+                    assert any(number in str(failure.value) for number in numbers), failure.value
                 assert (model.governor.failures, model.governor.is_broken) == (
                     0,
                     False,
@@ -268,7 +268,7 @@ def test_without_descriptors_a_run_waits_a_moment_and_the_provider_is_not_blamed
                 )
                 await asyncio.sleep(0.05)
             finally:
-                for one in kept:
+                for one in rest:
                     one.close()
                 resource.setrlimit(resource.RLIMIT_NOFILE, before)
             assert (await run).text == "Hello."
@@ -277,15 +277,15 @@ def test_without_descriptors_a_run_waits_a_moment_and_the_provider_is_not_blamed
 
 
 def test_numbers_in_an_error_inside_a_stream_are_bounded_too() -> None:
-    told = json.dumps({"error": {"code": 10**300, "message": "x", "status": "Y" * 100_000}})
+    requests = json.dumps({"error": {"code": 10**300, "message": "x", "status": "Y" * 100_000}})
     decoder = CODECS["gemini"]().decoder(Options())
-    with pytest.raises(ModelUnavailable) as caught:
-        decoder.feed(f"data: {told}\n\n".encode())
-    assert len(str(caught.value)) < 1_000
+    with pytest.raises(ModelUnavailable) as failure:
+        decoder.feed(f"data: {requests}\n\n".encode())
+    assert len(str(failure.value)) < 1_000
 
 
 @pytest.mark.parametrize(
-    ("limit", "left", "reset"),
+    ("limit", "rest", "reset"),
     [
         ("1", "0", "1e9"),
         ("1e-300", "0", "1"),
@@ -294,13 +294,13 @@ def test_numbers_in_an_error_inside_a_stream_are_bounded_too() -> None:
     ],
 )
 def test_no_header_stops_an_account_for_longer_than_an_hour(
-    limit: str, left: str, reset: str
+    limit: str, rest: str, reset: str
 ) -> None:
     """Twenty are under way when one answer says that nothing is left for ages."""
     now = [0.0]
     headers = {
         "x-ratelimit-limit-requests": limit,
-        "x-ratelimit-remaining-requests": left,
+        "x-ratelimit-remaining-requests": rest,
         "x-ratelimit-reset-requests": reset,
     }
 
@@ -313,7 +313,7 @@ def test_no_header_stops_an_account_for_longer_than_an_hour(
         for turn in turns:
             await turn.__aexit__(None, None, None)
         for _ in range(3):
-            wait = governor._wait(governor.turn("tree"))
+            wait = governor._wait(governor.turn("tree"), now[0])
             assert wait is not None and wait <= MAX_COOLING
             now[0] += MAX_COOLING + 1
             async with governor.turn("tree"):

@@ -60,10 +60,10 @@ def head(status: int = 200, **headers: str) -> bytes:
 
 
 async def failing(model: HttpModel, kind: type[ModelError] = ModelError, **fields: Any) -> Any:
-    with pytest.raises(kind) as caught:
+    with pytest.raises(kind) as failure:
         await complete(model, asking(**fields))
     assert at_rest(model.governor), "a call that failed is over"
-    return caught.value
+    return failure.value
 
 
 def said_to(
@@ -93,10 +93,10 @@ def test_a_reply_comes_whole_with_its_cost_and_its_model(dialect: str, stream: b
         info = ModelInfo(name="m", price_in=3_000, price_out=15_000)
         text = "A good day to you, and to all of yours."
         async with talking([text], dialect, info=info, stream=stream, chunks=4) as (llm, model):
-            said: list[str] = []
-            reply = await complete(model, said=said)
+            texts: list[str] = []
+            reply = await complete(model, texts=texts)
             assert (reply.message.text, reply.stop, reply.model) == (text, "end", "m")
-            assert "".join(said) == (text if stream else "")
+            assert "".join(texts) == (text if stream else "")
             assert reply.usage.nanos == info.cost_of(reply.usage) > 0
             assert llm.violations == [] and llm.requests[0].headers["user-agent"] == "retinue"
 
@@ -134,9 +134,9 @@ def test_the_pieces_of_a_body_are_the_conversation_and_nothing_else(
                 messages=ShownMessages(conversation, 0, len(conversation)), declared=tools
             )
             parts = model.body(request, model._head(request)[0])
-            shown = list(request.messages)
+            messages = list(request.messages)
             assert b"".join(parts) == encode(
-                model.codec, "m", "Be brief.", shown, tools, options, 256
+                model.codec, "m", "Be brief.", messages, tools, options, 256
             )
 
 
@@ -212,10 +212,10 @@ def test_a_refusal_that_comes_in_pieces_or_breaks_off_is_understood() -> None:
 
     asyncio.run(story())
     for close in (True, False):
-        broken = said_to(
+        texts = said_to(
             head(401, content_length="500") + b'{"type":"err', kind=ModelUnavailable, close=close
         )
-        assert broken.kind == "auth", "the status was told"
+        assert texts.kind == "auth", "the status was told"
 
 
 def test_a_page_with_403_says_nothing_of_the_key() -> None:
@@ -249,8 +249,8 @@ def test_what_is_complete_is_complete_however_the_connection_ends() -> None:
         (head(content_encoding="gzip") + gzip.compress(GOOD + END), True),
     ):
         assert said_to(answer, close=close).message.text == "Hi"
-    cut = said_to(head(content_length="99999") + GOOD, kind=ModelUnavailable)
-    assert cut.kind == "network"
+    texts = said_to(head(content_length="99999") + GOOD, kind=ModelUnavailable)
+    assert texts.kind == "network"
 
 
 @pytest.mark.parametrize(
@@ -272,10 +272,10 @@ def test_what_is_complete_is_complete_however_the_connection_ends() -> None:
 def test_what_is_not_an_answer_is_an_error_of_its_kind(
     answer: bytes, error: type[ModelError], kind: str
 ) -> None:
-    told = said_to(answer, kind=error)
-    assert told.kind == kind
-    assert "<html" not in str(told)
-    assert getattr(told, "retry_after", 0.0) <= 3_600.0
+    texts = said_to(answer, kind=error)
+    assert texts.kind == kind
+    assert "<html" not in str(texts)
+    assert getattr(texts, "retry_after", 0.0) <= 3_600.0
 
 
 def test_headers_of_many_kibibytes_are_read() -> None:
@@ -285,8 +285,8 @@ def test_headers_of_many_kibibytes_are_read() -> None:
 def test_a_small_answer_that_unpacks_to_gigabytes_costs_little() -> None:
     small = gzip.compress((b": " + b" " * 4093 + b"\n") * (80 << 8))
     assert len(small) < 1 << 20
-    told = said_to(head(content_encoding="gzip") + small, kind=ModelRejected)
-    assert told.kind == "response_too_large" and "4 MiB" in str(told)
+    texts = said_to(head(content_encoding="gzip") + small, kind=ModelRejected)
+    assert texts.kind == "response_too_large" and "4 MiB" in str(texts)
     long = GOOD + (PING * 100_000) + END
     assert said_to(head(content_encoding="gzip") + gzip.compress(long)).message.text == "Hi", (
         "as well as a ping may pack"
@@ -295,13 +295,13 @@ def test_a_small_answer_that_unpacks_to_gigabytes_costs_little() -> None:
 
 def test_a_redirect_carries_the_key_nowhere() -> None:
     async def story() -> None:
-        async with answering(head(200) + GOOD + END) as (elsewhere, heard):
+        async with answering(head(200) + GOOD + END) as (elsewhere, server):
             settings = replace(QUICK, elsewhere=elsewhere)
             async with talking(faults=["F35"], settings=settings) as (_, model):
                 error = await failing(model, ModelRejected)
                 assert error.kind == "redirect" and elsewhere not in str(error)
             await asyncio.sleep(0.05)
-            assert heard == []
+            assert server == []
 
     asyncio.run(story())
 
@@ -340,7 +340,7 @@ SHORT = Times(connect=60.0, headers=60.0, idle=60.0, content=60.0, attempt=60.0)
 @pytest.mark.parametrize(
     ("pieces", "short", "says"),
     [
-        ([PING] * 12 + [GOOD, END], {"idle": 0.6}, ""),
+        ([PING] * 27 + [GOOD, END], {"idle": 1.5}, ""),
         ([PING] * 1_000, {"content": 0.6}, "no content"),
         ([GOOD] + [b": comment\n\n"] * 1_000, {"content": 0.6}, "no content"),
         ([GOOD], {"idle": 0.3}, "no data for"),
@@ -401,8 +401,8 @@ def test_a_thousand_streams_run_at_once() -> None:
         async with talking(
             script, settings=settings, chunks=5, governor=governor, times=Times()
         ) as (llm, model):
-            asked = [asking(run=f"r{i}", root=f"t{i}") for i in range(1_000)]
-            replies = await asyncio.gather(*(complete(model, one) for one in asked))
+            questions = [asking(run=f"r{i}", root=f"t{i}") for i in range(1_000)]
+            replies = await asyncio.gather(*(complete(model, one) for one in questions))
             assert {r.message.text for r in replies} == {text}
             assert llm.connections == 1_000 and llm.violations == []
             assert at_rest(governor)
@@ -419,10 +419,10 @@ def test_a_key_that_somebody_on_the_way_repeats_is_hidden() -> None:
             async with talking(faults=[fault]) as (_, model):
                 error = await failing(model, ModelUnavailable)
                 assert error.kind == "auth" and KEY not in f"{error} {error.args} {error!r}"
-        said: list[str] = []
+        texts: list[str] = []
         async with talking([f"Your key is {KEY}."], chunks=1) as (_, model):
-            reply = await complete(model, said=said)
-            assert "".join(said) == "Your key is [redacted:key]."
+            reply = await complete(model, texts=texts)
+            assert "".join(texts) == "Your key is [redacted:key]."
             assert reply.message.text == "Your key is [redacted:key]." and KEY not in repr(
                 (reply, model, model._client)
             )

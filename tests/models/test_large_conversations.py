@@ -43,10 +43,10 @@ def picture(n: int, size: int = 0) -> Image:
 def test_the_body_of_a_request_that_failed_is_let_go_at_once(fault: str) -> None:
     async def story() -> None:
         async with talking(faults=[fault] * 8) as (_, model):
-            shown = history(UserMessage(text="Look.", images=(picture(1),)))
-            request: ModelRequest | None = asking(messages=shown)
-            conversation = weakref.ref(shown.conversation)
-            del shown
+            output = history(UserMessage(text="Look.", images=(picture(1),)))
+            request: ModelRequest | None = asking(messages=output)
+            conversation = weakref.ref(output.conversation)
+            del output
             with contextlib.suppress(ModelError):
                 await complete(model, request)
             request = None
@@ -56,10 +56,10 @@ def test_the_body_of_a_request_that_failed_is_let_go_at_once(fault: str) -> None
 
 
 def test_a_conversation_is_let_go_with_what_was_written_of_it() -> None:
-    shown = history(UserMessage(text="Look."), AssistantMessage(text="I see."))
-    shown.encode("one", lambda unit: b"x" * len(unit))
-    conversation = weakref.ref(shown.conversation)
-    del shown
+    output = history(UserMessage(text="Look."), AssistantMessage(text="I see."))
+    output.encode("one", lambda unit: b"x" * len(unit))
+    conversation = weakref.ref(output.conversation)
+    del output
     assert conversation() is None
 
 

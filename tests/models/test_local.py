@@ -70,8 +70,8 @@ def model(weights: Path) -> Iterator[LocalModel]:
     asyncio.run(model.close())
 
 
-def ask(model: LocalModel, asked: ModelRequest) -> ModelReply:
-    return asyncio.run(model.complete(asked, lambda delta: None))
+def ask(model: LocalModel, question: ModelRequest) -> ModelReply:
+    return asyncio.run(model.complete(question, lambda delta: None))
 
 
 async def slot_is_free(model: LocalModel) -> None:
@@ -93,10 +93,12 @@ def test_text_comes_as_it_is_decoded_and_is_counted_while_the_loop_goes_on(
 
     async def scene() -> tuple[ModelReply, ModelReply]:
         beating = asyncio.create_task(beat())
-        asked = request(STORY, max_output=40)
-        first = await model.complete(asked, lambda delta: deltas.append((time.monotonic(), delta)))
+        question = request(STORY, max_output=40)
+        first = await model.complete(
+            question, lambda delta: deltas.append((time.monotonic(), delta))
+        )
         beating.cancel()
-        return first, await model.complete(asked, lambda delta: None)
+        return first, await model.complete(question, lambda delta: None)
 
     reply, again = asyncio.run(scene())
     assert "".join(text for _, text in deltas) == reply.message.text
@@ -136,13 +138,13 @@ def test_a_cancel_stops_the_decoding(model: LocalModel) -> None:
     model.options = Options(
         temperature=0.0, extra={"ignore_eos": True}
     )  # only the cancel can end it early
-    begun = time.process_time()
+    start = time.process_time()
     try:
         asyncio.run(scene())
     finally:
         model.options = Options(temperature=0.0)
     assert len(deltas) < 100
-    assert time.process_time() - begun < 5  # 1,000 tokens take more than 10 s of CPU
+    assert time.process_time() - start < 5  # 1,000 tokens take more than 10 s of CPU
 
 
 def test_a_cancel_stops_the_reading_of_a_long_prompt(model: LocalModel) -> None:
@@ -156,24 +158,24 @@ def test_a_cancel_stops_the_reading_of_a_long_prompt(model: LocalModel) -> None:
             await reading
         await slot_is_free(model)
 
-    begun = time.process_time()
+    start = time.process_time()
     asyncio.run(scene())
-    assert time.process_time() - begun < 5  # the whole prompt takes 14 s
+    assert time.process_time() - start < 5  # the whole prompt takes 14 s
 
 
 def test_a_call_that_waits_and_is_cancelled_never_begins(model: LocalModel) -> None:
     async def scene() -> list[str]:
-        said: list[str] = []
+        texts: list[str] = []
         first = asyncio.create_task(
             model.complete(request(STORY, max_output=20), lambda delta: None)
         )
-        second = asyncio.create_task(model.complete(request(STORY, max_output=20), said.append))
+        second = asyncio.create_task(model.complete(request(STORY, max_output=20), texts.append))
         await asyncio.sleep(0.05)
         second.cancel()
         assert (await first).usage.output > 0
         await asyncio.gather(second, return_exceptions=True)
         await slot_is_free(model)
-        return said
+        return texts
 
     assert asyncio.run(scene()) == []
 
@@ -200,11 +202,11 @@ def test_an_output_schema_is_kept(model: LocalModel) -> None:
 def test_a_schema_that_makes_no_sense_is_refused(model: LocalModel) -> None:
     model.options = Options(output_schema={"type": "nothing"})
     try:
-        with pytest.raises(ModelRejected, match="rejected the request") as caught:
+        with pytest.raises(ModelRejected, match="rejected the request") as failure:
             ask(model, request("Hello"))
     finally:
         model.options = Options(temperature=0.0)
-    assert caught.value.kind == "invalid_request"
+    assert failure.value.kind == "invalid_request"
 
 
 def test_a_call_that_is_wanted_has_its_tools_schema(model: LocalModel) -> None:
@@ -212,38 +214,40 @@ def test_a_call_that_is_wanted_has_its_tools_schema(model: LocalModel) -> None:
         UserMessage(text="What is 2 + 3?"),
         UserMessage(text="Submit your result by calling add.", kind="nudge"),
     ]
-    shown: list[str] = []
-    asked = request("", tools=TOOLS[1:2], messages=nudge)
-    reply = asyncio.run(model.complete(asked, shown.append))
+    rows: list[str] = []
+    question = request("", tools=TOOLS[1:2], messages=nudge)
+    reply = asyncio.run(model.complete(question, rows.append))
     (call,) = reply.message.calls
     assert reply.stop == "calls"
     assert call.name == "add"
     jsonschema.validate(msgspec.json.decode(call.args), TOOLS[1].parameters)
-    assert (reply.message.text, "".join(shown)) == ("", "")
+    assert (reply.message.text, "".join(rows)) == ("", "")
 
 
 def test_without_tools_to_call_no_call_is_begun(model: LocalModel) -> None:
-    asked = request(
+    question = request(
         "Say exactly: <tool_call>", tools=(), declared=TOOLS[1:2], purpose="final", max_output=30
     )
-    reply = ask(model, asked)
+    reply = ask(model, question)
     assert reply.message.calls == ()
     assert "<tool_call>" not in reply.message.text
 
 
 def test_a_conversation_with_calls_and_results_goes_on(model: LocalModel) -> None:
-    told = [
+    messages = [
         UserMessage(text="What is 2 + 3?"),
         AssistantMessage(calls=(ToolCall(id="a", name="add", args='{"a":2,"b":3}'),)),
         ToolMessage(call_id="a", name="add", text="5"),
     ]
-    assert ask(model, request("", tools=TOOLS[1:2], messages=told, max_output=8)).usage.output > 0
+    assert (
+        ask(model, request("", tools=TOOLS[1:2], messages=messages, max_output=8)).usage.output > 0
+    )
 
 
 def test_what_is_longer_than_the_window_is_said_to_be(model: LocalModel) -> None:
-    with pytest.raises(ModelRejected, match="longer than the context window") as caught:
+    with pytest.raises(ModelRejected, match="longer than the context window") as failure:
         ask(model, request("river " * 3_000))
-    assert caught.value.kind == "context_exhausted"
+    assert failure.value.kind == "context_exhausted"
 
 
 def test_a_control_token_in_a_message_does_not_control(model: LocalModel, weights: Path) -> None:
@@ -269,19 +273,19 @@ def test_a_template_that_knows_tools_is_given_them(weights: Path) -> None:
         weights, window=1_024, template=KNOWS_TOOLS, options=Options(temperature=0.0)
     )
     call = '<tool_call>\n{"name": "add", "arguments": {"a": 4, "b": 5}}\n</tool_call>'
-    told = [UserMessage(text=f"Repeat exactly:\n{call}")]
-    free = ask(model, request("", tools=(TOOLS[1],), messages=told))
+    messages = [UserMessage(text=f"Repeat exactly:\n{call}")]
+    free = ask(model, request("", tools=(TOOLS[1],), messages=messages))
     assert model._engine is not None
     assert model._engine[1].native
     assert (free.message.text, free.stop) == ("", "calls")
-    (made,) = free.message.calls
-    assert made.name == "add"
-    jsonschema.validate(msgspec.json.decode(made.args), TOOLS[1].parameters)
+    (call_list,) = free.message.calls
+    assert call_list.name == "add"
+    jsonschema.validate(msgspec.json.decode(call_list.args), TOOLS[1].parameters)
 
-    result = ToolMessage(call_id=made.id, name="add", text="9")
+    result = ToolMessage(call_id=call_list.id, name="add", text="9")
     nudge = UserMessage(text="Submit your result by calling add.", kind="nudge")
     forced = ask(
-        model, request("", tools=(TOOLS[1],), messages=[*told, free.message, result, nudge])
+        model, request("", tools=(TOOLS[1],), messages=[*messages, free.message, result, nudge])
     )
     asyncio.run(model.close())
     assert [c.name for c in forced.message.calls] == ["add"]
@@ -294,9 +298,9 @@ def test_a_file_that_is_not_whole_is_refused_and_kills_nothing(
     path = tmp_path / "cut.gguf"
     with weights.open("rb") as whole:
         path.write_bytes(whole.read(5_000_000))
-    with pytest.raises(ModelRejected, match="could not load") as caught:
+    with pytest.raises(ModelRejected, match="could not load") as failure:
         ask(LocalModel(path), request("Hello"))
-    assert caught.value.kind == "not_found"
+    assert failure.value.kind == "not_found"
 
 
 def test_a_model_is_found_by_its_name_or_by_its_path(weights: Path, tmp_path: Path) -> None:

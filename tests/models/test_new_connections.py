@@ -42,19 +42,19 @@ def test_an_address_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.M
 
     async def story(model: HttpModel, client: ConnectionPool) -> None:
         port = int(model._url.split(":")[2].partition("/")[0])
-        found = [
+        rows = [
             (socket.AF_INET, 0, 0, "", (ip, port))
             for ip in ("203.0.113.1", "203.0.113.2", "127.0.0.1")
         ]
-        asked = 0
+        n_asked = 0
 
         async def lookup(*args: Any, **fields: Any) -> Any:
-            nonlocal asked
-            asked += 1
+            nonlocal n_asked
+            n_asked += 1
             await asyncio.sleep(0.01)
-            if asked == 1:
+            if n_asked == 1:
                 raise socket.gaierror(socket.EAI_AGAIN, "try again")
-            return found
+            return rows
 
         monkeypatch.setattr(new_connections, "_connected", connected)
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", lookup)
@@ -63,7 +63,7 @@ def test_an_address_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.M
         began = time.monotonic()
         replies = await asyncio.gather(*(complete(there, asking(run=f"r{i}")) for i in range(3)))
         assert [r.message.text for r in replies] == ["Hi"] * 3 and time.monotonic() - began < 20.0
-        assert asked == 2, "one look for all, and a failure is not remembered"
+        assert n_asked == 2, "one look for all, and a failure is not remembered"
         await until(
             lambda: len([t for t in asyncio.all_tasks() if "_connected" in repr(t.get_coro())]) == 0
         )
@@ -112,12 +112,12 @@ def test_a_request_goes_through_a_proxy_and_its_connection_is_kept(
     tmp_path: Path, is_safe: bool
 ) -> None:
     trusted, file = certificate(tmp_path, 30)
-    told: list[bytes] = []
-    serve, asked = once(OK)
+    pieces: list[bytes] = []
+    serve, question = once(OK)
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        told.append(await reader.readuntil(b"\r\n\r\n"))
-        host, port = told[-1].split()[1].decode().rsplit(":", 1)
+        pieces.append(await reader.readuntil(b"\r\n\r\n"))
+        host, port = pieces[-1].split()[1].decode().rsplit(":", 1)
         there = await asyncio.open_connection(host, int(port))
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         try:
@@ -137,10 +137,10 @@ def test_a_request_goes_through_a_proxy_and_its_connection_is_kept(
                 await ours.close()
 
     assert with_peer(serve, story, ssl=trusted) == "HiHi"
-    assert len(told) == 1 and asked == [1, 1]
+    assert len(pieces) == 1 and question == [1, 1]
     assert (
-        b"Proxy-Authorization: Basic YWRhOmxvdmVAbGFjZQ==\r\n" in told[0]
-        and KEY.encode() not in told[0]
+        b"Proxy-Authorization: Basic YWRhOmxvdmVAbGFjZQ==\r\n" in pieces[0]
+        and KEY.encode() not in pieces[0]
     )
 
 
@@ -164,7 +164,7 @@ def test_a_proxy_that_does_not_lead_there_is_told_as_that(
     answer: bytes, error: type[ModelError], says: str
 ) -> None:
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        pieces.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(answer)
 
     async def story() -> ModelError:
@@ -177,10 +177,10 @@ def test_a_proxy_that_does_not_lead_there_is_told_as_that(
             finally:
                 await client.close()
 
-    heard: list[bytes] = []
-    told = asyncio.run(story())
-    assert isinstance(told, error) and told.kind == "network" and says in str(told)
-    assert KEY.encode() not in b"".join(heard) and "lovelace" not in str(told)
+    pieces: list[bytes] = []
+    text = asyncio.run(story())
+    assert isinstance(text, error) and text.kind == "network" and says in str(text)
+    assert KEY.encode() not in b"".join(pieces) and "lovelace" not in str(text)
 
 
 def test_a_proxy_that_is_none_is_the_callers_mistake() -> None:
@@ -223,5 +223,5 @@ def test_a_handshake_that_does_not_come_is_not_waited_for() -> None:
     async def story(model: HttpModel, client: ConnectionPool) -> ModelError:
         return await fails(http_model(model._url.replace("http:", "https:"), client=client), client)
 
-    told = with_peer(serve, story, Times(connect=0.3))
-    assert told.kind == "network" and "no TLS handshake" in str(told)
+    text = with_peer(serve, story, Times(connect=0.3))
+    assert text.kind == "network" and "no TLS handshake" in str(text)

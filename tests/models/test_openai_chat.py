@@ -64,27 +64,27 @@ def drained(value: Any) -> Any:
 def sdk_call(case: cases.Conversation) -> dict[str, Any]:
     """The same request in the SDK's own parameters, written from its documentation and not from the
     codec."""
-    asked = case.options
+    options = case.options
     call: dict[str, Any] = {
         "model": case.model,
         "messages": sdk_messages(case),
-        "extra_body": dict(asked.extra),
+        "extra_body": dict(options.extra),
     }
     call[case.codec.limit_field] = case.max_output
-    if asked.stream:
+    if options.stream:
         call["stream"] = True
         if case.codec.stream_options:
             call["stream_options"] = {"include_usage": True}
-    if asked.temperature is not None:
-        call["temperature"] = asked.temperature
-    if asked.effort:
-        call["reasoning_effort"] = asked.effort
-    if asked.cache_key and case.codec.cache_key:
-        call["prompt_cache_key"] = asked.cache_key
-    if asked.output_schema:
+    if options.temperature is not None:
+        call["temperature"] = options.temperature
+    if options.effort:
+        call["reasoning_effort"] = options.effort
+    if options.cache_key and case.codec.cache_key:
+        call["prompt_cache_key"] = options.cache_key
+    if options.output_schema:
         named = {
             "name": "output",
-            "schema": asked.output_schema,
+            "schema": options.output_schema,
             "strict": case.codec.strict_schema,
         }
         call["response_format"] = {"type": "json_schema", "json_schema": named}
@@ -104,7 +104,7 @@ def sdk_messages(case: cases.Conversation) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     if case.instructions:
         out.append({"role": case.codec.system_role, "content": case.instructions})
-    seen: list[dict[str, Any]] = []  # pictures of the results of one reply
+    records: list[dict[str, Any]] = []  # pictures of the results of one reply
     for at, message in enumerate(case.messages):
         if isinstance(message, UserMessage):
             content: Any = message.text
@@ -116,32 +116,32 @@ def sdk_messages(case: cases.Conversation) -> list[dict[str, Any]]:
                 ]
             out += sdk_user(case, content)
         elif isinstance(message, AssistantMessage):
-            said: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+            texts: dict[str, Any] = {"role": "assistant", "content": message.text or None}
             if message.calls:
-                said["tool_calls"] = [sdk_tool_call(call) for call in message.calls]
+                texts["tool_calls"] = [sdk_tool_call(call) for call in message.calls]
             if at in case.thoughts:
-                said[case.codec.reasoning] = case.thoughts[at]
+                texts[case.codec.reasoning] = case.thoughts[at]
             elif message.calls and case.codec.reasoning == "reasoning_content":
-                said["reasoning_content"] = ""
-            out.append(said)
+                texts["reasoning_content"] = ""
+            out.append(texts)
         else:
             out.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
             if message.images:
-                seen.append(
+                records.append(
                     {
                         "type": "text",
                         "text": f"Images in the result of {message.name} ({message.call_id}):",
                     }
                 )
-                seen += [
+                records += [
                     {"type": "image_url", "image_url": {"url": url(image)}}
                     for image in message.images
                 ]
-        if seen and (
+        if records and (
             at + 1 == len(case.messages) or not isinstance(case.messages[at + 1], ToolMessage)
         ):
-            out += sdk_user(case, seen)
-            seen = []
+            out += sdk_user(case, records)
+            records = []
     return out
 
 
@@ -186,10 +186,10 @@ def test_a_request_is_what_the_sdk_sends() -> None:
     back) it is given as extra body and extra fields of a message."""
 
     async def compare() -> int:
-        sent: list[Any] = []
+        messages: list[Any] = []
 
         def answer(request: httpx2.Request) -> httpx2.Response:
-            sent.append(json.loads(request.content))
+            messages.append(json.loads(request.content))
             return httpx2.Response(
                 200, json={"id": "c", "object": "chat.completion", "choices": []}
             )
@@ -201,8 +201,8 @@ def test_a_request_is_what_the_sdk_sends() -> None:
             typed = {name: value for name, value in call.items() if name != "extra_body"}
             drained((STREAMING if case.options.stream else WHOLE).validate_python(typed))
             await sdk.chat.completions.create(**call)
-            assert json.loads(ours(case)) == sent[-1], seed
-        return len(sent)
+            assert json.loads(ours(case)) == messages[-1], seed
+        return len(messages)
 
     assert asyncio.run(compare()) == N_CONVERSATIONS
 
@@ -226,9 +226,9 @@ def test_a_unit_is_encoded_the_same_every_time_and_apart_from_the_others() -> No
         case = cases.conversation(seed)
         assert ours(case) == ours(cases.conversation(seed))
         longer = [*case.messages, UserMessage(text="and now?")]
-        cut = len(case.codec.tail(case.max_output))
+        n_tail = len(case.codec.tail(case.max_output))
         case.messages, before = longer, ours(case)
-        assert ours(case).startswith(before[:-cut])
+        assert ours(case).startswith(before[:-n_tail])
 
 
 async def sdk_reply(sdk: openai.AsyncOpenAI) -> Any:
@@ -241,28 +241,28 @@ async def sdk_reply(sdk: openai.AsyncOpenAI) -> Any:
 STOPS = {"stop": "end", "tool_calls": "calls", "length": "length", "content_filter": "refusal"}
 
 
-def same(reply: ModelReply, told: Any, case: cases.Stream) -> None:
+def same(reply: ModelReply, texts: Any, case: cases.Stream) -> None:
     """Our reply and the SDK's, of the same bytes."""
-    choice = told.choices[0]
-    said, used = choice.message, told.usage
-    text = (said.content or "") + (said.refusal or "")
-    expected = "refusal" if said.refusal else STOPS[choice.finish_reason]
-    if expected == "end" and said.tool_calls:
+    choice = texts.choices[0]
+    message, used = choice.message, texts.usage
+    text = (message.content or "") + (message.refusal or "")
+    expected = "refusal" if message.refusal else STOPS[choice.finish_reason]
+    if expected == "end" and message.tool_calls:
         expected = "calls"
     assert reply.stop == expected
-    if choice.finish_reason == "content_filter" and not said.refusal:
+    if choice.finish_reason == "content_filter" and not message.refusal:
         text += ("\n\n" if text else "") + FILTERED
     assert reply.message.text == text
     theirs = [
-        (call.id, call.function.name, call.function.arguments) for call in said.tool_calls or []
+        (call.id, call.function.name, call.function.arguments) for call in message.tool_calls or []
     ]
     assert [(call.id, call.name, call.args) for call in reply.message.calls] == theirs == case.calls
-    assert reply.model == told.model
-    thought = getattr(said, "reasoning_content", None) or ""
-    assert thought == case.thought
-    opaque = json.dumps({"reasoning_content": thought}, ensure_ascii=False, separators=(",", ":"))
-    kept = reply.message.opaque.partition("\n")[2]
-    assert json.loads(kept or "{}") == (json.loads(opaque) if thought else {})
+    assert reply.model == texts.model
+    reasoning = getattr(message, "reasoning_content", None) or ""
+    assert reasoning == case.thought
+    opaque = json.dumps({"reasoning_content": reasoning}, ensure_ascii=False, separators=(",", ":"))
+    opaque_rest = reply.message.opaque.partition("\n")[2]
+    assert json.loads(opaque_rest or "{}") == (json.loads(opaque) if reasoning else {})
     if used is None:
         assert reply.usage == Usage()
         return
@@ -291,9 +291,9 @@ def test_a_stream_says_what_the_sdk_reads_however_it_is_cut(shard: int) -> None:
         for seed in range(shard, N_STREAMS + N_LONG, N_SHARDS):
             case = cases.stream(seed, long=seed >= N_STREAMS)
             current = data = case.data
-            told = await sdk_reply(sdk)
+            reply = await sdk_reply(sdk)
             whole = decoded(data, codec)
-            same(whole, told, case)
+            same(whole, reply, case)
             assert decoded(data, codec, *range(1, len(data))) == whole, seed
             for at in range(1, len(data), 1 if seed < N_STREAMS else 29):
                 decoder = codec.decoder(Options())
@@ -321,7 +321,7 @@ def test_a_single_body_says_what_the_sdk_reads() -> None:
         for seed in range(N_STREAMS):
             case = cases.stream(seed, long=seed % 5 == 0)
             current = case.body
-            told = await sdk.chat.completions.create(model="m", messages=[])
+            sdk_answer = await sdk.chat.completions.create(model="m", messages=[])
             for cuts in [
                 (),
                 (1,),
@@ -331,7 +331,7 @@ def test_a_single_body_says_what_the_sdk_reads() -> None:
                 decoder = codec.decoder(Options(stream=False))
                 for a, b in zip((0, *cuts), (*cuts, len(case.body)), strict=True):
                     assert decoder.feed(case.body[a:b]) == []
-                same(decoder.finish(), told, case)
+                same(decoder.finish(), sdk_answer, case)
 
     asyncio.run(compare())
 
@@ -342,10 +342,10 @@ def test_a_cut_stream_is_never_a_reply() -> None:
         end = data.index(b"data: [DONE]") + len(b"data: [DONE]")
         for at in range(end):
             decoder = OpenAIChatCodec().decoder(Options())
-            with pytest.raises(ModelUnavailable) as caught:
+            with pytest.raises(ModelUnavailable) as failure:
                 decoder.feed(data[:at])
                 decoder.finish()
-            assert caught.value.kind == "network"
+            assert failure.value.kind == "network"
         assert decoded(data[:end]) == decoded(data)
 
 
@@ -354,9 +354,9 @@ def test_a_cut_body_is_never_a_reply() -> None:
     for at in range(len(body)):
         decoder = OpenAIChatCodec().decoder(Options(stream=False))
         decoder.feed(body[:at])
-        with pytest.raises(ModelUnavailable) as caught:
+        with pytest.raises(ModelUnavailable) as failure:
             decoder.finish()
-        assert caught.value.kind == "network"
+        assert failure.value.kind == "network"
 
 
 def test_ids_fit_the_server_and_match_their_results() -> None:
@@ -375,25 +375,25 @@ def test_ids_fit_the_server_and_match_their_results() -> None:
         (OpenAIChatCodec(), ".{1,40}"),
         (OpenAIChatCodec(strict_ids=True), "[A-Za-z0-9]{9}"),
     ]:
-        said, *results = json.loads(b"[" + codec.unit(unit) + b"]")
-        ids = [call["id"] for call in said["tool_calls"]]
+        value, *results = json.loads(b"[" + codec.unit(unit) + b"]")
+        ids = [call["id"] for call in value["tool_calls"]]
         assert ids == [result["tool_call_id"] for result in results]
         assert len(set(ids)) == 3
         assert all(re.fullmatch(shape, i) for i in ids)
-    kept = OpenAIChatCodec(strict_ids=True).unit(
+    rest = OpenAIChatCodec(strict_ids=True).unit(
         [AssistantMessage(calls=(ToolCall(id="aB3dE6gH9", name="a"),))]
     )
-    assert b'"aB3dE6gH9"' in kept
+    assert b'"aB3dE6gH9"' in rest
 
 
 @pytest.mark.parametrize(
     "name", ["", "default_api.read", "functions read", "é" * 80, "a" * 80, "\ud800"]
 )
 def test_a_name_that_the_model_made_up_is_sent_in_a_form_that_is_taken(name: str) -> None:
-    said = json.loads(
+    value = json.loads(
         OpenAIChatCodec().unit([AssistantMessage(calls=(ToolCall(id="a", name=name),))])
     )
-    assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", said["tool_calls"][0]["function"]["name"])
+    assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", value["tool_calls"][0]["function"]["name"])
 
 
 @pytest.mark.parametrize(
@@ -401,12 +401,12 @@ def test_a_name_that_the_model_made_up_is_sent_in_a_form_that_is_taken(name: str
     ["", "{", "[1]", '"{}"', "nul", "[" * 5_000, '{"a":' * 5_000, '{"a":"\\ud800"}', "\ud800"],
 )
 def test_arguments_that_are_no_object_are_sent_as_one(args: str) -> None:
-    said = json.loads(
+    value = json.loads(
         OpenAIChatCodec().unit([AssistantMessage(calls=(ToolCall(id="a", name="x", args=args),))])
     )
-    sent = json.loads(said["tool_calls"][0]["function"]["arguments"])
-    assert isinstance(sent, dict)
-    assert set(sent) <= {"invalid_json"}
+    arguments = json.loads(value["tool_calls"][0]["function"]["arguments"])
+    assert isinstance(arguments, dict)
+    assert set(arguments) <= {"invalid_json"}
 
 
 def test_a_reply_without_words_is_sent_with_some() -> None:
@@ -442,9 +442,9 @@ def test_half_a_character_does_not_stop_a_request() -> None:
         Options(output_schema={"description": bad}, cache_key=bad),
         5,
     )
-    told = json.loads(body.decode())
-    assert told["messages"][0]["content"] == "a\ufffdb\x00"
-    assert told["messages"][2]["tool_calls"][0]["id"] == told["messages"][3]["tool_call_id"]
+    value = json.loads(body.decode())
+    assert value["messages"][0]["content"] == "a\ufffdb\x00"
+    assert value["messages"][2]["tool_calls"][0]["id"] == value["messages"][3]["tool_call_id"]
 
 
 def test_an_empty_schema_is_still_a_schema() -> None:
@@ -464,9 +464,9 @@ def test_extra_may_not_take_the_place_of_what_the_codec_writes() -> None:
     )
     body = encode(OpenAIChatCodec(), "m", "", [UserMessage(text="hi")], [], options, 5)
     assert body.count(b'"messages"') == body.count(b'"max_completion_tokens"') == 1
-    told = json.loads(body)
-    assert told["messages"] == [{"role": "user", "content": "hi"}]
-    assert (told["max_completion_tokens"], told["stream"], told["temperature"], told["n"]) == (
+    value = json.loads(body)
+    assert value["messages"] == [{"role": "user", "content": "hi"}]
+    assert (value["max_completion_tokens"], value["stream"], value["temperature"], value["n"]) == (
         5,
         True,
         1.0,
@@ -475,10 +475,10 @@ def test_extra_may_not_take_the_place_of_what_the_codec_writes() -> None:
 
 
 def test_paths_and_keys_are_those_of_the_sdk() -> None:
-    seen: list[httpx2.Request] = []
+    requests: list[httpx2.Request] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        seen.append(request)
+        requests.append(request)
         return httpx2.Response(200, json={"choices": []})
 
     async def ask() -> None:
@@ -494,7 +494,7 @@ def test_paths_and_keys_are_those_of_the_sdk() -> None:
         await azure.chat.completions.create(model="gpt 4/x", messages=[])
 
     asyncio.run(ask())
-    plain, azure = seen
+    plain, azure = requests
     codec: Codec = OpenAIChatCodec()
     assert str(plain.url) == "http://model.test/v1" + codec.path("m", Options())
     assert codec.headers(KEY)["Authorization"] == plain.headers["authorization"]

@@ -99,10 +99,12 @@ def test_no_key_gets_into_a_message(key: str) -> None:
 def failing(*chunks: Any, event: str = "", codec: OpenAIChatCodec | None = None) -> ModelError:
     """What a stream that fails after some text raises, and that it does so at once."""
     decoder = (codec or OpenAIChatCodec()).decoder(Options())
-    decoder.feed(sse(delta(content="a"), delta(tool_calls=[tool("x", '{"a', index=0)]), done=False))
-    with pytest.raises(ModelError) as caught:
-        decoder.feed(event.encode() + sse(*chunks, done=False))
-    return caught.value
+    decoder.feed(
+        sse(delta(content="a"), delta(tool_calls=[tool("x", '{"a', index=0)]), is_done=False)
+    )
+    with pytest.raises(ModelError) as failure:
+        decoder.feed(event.encode() + sse(*chunks, is_done=False))
+    return failure.value
 
 
 @pytest.mark.parametrize(
@@ -136,17 +138,17 @@ def test_f4_a_delay_inside_a_stream_is_honoured() -> None:
 
 
 def test_f23_a_stream_without_its_marker_was_cut() -> None:
-    with pytest.raises(ModelUnavailable) as caught:
-        decoded(sse(delta(content="hi"), delta("stop"), done=False))
-    assert caught.value.kind == "network"
+    with pytest.raises(ModelUnavailable) as failure:
+        decoded(sse(delta(content="hi"), delta("stop"), is_done=False))
+    assert failure.value.kind == "network"
 
 
 def test_f25_a_stream_that_breaks_off_inside_a_call_is_no_reply() -> None:
-    data = sse(delta(tool_calls=[tool("x", '{"a', index=0, id="c")]), done=False)
-    for cut in (data, data[:-20]):
-        with pytest.raises(ModelUnavailable) as caught:
-            decoded(cut)
-        assert caught.value.kind == "network"
+    data = sse(delta(tool_calls=[tool("x", '{"a', index=0, id="c")]), is_done=False)
+    for body in (data, data[:-20]):
+        with pytest.raises(ModelUnavailable) as failure:
+            decoded(body)
+        assert failure.value.kind == "network"
 
 
 def test_f27_odd_events_are_read() -> None:
@@ -193,21 +195,21 @@ def test_f27_odd_events_are_read() -> None:
 def test_f30_a_huge_line_is_refused_before_it_is_kept() -> None:
     decoder = OpenAIChatCodec().decoder(Options())
     decoder.feed(b"data: ")
-    with pytest.raises(ModelRejected) as caught:
+    with pytest.raises(ModelRejected) as failure:
         for _ in range(20):
             decoder.feed(b"x" * (1 << 20))
-    assert caught.value.kind == "response_too_large"
+    assert failure.value.kind == "response_too_large"
 
 
 @pytest.mark.parametrize("start", [b"{", b": "])
 def test_f30_a_huge_reply_is_refused(start: bytes) -> None:
     decoder = OpenAIChatCodec().decoder(Options())
     piece = b":" * (1 << 20) + b"\n"
-    with pytest.raises(ModelRejected) as caught:
+    with pytest.raises(ModelRejected) as failure:
         decoder.feed(start)
         for _ in range((MAX_BODY >> 20) + 1):
             decoder.feed(piece)
-    assert caught.value.kind == "response_too_large"
+    assert failure.value.kind == "response_too_large"
 
 
 def test_f32_an_event_that_comes_twice_never_runs_as_something_else() -> None:
@@ -259,9 +261,9 @@ def test_f38_an_empty_answer_is_an_empty_reply(data: bytes) -> None:
     [b"", b" \n", b"data: [DONE]\n\n", b"data: {}\n\ndata: [DONE]\n\n", b"{}", b"[]", b"hello"],
 )
 def test_f38_no_answer_at_all_is_no_reply(data: bytes) -> None:
-    with pytest.raises(ModelUnavailable) as caught:
+    with pytest.raises(ModelUnavailable) as failure:
         decoded(data)
-    assert caught.value.kind == "network"
+    assert failure.value.kind == "network"
 
 
 @pytest.mark.parametrize("reason", ["length", "max_tokens", "model_length"])
@@ -313,9 +315,9 @@ def test_f50_odd_text_is_kept_and_can_be_stored() -> None:
         delta("stop"),
     )
     decoder = OpenAIChatCodec().decoder(Options())
-    shown = decoder.feed(data)
+    events = decoder.feed(data)
     reply = decoder.finish()
-    assert "".join(shown).encode()
+    assert "".join(events).encode()
     assert reply.message.text == "a\ufffdb\x00\u202e😀"
     assert reply.message.calls == (ToolCall(id="c\ufffd", name="x\ufffd", args='{"a":"\ufffd"}'),)
     assert (

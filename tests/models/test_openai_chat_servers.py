@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -131,8 +132,10 @@ def test_a_long_call_is_not_parsed_again_for_each_delta(monkeypatch: pytest.Monk
 def test_reasoning_is_not_text_and_is_kept_only_for_a_server_that_wants_it() -> None:
     thinking = [delta(reasoning_content="hm "), delta(reasoning="so"), delta("stop", content="yes")]
     assert decoded(sse(*thinking)).message == AssistantMessage(text="yes")
-    kept = decoded(sse(*thinking), OpenAIChatCodec(reasoning="reasoning_content")).message
-    assert kept == AssistantMessage(text="yes", opaque='openai_chat\n{"reasoning_content":"hm so"}')
+    message = decoded(sse(*thinking), OpenAIChatCodec(reasoning="reasoning_content")).message
+    assert message == AssistantMessage(
+        text="yes", opaque='openai_chat\n{"reasoning_content":"hm so"}'
+    )
     both = delta("stop", content="yes", reasoning_content="hm", reasoning="hm")
     assert (
         decoded(sse(both), OpenAIChatCodec(reasoning="reasoning")).message.opaque
@@ -141,13 +144,13 @@ def test_reasoning_is_not_text_and_is_kept_only_for_a_server_that_wants_it() -> 
 
 
 def test_reasoning_goes_back_byte_for_byte_and_to_its_own_kind_of_server_only() -> None:
-    kept = '{"reasoning_content":"h\\u006d  <é>"}'
-    said = AssistantMessage(text="yes", opaque=keep_opaque("openai_chat", kept))
-    sent = OpenAIChatCodec(reasoning="reasoning_content").unit([said])
-    assert kept[1:].encode() in sent
-    assert json.loads(sent)["reasoning_content"] == "hm  <é>"
+    text = '{"reasoning_content":"h\\u006d  <é>"}'
+    message = AssistantMessage(text="yes", opaque=keep_opaque("openai_chat", text))
+    unit = OpenAIChatCodec(reasoning="reasoning_content").unit([message])
+    assert text[1:].encode() in unit
+    assert json.loads(unit)["reasoning_content"] == "hm  <é>"
     for other in (OpenAIChatCodec(), OpenAIChatCodec(reasoning="reasoning")):
-        assert json.loads(other.unit([said])) == {"role": "assistant", "content": "yes"}
+        assert json.loads(other.unit([message])) == {"role": "assistant", "content": "yes"}
 
 
 def test_the_details_of_reasoning_are_joined_and_go_back() -> None:
@@ -203,20 +206,25 @@ def test_a_json_body_may_answer_a_request_for_a_stream() -> None:
 
 def test_a_server_without_the_marker_ends_with_its_finish_reason() -> None:
     lax = OpenAIChatCodec(done_marker=False)
-    assert decoded(sse(delta(content="hi"), delta("stop"), done=False), lax).message.text == "hi"
+    assert decoded(sse(delta(content="hi"), delta("stop"), is_done=False), lax).message.text == "hi"
     assert (
-        decoded(sse(delta(content="hi"), delta("stop"), done=False)[:-2], lax).message.text == "hi"
+        decoded(sse(delta(content="hi"), delta("stop"), is_done=False)[:-2], lax).message.text
+        == "hi"
     )
-    for data in (sse(delta(content="hi"), done=False), sse(done=False), sse(delta(), done=False)):
-        with pytest.raises(ModelUnavailable) as caught:
+    for data in (
+        sse(delta(content="hi"), is_done=False),
+        sse(is_done=False),
+        sse(delta(), is_done=False),
+    ):
+        with pytest.raises(ModelUnavailable) as failure:
             decoded(data, lax)
-        assert caught.value.kind == "network"
+        assert failure.value.kind == "network"
 
 
 def test_a_marker_without_a_finish_reason_does_not_complete_what_was_begun() -> None:
-    for begun in (delta(content="hi"), delta(tool_calls=[tool("x", "{}", index=0)])):
+    for head in (delta(content="hi"), delta(tool_calls=[tool("x", "{}", index=0)])):
         with pytest.raises(ModelUnavailable):
-            decoded(sse(begun))
+            decoded(sse(head))
 
 
 def test_usage_is_read_wherever_a_server_puts_it() -> None:
@@ -231,8 +239,8 @@ def test_usage_is_read_wherever_a_server_puts_it() -> None:
     )
     assert used(usage={**plain, "cached_tokens": 8}) == Usage(input=10, output=5, cache_read=8)
     # xAI: the total has the reasoning, the completion does not.
-    thought = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 45}
-    assert used(usage={**thought, "completion_tokens_details": {"reasoning_tokens": 30}}) == Usage(
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 45}
+    assert used(usage={**usage, "completion_tokens_details": {"reasoning_tokens": 30}}) == Usage(
         input=10, output=35
     )
     assert (
@@ -259,11 +267,12 @@ def test_usage_is_read_wherever_a_server_puts_it() -> None:
 def test_only_what_carries_content_counts_as_content() -> None:
     decoder = OpenAIChatCodec().decoder(Options())
     decoder.feed(
-        b": keep-alive\n\n" + sse(delta(role="assistant", content=""), {"choices": []}, done=False)
+        b": keep-alive\n\n"
+        + sse(delta(role="assistant", content=""), {"choices": []}, is_done=False)
     )
     assert decoder.contents == 0
     decoder.feed(
-        sse(delta(content="a"), delta(reasoning="b"), delta(tool_calls=[tool("x")]), done=False)
+        sse(delta(content="a"), delta(reasoning="b"), delta(tool_calls=[tool("x")]), is_done=False)
     )
     assert decoder.contents == 3
     assert not decoder.done
@@ -333,13 +342,9 @@ ODD = [
 
 
 def places(value: Any, *path: Any) -> list[tuple[Any, ...]]:
-    inner = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
+    inner: Iterable[tuple[Any, Any]] = enumerate(value) if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        inner = value.items()
     return [path, *(place for key, item in inner for place in places(item, *path, key))]
 
 
@@ -392,4 +397,6 @@ def test_the_short_way_to_read_a_whole_reply_leads_where_the_long_one_does(
     whole = [read(body) for body in bodies]
     monkeypatch.setattr(openai_chat_stream, "plain_reply", lambda body: None)
     assert [read(body) for body in bodies] == whole
-    assert short[0] is not None and 50 < sum(found is not None for found in short) < len(short) / 2
+    assert (
+        short[0] is not None and 50 < sum(result is not None for result in short) < len(short) / 2
+    )

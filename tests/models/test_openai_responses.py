@@ -77,9 +77,9 @@ def test_what_was_kept_goes_back_byte_for_byte_in_its_order() -> None:
         '\\"a\\":1.0}"}',
     )
     event = 'data: {"type":"response.output_item.done","output_index":%d,"item":%s}\n\n'
-    done = [(event % (n, item)).encode() for n, item in enumerate(raw)][::-1]
+    events = [(event % (n, item)).encode() for n, item in enumerate(raw)][::-1]
     reply = decoded(
-        b"".join(done) + b'data: {"type":"response.completed","response":{"model":"gpt"}}\n\n'
+        b"".join(events) + b'data: {"type":"response.completed","response":{"model":"gpt"}}\n\n'
     )
     unit = CODEC.unit([reply.message, ToolMessage(call_id="c1", text="ok")])
     assert unit.startswith(",".join(raw).encode() + b',{"type":"function_call_output"')
@@ -108,24 +108,24 @@ def test_nothing_is_kept_that_the_api_would_refuse_or_that_text_and_calls_can_sa
 
 def test_a_kept_message_whose_calls_were_changed_is_written_anew() -> None:
     assert '"phase"' in decoded(sse(ended(message("a", phase="commentary")))).message.opaque
-    said = decoded(sse(ended(reasoning(), call(id="c1"), call(id="c2")))).message
-    assert b"gAAAA=" in CODEC.unit([said])
-    fewer = AssistantMessage(text="", calls=said.calls[:1], opaque=said.opaque)
+    text = decoded(sse(ended(reasoning(), call(id="c1"), call(id="c2")))).message
+    assert b"gAAAA=" in CODEC.unit([text])
+    fewer = AssistantMessage(text="", calls=text.calls[:1], opaque=text.opaque)
     assert b"gAAAA=" not in CODEC.unit([fewer]) and b"c2" not in CODEC.unit([fewer])
 
 
 def test_a_kept_call_that_the_api_would_refuse_is_mended_and_its_reasoning_is_not_touched() -> None:
     items = (reasoning("sealed"), call('{"a":', id="c", name="functions.read"), call("{}", id="c"))
-    said = decoded(sse(ended(*items))).message
-    assert [c.id for c in said.calls] == ["c", "c_1"] and said.calls[0].args == '{"a":'
-    sent = json.loads(b"[%b]" % CODEC.unit([said]))
-    assert sent[0] == items[0]
-    assert sent[1] == {
+    text = decoded(sse(ended(*items))).message
+    assert [c.id for c in text.calls] == ["c", "c_1"] and text.calls[0].args == '{"a":'
+    value = json.loads(b"[%b]" % CODEC.unit([text]))
+    assert value[0] == items[0]
+    assert value[1] == {
         **items[1],
         "name": "functions_read",
         "arguments": '{"invalid_json":"{\\"a\\":"}',
     }
-    assert sent[2] == {**items[2], "call_id": "c_1"}
+    assert value[2] == {**items[2], "call_id": "c_1"}
 
 
 def test_the_same_unit_is_the_same_bytes_marked_or_not() -> None:
@@ -139,8 +139,8 @@ def test_the_same_unit_is_the_same_bytes_marked_or_not() -> None:
     "text", ["\ud800", "a\udc00b", "\x00", "\U0001f600\ud83d", '\\ud800 "\ud800"']
 )
 def test_odd_text_never_stops_a_request(text: str) -> None:
-    said = AssistantMessage(text=text, calls=(ToolCall(id=text, name=text, args=text),))
-    odd = [UserMessage(text=text), said, ToolMessage(call_id=text, text=text, error=True)]
+    texts = AssistantMessage(text=text, calls=(ToolCall(id=text, name=text, args=text),))
+    odd = [UserMessage(text=text), texts, ToolMessage(call_id=text, text=text, error=True)]
     tools = [ToolSchema(name="t", description=text, parameters={"description": text})]
     body = encode(
         CODEC,
@@ -151,8 +151,8 @@ def test_odd_text_never_stops_a_request(text: str) -> None:
         Options(cache_key=text * 65, extra={"metadata": {"a": text}}),
         100,
     )
-    sent = json.loads(body.decode("utf-8"))
-    assert sent["input"][0]["content"][0]["text"].encode("utf-8")  # no half of a pair is left
+    value = json.loads(body.decode("utf-8"))
+    assert value["input"][0]["content"][0]["text"].encode("utf-8")  # no half of a pair is left
 
 
 def test_arguments_nested_without_end_do_not_stop_a_request() -> None:
@@ -165,13 +165,13 @@ def test_a_stream_is_read_as_the_sdk_reads_it_whole_and_byte_by_byte(wire: cases
     rng = random.Random(21)
     stops = set()
     for n in range(N_CASES):
-        made = cases.stream(rng, n, terse=True)
+        events = cases.stream(rng, n, terse=True)
         decoder, by_bytes = CODEC.decoder(STREAM), CODEC.decoder(STREAM)
-        pieces = decoder.feed(made.data)
+        pieces = decoder.feed(events.data)
         reply = decoder.finish()
-        assert cases.read(reply) == cases.read_by_sdk(wire, made.data)
-        assert "".join(pieces) == made.spoken and decoder.done
-        parts = [made.data[k : k + 1] for k in range(len(made.data))]
+        assert cases.read(reply) == cases.read_by_sdk(wire, events.data)
+        assert "".join(pieces) == events.spoken and decoder.done
+        parts = [events.data[k : k + 1] for k in range(len(events.data))]
         assert [piece for part in parts for piece in by_bytes.feed(part)] == pieces
         assert by_bytes.finish() == reply and by_bytes.contents == decoder.contents
         stops.add(reply.stop)
@@ -186,7 +186,8 @@ def test_a_stream_cut_in_two_anywhere_is_the_same() -> None:
     n_cuts = 0
     for n in range(N_CASES):
         data = cases.stream(rng, n, terse=True).data
-        end = b"\r\n\r\n" if b"\r\n" in data else b"\r\r" if b"\r" in data else b"\n\n"
+        newline = next((mark for mark in (b"\r\n", b"\r") if mark in data), b"\n")
+        end = newline * 2
         out: list[tuple[str, bytes]] = []
         decoder: Any = CODEC.decoder(STREAM)
         decoder._take = lambda name, payload, out=out: out.append((name, payload)) or ""
@@ -208,28 +209,28 @@ def test_a_long_stream_is_read_as_the_sdk_reads_it_in_two_pieces_and_in_many(
 ) -> None:
     rng = random.Random(22)
     for n in range(40):
-        made = cases.stream(rng, n)
-        reply = decoded(made.data)
-        assert cases.read(reply) == cases.read_by_sdk(wire, made.data)
-        cuts = range(len(made.data)) if n < 1 else rng.sample(range(len(made.data)), 20)
+        events = cases.stream(rng, n)
+        reply = decoded(events.data)
+        assert cases.read(reply) == cases.read_by_sdk(wire, events.data)
+        cuts = range(len(events.data)) if n < 1 else rng.sample(range(len(events.data)), 20)
         for k in cuts:
             decoder = CODEC.decoder(STREAM)
-            pieces = decoder.feed(made.data[:k]) + decoder.feed(made.data[k:])
-            assert "".join(pieces) == made.spoken
+            pieces = decoder.feed(events.data[:k]) + decoder.feed(events.data[k:])
+            assert "".join(pieces) == events.spoken
             assert decoder.finish() == reply
 
 
 def test_a_stream_that_breaks_off_is_never_half_a_reply() -> None:
     rng = random.Random(23)
     for n in range(8):
-        made = cases.stream(rng, n, terse=True)
-        reply = decoded(made.data)
-        for k in range(len(made.data)):
+        events = cases.stream(rng, n, terse=True)
+        reply = decoded(events.data)
+        for k in range(len(events.data)):
             try:
                 assert (
-                    decoded(made.data[:k]) == reply
+                    decoded(events.data[:k]) == reply
                 )  # only what follows the last event's JSON was missing
-                assert b'"usage":' in made.data[:k]
+                assert b'"usage":' in events.data[:k]
             except ModelUnavailable as error:
                 assert error.kind == "network"
 
@@ -237,15 +238,15 @@ def test_a_stream_that_breaks_off_is_never_half_a_reply() -> None:
 def test_one_body_is_read_like_a_stream() -> None:
     rng = random.Random(24)
     for n in range(100):
-        made = cases.stream(rng, n)
+        events = cases.stream(rng, n)
         decoder = CODEC.decoder(WHOLE)
-        assert decoder.feed(made.body[:10]) + decoder.feed(made.body[10:]) == []
-        assert cases.read(decoder.finish()) == cases.read(decoded(made.data))
+        assert decoder.feed(events.body[:10]) + decoder.feed(events.body[10:]) == []
+        assert cases.read(decoder.finish()) == cases.read(decoded(events.data))
         assert decoder.contents == 2 and decoder.done
-        for k in (0, 1, len(made.body) // 2, len(made.body) - 1):
-            with pytest.raises(ModelUnavailable) as caught:
-                decoded(made.body[:k], WHOLE)
-            assert caught.value.kind == "network"
+        for k in (0, 1, len(events.body) // 2, len(events.body) - 1):
+            with pytest.raises(ModelUnavailable) as failure:
+                decoded(events.body[:k], WHOLE)
+            assert failure.value.kind == "network"
 
 
 def test_calls_without_ids_of_their_own_get_some() -> None:
@@ -262,12 +263,12 @@ def test_calls_without_ids_of_their_own_get_some() -> None:
 
 def test_what_the_last_event_leaves_out_is_taken_from_those_before() -> None:
     first = {"type": "response.created", "response": {"model": "gpt-x", "status": "in_progress"}}
-    done = {"type": "response.output_item.done", "output_index": 0, "item": message("hi")}
+    result = {"type": "response.output_item.done", "output_index": 0, "item": message("hi")}
     last = {"type": "response.completed", "response": {"id": "resp_1"}}
-    assert decoded(sse(first, delta("hi"), done, last)) == decoded(sse(first, delta("hi"), last))
+    assert decoded(sse(first, delta("hi"), result, last)) == decoded(sse(first, delta("hi"), last))
     assert decoded(sse(first, delta("hi"), last)).model == "gpt-x"
     assert decoded(sse(first, ended(message("hi")))).model == "gpt"  # F51: the last word counts
-    assert decoded(sse(first, done, ended(message("hi"), call()))).stop == "calls"
+    assert decoded(sse(first, result, ended(message("hi"), call()))).stop == "calls"
 
 
 def test_servers_that_give_all_events_one_number_are_understood() -> None:

@@ -114,26 +114,26 @@ FAILURES = [
 def test_an_error_answer_becomes_the_right_error(
     fault: str, status: int, headers: dict[str, str], body: bytes, kind: str, after: float | None
 ) -> None:
-    found = CODEC.failure(status, headers, body)
-    assert (type(found), found.kind) == (
+    failure = CODEC.failure(status, headers, body)
+    assert (type(failure), failure.kind) == (
         ModelRejected if after is None and kind != "auth" else ModelUnavailable,
         kind,
     )
-    if isinstance(found, ModelUnavailable):
-        assert found.retry_after == (after or 0.0)
-    words = str(found)
+    if isinstance(failure, ModelUnavailable):
+        assert failure.retry_after == (after or 0.0)
+    words = str(failure)
     assert 0 < len(words) <= 500 and words.isprintable()
     assert "<" not in words and "sk-" not in words and "evil" not in words
     assert fault[:3] != "F16" or "'read'" in words
 
 
 def test_an_error_message_is_clean_and_short() -> None:
-    found = CODEC.failure(
+    failure = CODEC.failure(
         400,
         {},
         error("a\x00\x1b[31m\u202eb\n\nc " + "x" * 9_000, code="some_code", param="input[3]"),
     )
-    words = str(found)
+    words = str(failure)
     assert (
         words.startswith("ab c xxx")
         and words.endswith("x (some_code, input[3])")
@@ -187,15 +187,15 @@ def test_a_failure_inside_a_stream_is_raised_at_once(
 ) -> None:
     decoder = CODEC.decoder(STREAM)
     decoder.feed(sse(*numbered(delta("a"), delta("b"), delta("c"))))
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(ModelError) as failure:
         decoder.feed(sse({**event, "sequence_number": 9}))
-    assert (type(caught.value), caught.value.kind) == (
+    assert (type(failure.value), failure.value.kind) == (
         ModelRejected if after is None else ModelUnavailable,
         kind,
     )
-    assert getattr(caught.value, "retry_after", None) == after
+    assert getattr(failure.value, "retry_after", None) == after
     if "response" in event:
-        with pytest.raises(type(caught.value)) as again:
+        with pytest.raises(type(failure.value)) as again:
             decoded(json.dumps({"status": "failed"} | event["response"]).encode(), WHOLE)
         assert again.value.kind == kind
 
@@ -336,18 +336,18 @@ BROKEN = [
 
 @pytest.mark.parametrize(("fault", "data", "kind"), BROKEN, ids=[f[0] for f in BROKEN])
 def test_a_broken_stream_is_tried_again(fault: str, data: bytes, kind: str) -> None:
-    with pytest.raises(ModelUnavailable) as caught:
+    with pytest.raises(ModelUnavailable) as failure:
         decoded(data)
-    assert caught.value.kind == kind
+    assert failure.value.kind == kind
 
 
 def test_a_reply_without_end_is_refused_before_it_is_kept() -> None:
-    with pytest.raises(ModelRejected) as caught:  # F30
+    with pytest.raises(ModelRejected) as failure:  # F30
         CODEC.decoder(STREAM).feed(b"data: " + b"x" * (9 << 20))
-    assert caught.value.kind == "response_too_large"
+    assert failure.value.kind == "response_too_large"
     comment = b":" + b"x" * (1 << 20) + b"\n"
     for decoder in (CODEC.decoder(STREAM), CODEC.decoder(WHOLE)):
-        with pytest.raises(ModelRejected) as caught:
+        with pytest.raises(ModelRejected) as failure:
             for _ in range(65):
                 decoder.feed(comment)
-        assert caught.value.kind == "response_too_large"
+        assert failure.value.kind == "response_too_large"

@@ -139,7 +139,7 @@ def test_a_picture_that_only_the_provider_dislikes_is_left_out_and_the_others_st
         async with FakeLLM(["I see."], settings=QUICK) as llm:
             client = ConnectionPool(FAST)
             model = http_model(url_of(llm, dialect), dialect, client=client)
-            kept = http.HttpModel._attempt
+            rest = http.HttpModel._attempt
             n_refused = 0
 
             async def attempt(self: Any, request: Any, body: list[bytes], *args: Any) -> Any:
@@ -147,7 +147,7 @@ def test_a_picture_that_only_the_provider_dislikes_is_left_out_and_the_others_st
                 if new.data.encode() in b"".join(body):
                     n_refused += 1
                     raise self.codec.failure(status, {}, REFUSALS[dialect].encode())
-                return await kept(self, request, body, *args)
+                return await rest(self, request, body, *args)
 
             monkeypatch.setattr(http.HttpModel, "_attempt", attempt)
             conversation = Conversation()
@@ -175,10 +175,10 @@ def test_what_a_tool_returns_is_looked_at_before_it_is_written_down(tmp_path: Pa
             text="Drawn.", images=(Image(media_type="image/png", data=encoded(STUB)),)
         )
 
-    def script(heard: ParsedRequest) -> Any:
+    def script(request: ParsedRequest) -> Any:
         return (
             "I see nothing."
-            if any(isinstance(m, ToolMessage) for m in heard.messages)
+            if any(isinstance(m, ToolMessage) for m in request.messages)
             else call("draw")
         )
 
@@ -205,10 +205,10 @@ def test_what_a_tool_returns_is_looked_at_before_it_is_written_down(tmp_path: Pa
 def test_a_program_that_reads_a_stub_of_a_picture_goes_on_and_can_be_resumed(
     model: str, tmp_path: Path
 ) -> None:
-    def script(heard: ParsedRequest) -> Any:
+    def script(request: ParsedRequest) -> Any:
         return (
             "It is broken."
-            if any(isinstance(m, ToolMessage) for m in heard.messages)
+            if any(isinstance(m, ToolMessage) for m in request.messages)
             else call("read", path="a.png")
         )
 
@@ -262,14 +262,14 @@ def test_a_picture_goes_out_under_its_real_kind_and_within_the_limits_of_its_pro
 def refusing(model: Any, is_refused: Any, words: str, status: int = 400) -> list[bytes]:
     """A model whose provider refuses some of what it is sent, with these words; what was
     refused."""
-    kept, refused = model._attempt, list[bytes]()
+    rest, refused = model._attempt, list[bytes]()
 
     async def attempt(request: Any, body: list[bytes], *args: Any) -> Any:
         raw = b"".join(body)
         if is_refused(raw):
             refused.append(raw)
             raise model.codec.failure(status, {}, f'{{"error":{{"message":"{words}"}}}}'.encode())
-        return await kept(request, body, *args)
+        return await rest(request, body, *args)
 
     model._attempt = attempt
     return refused
@@ -330,12 +330,12 @@ def test_forks_that_are_refused_at_the_same_time_for_one_picture_all_go_on(diale
             base = Conversation()
             base.append(UserMessage(text="Look.", images=(bad,)))
             base.append(AssistantMessage(text="I see."))
-            kept, gate, n = model._attempt, asyncio.Event(), 0
+            rest, gate, n = model._attempt, asyncio.Event(), 0
 
             async def attempt(request: Any, body: list[bytes], *args: Any) -> Any:
                 nonlocal n
                 if bad.data.encode() not in b"".join(body):
-                    return await kept(request, body, *args)
+                    return await rest(request, body, *args)
                 n += 1
                 if n == 4:
                     gate.set()

@@ -25,9 +25,9 @@ def info(name: str, environ: dict[str, str] | None = None, **fields: Any) -> Mod
 
 def test_a_declared_price_is_the_price() -> None:
     prices = {"openrouter:acme/new": Price(input=2, output=8.5, cache_read=0.2, cache_write=2.5)}
-    known = info("openrouter:acme/new", prices=prices)
-    assert known.priced
-    assert (known.price_in, known.price_out, known.price_cache_read, known.price_cache_write) == (
+    name = info("openrouter:acme/new", prices=prices)
+    assert name.priced
+    assert (name.price_in, name.price_out, name.price_cache_read, name.price_cache_write) == (
         2_000,
         8_500,
         200,
@@ -47,12 +47,12 @@ def test_a_declared_price_goes_before_the_list_and_an_exact_name_before_a_patter
 
 
 def test_a_price_can_be_declared_for_an_alias() -> None:
-    known = info(
+    name = info(
         "mine",
         aliases={"mine": "openrouter:acme/new"},
         prices={"mine": Price(input=0.015, output=0.03)},
     )
-    assert (known.price_in, known.price_out) == (15, 30)
+    assert (name.price_in, name.price_out) == (15, 30)
 
 
 @pytest.mark.parametrize("wrong", [-1.0, float("nan"), float("inf"), 1e9])
@@ -78,9 +78,9 @@ def test_a_price_that_is_none_is_refused(wrong: float) -> None:
 def test_servers_on_this_machine_and_beside_it_are_free(
     name: str, environ: dict[str, str], is_free: bool
 ) -> None:
-    known = info(name, environ)
-    assert known.priced is is_free
-    assert (known.price_in, known.price_out) == ((0, 0) if is_free else (None, None))
+    info_known = info(name, environ)
+    assert info_known.priced is is_free
+    assert (info_known.price_in, info_known.price_out) == ((0, 0) if is_free else (None, None))
 
 
 def test_what_is_free_can_be_given_a_price() -> None:
@@ -142,10 +142,10 @@ def test_what_the_caches_saved_is_shown() -> None:
         async with FakeLLM(["Done."]) as llm:
             catalog = Catalog({"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": llm.url}, times=FAST)
             model = catalog.find("anthropic:claude-sonnet-4-5")
-            tools, told = asking().declared, "You know all of this. " * 800
+            tools, text = asking().declared, "You know all of this. " * 800
             for n in range(2):
                 await complete(
-                    model, asking(f"Task {n}", run=f"r{n}", instructions=told, declared=tools)
+                    model, asking(f"Task {n}", run=f"r{n}", instructions=text, declared=tools)
                 )
             (status,) = catalog.status()
             assert status.expected_nanos > 0 and status.expected_rate > 0.4

@@ -97,9 +97,9 @@ def test_a_call_that_is_still_connecting_has_not_left() -> None:
     async def story() -> None:
         client = ConnectionPool(FAST)
         model = http_model(f"http://127.0.0.1:{closed_port()}", client=client)
-        with pytest.raises(ModelUnavailable) as caught:
+        with pytest.raises(ModelUnavailable) as failure:
             await complete(model)
-        assert not caught.value.sent and caught.value.usage == Usage()
+        assert not failure.value.sent and failure.value.usage == Usage()
         await client.close()
 
     asyncio.run(story())
@@ -113,9 +113,9 @@ def test_a_stream_that_breaks_after_its_first_byte_says_what_it_has_cost(
     async def story() -> ModelError:
         text = "A good day to you and to all of yours. " * 20
         async with talking([text], dialect, faults=[fault], info=PRICED) as (_, model):
-            with pytest.raises(ModelUnavailable) as caught:
+            with pytest.raises(ModelUnavailable) as failure:
                 await complete(model, asking(instructions=LONG))
-            return caught.value
+            return failure.value
 
     error = asyncio.run(story())
     assert error.sent
@@ -131,16 +131,16 @@ def test_a_call_that_is_cancelled_in_the_middle_of_its_answer_says_what_it_has_c
 ) -> None:
     async def story() -> None:
         async with talking(["word " * 200], dialect, faults=["F20"], info=PRICED) as (_, model):
-            said: list[str] = []
+            texts: list[str] = []
             request = asking(instructions=LONG)
-            task = asyncio.create_task(complete(model, request, said))
-            await until(lambda: len(said) >= 2)
+            task = asyncio.create_task(complete(model, request, texts))
+            await until(lambda: len(texts) >= 2)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             used = request.progress.usage
             assert request.progress.sent and used is not None
-            shown = len("".join(said)) // 4
-            assert used.tokens >= len(LONG) // 4 + shown
+            n_shown = len("".join(texts)) // 4
+            assert used.tokens >= len(LONG) // 4 + n_shown
             assert used.tokens < len(LONG) // 2, "and not its bound"
 
     asyncio.run(story())
@@ -151,9 +151,9 @@ def test_a_call_that_is_cancelled_in_the_middle_of_its_answer_says_what_it_has_c
 def test_what_is_refused_costs_nothing(dialect: str, fault: str) -> None:
     async def story() -> ModelError:
         async with talking(dialect=dialect, faults=[fault]) as (_, model):
-            with pytest.raises(ModelError) as caught:
+            with pytest.raises(ModelError) as failure:
                 await complete(model)
-            return caught.value
+            return failure.value
 
     counted = (fault, dialect) == (
         "F5",
@@ -166,10 +166,10 @@ def test_what_was_sent_and_never_answered_is_not_known() -> None:
     async def story() -> ModelError:
         async with answering(b"") as (url, _):
             client = ConnectionPool(FAST)
-            with pytest.raises(ModelUnavailable) as caught:
+            with pytest.raises(ModelUnavailable) as failure:
                 await complete(http_model(url, client=client))
             await client.close()
-            return caught.value
+            return failure.value
 
     error = asyncio.run(story())
     assert error.sent and error.usage is None
@@ -180,9 +180,9 @@ def test_whoever_is_told_of_a_refused_account_without_a_call_has_sent_nothing() 
         async with talking(faults=["F10"] * 5) as (llm, model):
             errors = []
             for _ in range(3):
-                with pytest.raises(ModelUnavailable) as caught:
+                with pytest.raises(ModelUnavailable) as failure:
                     await complete(model)
-                errors.append(caught.value)
+                errors.append(failure.value)
             assert llm.n_requests == 2, (
                 "one call may be refused for what is in it: another finds out"
             )

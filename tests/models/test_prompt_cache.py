@@ -236,8 +236,8 @@ def test_a_run_expects_its_own_last_prompt_and_gets_it() -> None:
         """Looks."""
         return "x" * 4_000
 
-    def script(heard: ParsedRequest) -> Any:
-        return call("look") if heard.turn < 8 else "Done."
+    def script(request: ParsedRequest) -> Any:
+        return call("look") if request.turn < 8 else "Done."
 
     async def story() -> None:
         async with talking(script, **PAYS) as (_, model), Retinue() as retinue:
@@ -250,10 +250,10 @@ def test_a_run_expects_its_own_last_prompt_and_gets_it() -> None:
 
 
 def test_a_family_of_siblings_warms_once() -> None:
-    def script(heard: ParsedRequest) -> Any:
-        if "helper" in heard.system:
+    def script(request: ParsedRequest) -> Any:
+        if "helper" in request.system:
             return "Helped."
-        return call("hire") if heard.turn == 0 else "Done."
+        return call("hire") if request.turn == 0 else "Done."
 
     async def story() -> None:
         async with talking(script, seconds=0.15, **PAYS) as (_, model), Retinue() as retinue:
@@ -373,13 +373,13 @@ def test_nobody_waits_longer_than_it_is_worth_or_for_what_takes_longer() -> None
     ids=["no price", "no stream", "unknown server", "local server", "too short"],
 )
 def test_where_nothing_is_saved_nobody_waits(fields: dict[str, Any]) -> None:
-    told = fields.pop("instructions", LONG)
+    instructions = fields.pop("instructions", LONG)
 
     async def story() -> None:
         async with talking(Together(5), times=Times(), **{**PAYS, **fields}) as (_, model):
             tools = asking().declared
             ask = [
-                asking(f"Task {i}", run=f"r{i}", instructions=told, declared=tools)
+                asking(f"Task {i}", run=f"r{i}", instructions=instructions, declared=tools)
                 for i in range(5)
             ]
             await asyncio.gather(*(complete(model, one) for one in ask))

@@ -26,7 +26,7 @@ def test_a_provider_that_fails_every_call_fails_the_run(
 ) -> None:
     async def story() -> None:
         async with (
-            talking(dialect=dialect, times=SHORT, faults=lambda heard, n: fault) as (llm, model),
+            talking(dialect=dialect, times=SHORT, faults=lambda request, n: fault) as (llm, model),
             Retinue() as retinue,
         ):
             model.governor.probe_seconds = 0.05
@@ -41,9 +41,9 @@ def test_a_provider_that_fails_every_call_fails_the_run(
 
 
 def test_a_provider_where_nobody_listens_fails_the_run() -> None:
-    with socket.socket() as taken:  # bound and not listening: a connection is refused
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with socket.socket() as holder:  # bound and not listening: a connection is refused
+        holder.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{holder.getsockname()[1]}"
 
         async def story() -> None:
             client = ConnectionPool(FAST)

@@ -76,8 +76,8 @@ def test_siblings_wait_and_go_on_with_the_key_that_is_brought(
 
     with caplog.at_level(logging.WARNING, logger="retinue"):
         asyncio.run(story())
-    told = [r.message for r in caplog.records if "wait for another key" in r.message]
-    assert told and OLD not in " ".join(told)
+    messages = [r.message for r in caplog.records if "wait for another key" in r.message]
+    assert messages and OLD not in " ".join(messages)
 
 
 def test_a_run_that_waits_for_a_key_tries_at_once_in_the_next_process(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_key_in_another_variable_takes_the_place_of_the_old_one(
     model: str, old: str, new: str
 ) -> None:
     catalog = Catalog({old: OLD})
-    found: Any = catalog.find(model)
+    result: Any = catalog.find(model)
     catalog.bring({new: NEW})
-    assert found.secrets["key"] == NEW
-    assert OLD not in str(found._headers) and NEW in str(found._headers)
+    assert result.secrets["key"] == NEW
+    assert OLD not in str(result._headers) and NEW in str(result._headers)

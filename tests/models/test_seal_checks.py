@@ -50,8 +50,8 @@ def talk(*replies: ModelReply) -> Conversation:
     return conversation
 
 
-def script(heard: ParsedRequest) -> Any:
-    n = sum(isinstance(m, ToolMessage) for m in heard.messages)
+def script(request: ParsedRequest) -> Any:
+    n = sum(isinstance(m, ToolMessage) for m in request.messages)
     return call("read", path=f"{n}") if n < 2 else "Done."
 
 
@@ -94,18 +94,18 @@ def test_a_seal_goes_back_to_its_model_and_to_no_other(dialect: str) -> None:
         assert MARKS[dialect] in llm.requests[-1].raw and llm.violations == []
         for other in (model("gemini-3-flash"), model(provider="q")):
             n = len(llm.requests)
-            said = await ask(other, talk(first))
-            assert said.message.calls
-            for heard in llm.requests[n:]:
-                assert b"skip_thought" in heard.raw or MARKS[dialect] not in heard.raw.replace(
+            reply = await ask(other, talk(first))
+            assert reply.message.calls
+            for request in llm.requests[n:]:
+                assert b"skip_thought" in request.raw or MARKS[dialect] not in request.raw.replace(
                     b'"include":', b""
                 )
 
     asyncio.run(story(dialect, then))
 
 
-def has_seal(dialect: str, heard: Any) -> bool:
-    raw = heard.raw.replace(b'"include":["reasoning.encrypted_content"]', b"")
+def has_seal(dialect: str, request: Any) -> bool:
+    raw = request.raw.replace(b'"include":["reasoning.encrypted_content"]', b"")
     return MARKS[dialect] in raw and b"skip_thought" not in raw
 
 
@@ -122,9 +122,9 @@ def test_a_seal_goes_to_no_other_address_under_the_same_name(dialect: str) -> No
         assert has_seal(dialect, llm.requests[-1])
         async with FakeLLM(script, settings=QUICK) as other:
             mine.connect(url_of(other, dialect), "another-key")
-            said = await ask(mine, conversation)
-            assert said.message.calls and not any(
-                has_seal(dialect, heard) for heard in other.requests
+            reply = await ask(mine, conversation)
+            assert reply.message.calls and not any(
+                has_seal(dialect, request) for request in other.requests
             )
             mine.connect(url_of(llm, dialect), "a-key")
             await ask(mine, talk(first))
@@ -142,23 +142,23 @@ def test_an_address_that_changes_while_a_request_waits_gets_no_seal_of_the_first
         first = await ask(mine, talk())
         async with FakeLLM(script, settings=QUICK) as other:
             governor = mine.governor
-            kept = governor.turn
+            rest = governor.turn
 
             def turn(*args: Any) -> Any:
                 mine.connect(url_of(other, dialect), "another-key")
-                return kept(*args)
+                return rest(*args)
 
             governor.turn = turn
-            said = await ask(mine, talk(first))
-            assert said.message.calls and not any(
-                has_seal(dialect, heard) for heard in other.requests
+            reply = await ask(mine, talk(first))
+            assert reply.message.calls and not any(
+                has_seal(dialect, request) for request in other.requests
             )
             assert len(other.requests) >= 1
             # What the other has sealed is the other's.
             mine.connect(url_of(llm, dialect), "a-key")
             n = len(llm.requests)
-            await ask(mine, talk(said))
-            assert not any(has_seal(dialect, heard) for heard in llm.requests[n:])
+            await ask(mine, talk(reply))
+            assert not any(has_seal(dialect, request) for request in llm.requests[n:])
 
     asyncio.run(story(dialect, then))
 
@@ -169,8 +169,10 @@ def test_a_seal_of_an_earlier_version_still_goes_back(dialect: str, maker: str) 
     async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
         mine = model()
         first = await ask(mine, talk())
-        _, _, kept = first.message.opaque.partition("\n")
-        old = replace(first, message=replace(first.message, opaque=f"{dialect}{maker}\n{kept}"))
+        _, _, signature = first.message.opaque.partition("\n")
+        old = replace(
+            first, message=replace(first.message, opaque=f"{dialect}{maker}\n{signature}")
+        )
         await ask(mine, talk(old))
         assert MARKS[dialect] in llm.requests[-1].raw and llm.violations == []
 
@@ -181,8 +183,8 @@ def spoiled(reply: ModelReply) -> ModelReply:
     """The same reply, its seal damaged: half of it is lost."""
     opaque = reply.message.opaque
     for mark in ('"signature":"', '"encrypted_content":"', '"thoughtSignature":"'):
-        head, found, tail = opaque.partition(mark)
-        if found:
+        head, mark_found, tail = opaque.partition(mark)
+        if mark_found:
             return replace(
                 reply,
                 message=replace(
@@ -199,7 +201,7 @@ def test_a_seal_that_is_refused_is_left_out_and_the_conversation_goes_on(dialect
         first = spoiled(await ask(mine, talk()))
         conversation = talk(first)
         if dialect != "anthropic":
-            llm._faults = lambda heard, n: "F15" if n == 2 else None
+            llm._faults = lambda request, n: "F15" if n == 2 else None
         second = await ask(mine, conversation)
         assert second.message.calls and llm.n_requests == 3
         # It is remembered: the next turn is not refused first.
@@ -216,14 +218,14 @@ def test_a_seal_that_is_refused_is_left_out_and_the_conversation_goes_on(dialect
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_goes_on_being_refused_is_an_error_after_one_more_try(dialect: str) -> None:
     async def one() -> None:
-        async with FakeLLM(["Hello."], settings=QUICK, faults=lambda heard, n: "F15") as llm:
+        async with FakeLLM(["Hello."], settings=QUICK, faults=lambda request, n: "F15") as llm:
             client = ConnectionPool(FAST)
-            with pytest.raises(Exception) as caught:
+            with pytest.raises(Exception) as failure:
                 await http_model(url_of(llm, dialect), dialect, client=client).complete(
                     asking(), lambda text: None
                 )
             await client.close()
-            assert (getattr(caught.value, "kind", ""), llm.n_requests) == ("invalid_request", 2)
+            assert (getattr(failure.value, "kind", ""), llm.n_requests) == ("invalid_request", 2)
 
     asyncio.run(one())
 
@@ -244,7 +246,7 @@ def test_a_refusal_that_only_sounds_like_one_of_seals_or_pictures_costs_neither(
         conversation = talk(first)
         conversation.append(AssistantMessage(text="I see."))
         conversation.append(UserMessage(text="And this?", images=(picture,)))
-        kept, n = mine._attempt, 0
+        attempt, n = mine._attempt, 0
 
         async def refuse(*args: Any) -> Any:
             nonlocal n
@@ -255,7 +257,7 @@ def test_a_refusal_that_only_sounds_like_one_of_seals_or_pictures_costs_neither(
         with pytest.raises(ModelRejected, match=re.escape(words)):
             await ask(mine, conversation)
         assert n == 2
-        mine._attempt = kept
+        mine._attempt = attempt
         await ask(mine, conversation)
         assert has_seal(dialect, llm.requests[-1]) and picture.data.encode() in llm.requests[-1].raw
         if dialect == "anthropic":
@@ -267,21 +269,21 @@ def test_a_refusal_that_only_sounds_like_one_of_seals_or_pictures_costs_neither(
 @pytest.mark.parametrize("param", ["input", None])
 def test_a_thought_that_was_not_stored_is_no_model_that_is_not_found(param: str | None) -> None:
     words = "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false."
-    told = {
+    text = {
         "error": {"message": words, "type": "invalid_request_error", "param": param, "code": None}
     }
 
     async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
         mine = model()
         first = await ask(mine, talk())
-        kept, n = mine._attempt, 0
+        attempt, n = mine._attempt, 0
 
         async def refuse(request: Any, body: list[bytes], *args: Any) -> Any:
             nonlocal n
             if b'"rs_' in b"".join(body):
                 n += 1
-                raise mine.codec.failure(404, {}, json.dumps(told).encode())
-            return await kept(request, body, *args)
+                raise mine.codec.failure(404, {}, json.dumps(text).encode())
+            return await attempt(request, body, *args)
 
         mine._attempt = refuse
         assert (await ask(mine, talk(first))).message.calls and n == 1
@@ -291,7 +293,7 @@ def test_a_thought_that_was_not_stored_is_no_model_that_is_not_found(param: str 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(
-    "kept",
+    "rest",
     [
         "",
         "{",
@@ -307,11 +309,11 @@ def test_a_thought_that_was_not_stored_is_no_model_that_is_not_found(param: str 
         '[{"type":5}]',
     ],
 )
-def test_a_seal_that_cannot_be_read_costs_no_conversation(dialect: str, kept: str) -> None:
+def test_a_seal_that_cannot_be_read_costs_no_conversation(dialect: str, rest: str) -> None:
     async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
         first = ModelReply(
             message=AssistantMessage(
-                text="I look.", calls=(call("read", path="a"),), opaque=f"{dialect}\n{kept}"
+                text="I look.", calls=(call("read", path="a"),), opaque=f"{dialect}\n{rest}"
             )
         )
         assert (await ask(model(), talk(first))).message.calls
@@ -323,14 +325,14 @@ def test_a_seal_that_cannot_be_read_costs_no_conversation(dialect: str, kept: st
 
 def test_a_history_of_another_dialect_is_taken_by_models_that_want_seals() -> None:
     """Gemini 3 wants a signature on each call, Anthropic's thinking models a thought before it."""
-    said: list[Message] = [
+    messages: list[Message] = [
         AssistantMessage(calls=(ToolCall(id="x", name="read", args='{"path":"a"}'),))
     ]
 
     async def one(dialect: str) -> None:
         async def then(llm: FakeLLM, model: Any, ask: Any) -> None:
             conversation = talk()
-            for message in (*said, ToolMessage(call_id="x", text="contents", name="read")):
+            for message in (*messages, ToolMessage(call_id="x", text="contents", name="read")):
                 conversation.append(message)
             assert (await ask(model(), conversation)).message.calls
             assert llm.n_requests <= 2
@@ -347,8 +349,8 @@ def test_a_program_that_goes_on_at_another_address_sends_it_no_seal(
 ) -> None:
     """Gemini's models seal without being asked."""
 
-    def answer(heard: ParsedRequest) -> Any:
-        return "Done." if isinstance(heard.messages[-1], ToolMessage) else call("list", path=".")
+    def answer(request: ParsedRequest) -> Any:
+        return "Done." if isinstance(request.messages[-1], ToolMessage) else call("list", path=".")
 
     with Llm(answer) as one, Llm(answer) as other:
         home = PrivateHome(tmp_path, GEMINI_API_KEY="a-key", GOOGLE_GEMINI_BASE_URL=one.llm.url)
@@ -360,7 +362,9 @@ def test_a_program_that_goes_on_at_another_address_sends_it_no_seal(
             assert "Done." in home.ok(how, "latest", "Again.", env=env)
             assert b"Again." in other.llm.requests[-1].raw
             first = [
-                heard.raw for heard in other.llm.requests if heard.raw.count(b'"functionCall"') == 1
+                request.raw
+                for request in other.llm.requests
+                if request.raw.count(b'"functionCall"') == 1
             ]
             assert first and not any(
                 MARKS["gemini"] in raw and b"skip_thought" not in raw for raw in first

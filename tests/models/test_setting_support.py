@@ -144,7 +144,7 @@ def test_what_is_sent_with_all_settings_is_what_the_providers_package_describes(
 ) -> None:
     names = [n for n in TAKES[dialect] if n not in ("max_output", "extra", "thinking", "effort")]
     settings = ModelSettings(**{name: VALUES[name] for name in names})
-    told = asyncio.run(sent(dialect, settings))
+    text = asyncio.run(sent(dialect, settings))
     kinds: dict[str, Any] = {
         "anthropic": anthropic.types.message_create_params.MessageCreateParamsStreaming,
         "openai_chat": chat_params.CompletionCreateParamsStreaming,
@@ -152,16 +152,16 @@ def test_what_is_sent_with_all_settings_is_what_the_providers_package_describes(
     }
     if dialect == "gemini":
         config = google.genai.types.GenerateContentConfig.model_validate(
-            {**told["generationConfig"], "toolConfig": told["toolConfig"]}
+            {**text["generationConfig"], "toolConfig": text["toolConfig"]}
         )
         assert (config.temperature, config.top_p, config.seed) == (0.25, 0.5, 7)
         assert config.stop_sequences == ["END"]
     else:
-        TypeAdapter(kinds[dialect]).validate_python(told)
+        TypeAdapter(kinds[dialect]).validate_python(text)
         # The newest API version of Anthropic has neither; the one that is asked has both.
         older = {"temperature", "top_p"} if dialect == "anthropic" else set()
         described = kinds[dialect].__required_keys__ | kinds[dialect].__optional_keys__
-        assert set(told) - older <= set(described)
+        assert set(text) - older <= set(described)
 
 
 @pytest.mark.parametrize(
@@ -283,8 +283,8 @@ def test_settings_of_a_run_go_over_those_of_its_agent() -> None:
 
 def test_a_local_model_is_given_what_it_takes_and_the_offline_one_refuses() -> None:
     options = Options(temperature=0.1, top_p=0.5, stop=("END",), seed=7)
-    told = body(asking(ModelSettings()), Style(native=False, defuse=str), options)
-    assert holds(told, {"temperature": 0.1, "top_p": 0.5, "stop": ["END"], "seed": 7})
+    text = body(asking(ModelSettings()), Style(native=False, defuse=str), options)
+    assert holds(text, {"temperature": 0.1, "top_p": 0.5, "stop": ["END"], "seed": 7})
     for name in (n for n in ALL if n not in TAKES["local"]):
         assert "does not take" in refusal(settings_of("local", name), "local", INFO)
     for name in (n for n in ALL if n != "max_output"):
@@ -293,10 +293,10 @@ def test_a_local_model_is_given_what_it_takes_and_the_offline_one_refuses() -> N
 
 
 def test_a_model_of_ones_own_gets_the_settings_in_its_request() -> None:
-    seen: list[ModelSettings] = []
+    record: list[ModelSettings] = []
 
     def talk(request: ModelRequest) -> str:
-        seen.append(request.settings)
+        record.append(request.settings)
         return f"{request.max_output}"
 
     async def work() -> str:
@@ -307,14 +307,14 @@ def test_a_model_of_ones_own_gets_the_settings_in_its_request() -> None:
             return outcome.text
 
     assert asyncio.run(work()) == "50"
-    assert seen == [ModelSettings(seed=3, max_output=50, tool_choice="none")]
+    assert record == [ModelSettings(seed=3, max_output=50, tool_choice="none")]
 
 
 def test_the_limit_of_a_reply_follows_the_model_and_is_held_by_the_budget() -> None:
-    asked: list[int] = []
+    numbers: list[int] = []
 
     def talk(request: ModelRequest) -> str:
-        asked.append(request.max_output)
+        numbers.append(request.max_output)
         return "Done."
 
     async def work() -> None:
@@ -334,7 +334,7 @@ def test_the_limit_of_a_reply_follows_the_model_and_is_held_by_the_budget() -> N
                 await retinue.run(agent, "x", budget=budget)
 
     asyncio.run(work())
-    *roomy, tight = asked
+    *roomy, tight = numbers
     assert roomy == [4_096, 16_000, 32_768, 64_000, 8_192, 20_000]
     assert 0 < tight < 10_000
 
@@ -357,9 +357,9 @@ def test_a_catalog_knows_how_long_replies_can_be(name: str, most: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "held"), [("anthropic", True), ("openai_chat", True), ("openai_responses", True)]
+    ("dialect", "is_held"), [("anthropic", True), ("openai_chat", True), ("openai_responses", True)]
 )
-def test_a_typed_result_is_held_to_its_schema_by_the_provider(dialect: str, held: bool) -> None:
+def test_a_typed_result_is_held_to_its_schema_by_the_provider(dialect: str, is_held: bool) -> None:
     result = SubmitResult(list[int]).schema
 
     async def work(**fields: Any) -> Any:
@@ -367,10 +367,10 @@ def test_a_typed_result_is_held_to_its_schema_by_the_provider(dialect: str, held
             tools = (result, READ)
             request = replace(asking(ModelSettings()), tools=tools, declared=tools)
             await model.complete(request, lambda text: None)
-            told = llm.requests[-1].body["tools"]
-            return [tool.get("function", tool).get("strict", False) for tool in told]
+            texts = llm.requests[-1].body["tools"]
+            return [tool.get("function", tool).get("strict", False) for tool in texts]
 
-    assert asyncio.run(work()) == [held, False]
+    assert asyncio.run(work()) == [is_held, False]
     if dialect == "openai_chat":
         elsewhere = OpenAIChatCodec(strict_tools=False)
         assert asyncio.run(work(codec=elsewhere)) == [False, False]

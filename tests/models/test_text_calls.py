@@ -29,7 +29,7 @@ def found(text: str, *, is_cut: bool = False) -> list[tuple[str, object]]:
 
 
 @pytest.mark.parametrize(
-    ("text", "calls", "left"),
+    ("text", "calls", "rest"),
     [
         (f"<tool_call>{PARIS_JSON}</tool_call>", [PARIS], ""),
         (f"<tool_call>\n{PARIS_JSON}\n</tool_call>\n", [PARIS], ""),
@@ -68,14 +68,14 @@ def found(text: str, *, is_cut: bool = False) -> list[tuple[str, object]]:
     ],
 )
 def test_a_call_is_found_however_it_was_written(
-    text: str, calls: list[tuple[str, object]], left: str
+    text: str, calls: list[tuple[str, object]], rest: str
 ) -> None:
     assert found(text) == calls
-    assert recover(text, NAMES).text == left
+    assert recover(text, NAMES).text == rest
 
 
 @pytest.mark.parametrize(
-    ("broken", "call"),
+    ("text", "call"),
     [
         ('{"name": "weather", "arguments": {"city": "Paris",},}', PARIS),
         ("{'name': 'weather', 'arguments': {'city': 'Paris'}}", PARIS),
@@ -97,9 +97,9 @@ def test_a_call_is_found_however_it_was_written(
     ],
 )
 def test_json_that_is_a_little_broken_is_read_all_the_same(
-    broken: str, call: tuple[str, object]
+    text: str, call: tuple[str, object]
 ) -> None:
-    assert found(broken) == [call]
+    assert found(text) == [call]
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_what_is_no_call_stays_text(text: str) -> None:
 
 
 def test_a_call_that_was_cut_is_not_completed() -> None:
-    cut = '{"name": "weather", "arguments": {"city": "Paris"}'
-    assert found(f"{PARIS_JSON}\n{cut}", is_cut=True) == [PARIS]
-    assert recover(cut, NAMES, is_cut=True) == (cut, ())
+    text = '{"name": "weather", "arguments": {"city": "Paris"}'
+    assert found(f"{PARIS_JSON}\n{text}", is_cut=True) == [PARIS]
+    assert recover(text, NAMES, is_cut=True) == (text, ())
 
 
 def test_a_model_that_loops_calls_once() -> None:
@@ -155,9 +155,9 @@ def test_no_text_is_read_for_long() -> None:
         "weather" + "<tool_call>" * 50_000,
         "weather" + "```\n" * 50_000,
     ):
-        begun = time.process_time()
+        start = time.process_time()
         recover(text, NAMES)
-        assert time.process_time() - begun < 3
+        assert time.process_time() - start < 3
 
 
 WORDS = [
@@ -179,9 +179,9 @@ TEXTS = st.lists(PIECES, max_size=30).map("".join)
 @given(TEXTS | st.text())
 def test_whatever_is_written_the_calls_are_to_known_tools_with_objects(text: str) -> None:
     for is_cut in (False, True):
-        left, calls = recover(text, NAMES, is_cut=is_cut)
+        rest, calls = recover(text, NAMES, is_cut=is_cut)
         assert all(c.name in NAMES and isinstance(json.loads(c.args), dict) for c in calls)
-        assert calls or left == text
+        assert calls or rest == text
 
 
 @given(
@@ -204,13 +204,13 @@ def test_a_preview_shows_all_text_in_order_and_nothing_of_a_call(
 ) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     preview = TextPreview()
-    shown = "".join(
+    output = "".join(
         preview.feed(text[a:b]) for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)
     )
     opened = text_calls._OPEN.search(text)
-    assert text.startswith(shown)
-    assert len(shown) <= (opened.start() if opened else len(text))
-    assert shown + preview.rest() == text
+    assert text.startswith(output)
+    assert len(output) <= (opened.start() if opened else len(text))
+    assert output + preview.rest() == text
 
 
 def test_words_are_shown_as_they_come() -> None:

@@ -27,15 +27,20 @@ def test_own_tools_stay_and_servers_share_what_is_left() -> None:
         ToolSchema(name=f"own{i}", description="", parameters={"type": "object"}) for i in range(3)
     ]
     all_of = (*tools("big", 200), *own, *tools("small", 5))
-    kept = fitting(all_of, 128)
-    assert kept == fitting(all_of, 128) and len(kept) == 128
-    assert [t for t in all_of if t in kept] == list(kept), "in their order"
-    names = {t.name for t in kept}
+    rest = fitting(all_of, 128)
+    assert rest == fitting(all_of, 128) and len(rest) == 128
+    assert [t for t in all_of if t in rest] == list(rest), "in their order"
+    names = {t.name for t in rest}
     assert {t.name for t in own} <= names and {t.name for t in tools("small", 5)} <= names
     assert fitting(all_of, 0) is all_of and fitting(tuple(own), 128) == tuple(own)
-    told = left_out(all_of, kept, 128)
-    assert "80 tools" in told and "big" in told and "small" not in told and "128" in told
-    assert "includeTools" in told and left_out(kept, kept, 128) == ""
+    omitted_names = left_out(all_of, rest, 128)
+    assert (
+        "80 tools" in omitted_names
+        and "big" in omitted_names
+        and "small" not in omitted_names
+        and "128" in omitted_names
+    )
+    assert "includeTools" in omitted_names and left_out(rest, rest, 128) == ""
 
 
 def test_a_crowd_of_own_tools_is_cut_at_its_end() -> None:

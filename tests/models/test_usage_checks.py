@@ -27,14 +27,14 @@ INFO = ModelInfo(
 ASKED = RequestSize(size=4_000, max_output=1_000, info=INFO)
 
 
-def used(**told: int) -> Usage:
-    return believed(Usage(**told), 400, ASKED)
+def used(**counts: int) -> Usage:
+    return believed(Usage(**counts), 400, ASKED)
 
 
 def test_what_can_be_is_believed_to_the_token() -> None:
-    told = Usage(input=1_100, output=90, cache_read=600, cache_write=300)
+    usage = Usage(input=1_100, output=90, cache_read=600, cache_write=300)
     assert used(input=1_100, output=90, cache_read=600, cache_write=300) == Usage(
-        input=1_100, output=90, cache_read=600, cache_write=300, nanos=INFO.cost_of(told)
+        input=1_100, output=90, cache_read=600, cache_write=300, nanos=INFO.cost_of(usage)
     )
 
 
@@ -79,8 +79,8 @@ def test_no_more_of_a_prompt_is_cached_than_there_is() -> None:
 
 
 def test_of_a_reply_that_broke_off_what_came_counts_if_it_is_more_than_was_counted() -> None:
-    def broken(said: int, **told: int) -> Usage:
-        return believed(Usage(**told), said, ASKED, is_whole=False)
+    def broken(text: int, **counts: int) -> Usage:
+        return believed(Usage(**counts), text, ASKED, is_whole=False)
 
     assert broken(400, input=1_100, output=1) == Usage(
         input=1_100,
@@ -122,24 +122,27 @@ def stream(dialect: str, *counts: tuple[int, int]) -> bytes:
             events += [{"type": "message_stop"}]
         case "openai_chat":
             events = [{"choices": [{"index": 0, "delta": {"content": "Hi"}}]}]
-            told = [
+            texts = [
                 {"prompt_tokens": i, "completion_tokens": o, "total_tokens": i + o}
                 for i, o in counts
             ]
-            events += [{"choices": [], "usage": u} for u in told]
+            events += [{"choices": [], "usage": u} for u in texts]
             events += [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
         case "openai_responses":
             *some, last = [{"input_tokens": i, "output_tokens": o} for i, o in counts]
             events = [{"type": "response.in_progress", "response": {"usage": u}} for u in some]
             item = {"type": "message", "content": [{"type": "output_text", "text": "Hi"}]}
-            done = {"status": "completed", "model": "m", "output": [item], "usage": last}
-            events += [{"type": "response.completed", "response": done}]
+            result = {"status": "completed", "model": "m", "output": [item], "usage": last}
+            events += [{"type": "response.completed", "response": result}]
         case _:
-            told = [{"promptTokenCount": i, "candidatesTokenCount": o} for i, o in counts]
+            texts = [{"promptTokenCount": i, "candidatesTokenCount": o} for i, o in counts]
             events = [
-                {"candidates": [{"content": {"parts": [{"text": "Hi"}]}}], "usageMetadata": told[0]}
+                {
+                    "candidates": [{"content": {"parts": [{"text": "Hi"}]}}],
+                    "usageMetadata": texts[0],
+                }
             ]
-            events += [{"usageMetadata": u} for u in told[1:]]
+            events += [{"usageMetadata": u} for u in texts[1:]]
             events += [{"candidates": [{"finishReason": "STOP"}]}]
     body = b"".join(b"data: %b\n\n" % json.dumps(e).encode() for e in events)
     body += b"data: [DONE]\n\n" if dialect == "openai_chat" else b""

@@ -51,20 +51,20 @@ def lead(*turns: Any, **fields: Any) -> Agent:
 
 @on_virtual_time
 async def test_a_tree_is_one_trace_with_the_call_between_parent_and_child() -> None:
-    got = Collected()
-    async with Retinue(clock=VirtualClock(), telemetry=got.telemetry) as retinue:
+    reply = Collected()
+    async with Retinue(clock=VirtualClock(), telemetry=reply.telemetry) as retinue:
         run = (await retinue.run(lead(), "Go.", meta={"customer": "7"})).id
-    names = sorted(span.name for span in got.spans)
+    names = sorted(span.name for span in reply.spans)
     assert names == [
         *("chat big", "chat big", "chat small", "execute_tool read"),
         *("invoke_agent lead", "invoke_agent reader"),
     ]
-    top, below = got.span("invoke_agent lead"), got.span("invoke_agent reader")
-    reading, small = got.span("execute_tool read"), got.span("chat small")
-    assert len({span.context.trace_id for span in got.spans}) == 1
+    top, below = reply.span("invoke_agent lead"), reply.span("invoke_agent reader")
+    reading, small = reply.span("execute_tool read"), reply.span("chat small")
+    assert len({span.context.trace_id for span in reply.spans}) == 1
     assert parent_of(top) == 0 and parent_of(reading) == id_of(top)
     assert parent_of(below) == id_of(reading) and parent_of(small) == id_of(below)
-    assert {parent_of(s) for s in got.spans if s.name == "chat big"} == {id_of(top)}
+    assert {parent_of(s) for s in reply.spans if s.name == "chat big"} == {id_of(top)}
     assert small.kind == SpanKind.CLIENT and reading.kind == SpanKind.INTERNAL
     assert small.end_time - small.start_time == 2_000_000_000
     assert top.start_time <= reading.start_time <= below.start_time < reading.end_time
@@ -78,15 +78,15 @@ async def test_a_tree_is_one_trace_with_the_call_between_parent_and_child() -> N
     assert attributes_of(top)["retinue.meta.customer"] == "7"
     assert attributes_of(top)["retinue.run.state"] == "completed"
     assert attributes_of(reading)["gen_ai.tool.name"] == "read"
-    assert {span.status.status_code for span in got.spans} == {StatusCode.UNSET}
+    assert {span.status.status_code for span in reply.spans} == {StatusCode.UNSET}
 
 
 @on_virtual_time
 async def test_tokens_and_durations_are_measured() -> None:
-    got = Collected()
-    async with Retinue(clock=VirtualClock(), telemetry=got.telemetry) as retinue:
+    reply = Collected()
+    async with Retinue(clock=VirtualClock(), telemetry=reply.telemetry) as retinue:
         await retinue.run(lead(), "Go.")
-    metrics = got.metrics()
+    metrics = reply.metrics()
     assert set(metrics) == {
         "gen_ai.client.operation.duration",
         "gen_ai.client.token.usage",
@@ -119,20 +119,34 @@ class Priced:
 
 @on_virtual_time
 async def test_costs_are_told_where_a_price_is_known_and_never_as_nothing() -> None:
-    got = Collected()
+    reply = Collected()
     free = ModelInfo(name="gemini:pro")
     dear = ModelInfo(name="xai:pro", price_in=1_000, price_out=2_000)
-    async with Retinue(clock=VirtualClock(), telemetry=got.telemetry) as retinue:
+    async with Retinue(clock=VirtualClock(), telemetry=reply.telemetry) as retinue:
         await retinue.run(Agent("unpriced", model=Priced(free)), "Go.")
         await retinue.run(Agent("priced", model=Priced(dear)), "Go.")
-    first, second = (dict(s.attributes) for s in got.spans if s.name == "chat pro")
+    first, second = (dict(s.attributes) for s in reply.spans if s.name == "chat pro")
     assert "operation.cost" not in first and second["operation.cost"] == 0.0012
     assert first["gen_ai.usage.cache_read.input_tokens"] == 600
     assert first["gen_ai.usage.cache_creation.input_tokens"] == 300
     assert [a["gen_ai.provider.name"] for a in (first, second)] == ["gcp.gemini", "x_ai"]
     assert first["gen_ai.response.model"] == "pro-9"
-    tops = [dict(s.attributes) for s in got.spans if s.name.startswith("invoke_agent")]
+    tops = [dict(s.attributes) for s in reply.spans if s.name.startswith("invoke_agent")]
     assert ["retinue.tree.usd" in attributes for attributes in tops] == [False, True]
+
+
+@on_virtual_time
+async def test_what_is_only_a_bound_is_not_among_the_costs() -> None:
+    spans = Collected()
+    info = ModelInfo(name="xai:pro", price_in=1_000, price_out=2_000)
+    usage = Usage(input=100, output=10, estimated=50)
+    async with Retinue(clock=VirtualClock(), telemetry=spans.telemetry) as retinue:
+        await retinue.run(Agent("one", model=Scripted(["Yes."], info=info, usage=usage)), "Go.")
+    (call,) = (dict(s.attributes) for s in spans.spans if s.name.startswith("chat"))
+    (top,) = (dict(s.attributes) for s in spans.spans if s.name.startswith("invoke_agent"))
+    assert call["operation.cost"] == top["retinue.tree.usd"] == 0.00012
+    assert call["retinue.usage.estimated_usd"] == top["retinue.tree.estimated_usd"] == 0.00005
+    assert top["retinue.tree.estimated_tokens"] == 50
 
 
 @tool
@@ -154,19 +168,19 @@ async def test_failures_have_a_type_and_their_words_only_with_content() -> None:
 
     for content in (False, True):
         n = iter(range(9))
-        got = Collected(content=content)
+        reply = Collected(content=content)
         unlucky = Agent("unlucky", model=Scripted(script, name="m"), tools=[broken])
-        async with Retinue(clock=VirtualClock(), telemetry=got.telemetry) as retinue:
+        async with Retinue(clock=VirtualClock(), telemetry=reply.telemetry) as retinue:
             outcome = await retinue.run(unlucky, "Go.", retry=Retry(attempts=2))
         assert outcome.state == "failed"
         errors = {
             s.name: attributes_of(s)["error.type"]
-            for s in got.spans
+            for s in reply.spans
             if "error.type" in attributes_of(s)
         }
         assert errors["chat m"] and errors["execute_tool broken"] == "tool_error"
         assert errors["invoke_agent unlucky"] == outcome.stop
-        failed = [s for s in got.spans if s.status.status_code == StatusCode.ERROR]
+        failed = [s for s in reply.spans if s.status.status_code == StatusCode.ERROR]
         assert {s.name for s in failed} == set(errors)
         first = next(s for s in failed if s.name == "chat m")
         assert attributes_of(first)["error.type"] == "overloaded"
@@ -178,17 +192,17 @@ async def test_failures_have_a_type_and_their_words_only_with_content() -> None:
 async def test_what_was_said_is_left_out_unless_asked_for_and_then_without_secrets(
     content: bool,
 ) -> None:
-    got = Collected(content=content)
+    reply = Collected(content=content)
     async with Retinue(
-        clock=VirtualClock(), telemetry=got.telemetry, secrets={"KEY": SECRET}
+        clock=VirtualClock(), telemetry=reply.telemetry, secrets={"KEY": SECRET}
     ) as retinue:
         await retinue.run(lead(), "The task of today.")
-    text = "\n".join(span.to_json() for span in got.spans)
+    text = "\n".join(span.to_json() for span in reply.spans)
     assert SECRET not in text
     for words in ("The task of today.", "What?", "It says no.", "redacted:KEY"):
         assert (words in text) == content, words
     if content:
-        first = next(span for span in got.spans if span.name == "chat big")
+        first = next(span for span in reply.spans if span.name == "chat big")
         assert attributes_of(first)["gen_ai.input.messages"] == (
             '[{"role":"user","parts":[{"type":"text","content":"The task of today."}]}]'
         )
@@ -197,28 +211,28 @@ async def test_what_was_said_is_left_out_unless_asked_for_and_then_without_secre
 
 @on_virtual_time
 async def test_a_trace_is_sampled_as_a_whole() -> None:
-    got = Collected(sampler=ParentBased(TraceIdRatioBased(0.5)))
-    async with Retinue(clock=VirtualClock(), telemetry=got.telemetry) as retinue:
+    reply = Collected(sampler=ParentBased(TraceIdRatioBased(0.5)))
+    async with Retinue(clock=VirtualClock(), telemetry=reply.telemetry) as retinue:
         await asyncio.gather(*(retinue.run(lead(), f"Task {n}.") for n in range(24)))
     sizes = [
-        sum(span.context.trace_id == trace for span in got.spans)
-        for trace in {span.context.trace_id for span in got.spans}
+        sum(span.context.trace_id == trace for span in reply.spans)
+        for trace in {span.context.trace_id for span in reply.spans}
     ]
     assert set(sizes) == {6} and 1 <= len(sizes) < 24
 
 
 @on_virtual_time
 async def test_a_run_continues_the_trace_that_its_caller_names() -> None:
-    got = Collected()
-    async with Retinue(clock=VirtualClock(), telemetry=got.telemetry) as retinue:
-        with got.tracers.get_tracer("web").start_as_current_span("POST /orders") as request:
+    reply = Collected()
+    async with Retinue(clock=VirtualClock(), telemetry=reply.telemetry) as retinue:
+        with reply.tracers.get_tracer("web").start_as_current_span("POST /orders") as request:
             context = request.get_span_context()
             parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-01"
             await retinue.run(lead(), "Go.", meta={"traceparent": parent})
         await retinue.run(lead(), "Go.", meta={"traceparent": "00-nonsense"})
-    tops = [span for span in got.spans if span.name == "invoke_agent lead"]
+    tops = [span for span in reply.spans if span.name == "invoke_agent lead"]
     assert tops[0].context.trace_id == context.trace_id and parent_of(tops[0]) == context.span_id
-    inside = [s for s in got.spans if s.context.trace_id == context.trace_id]
+    inside = [s for s in reply.spans if s.context.trace_id == context.trace_id]
     assert len(inside) == 7 and "retinue.meta.traceparent" not in tops[0].attributes
     assert parent_of(tops[1]) == 0
 
@@ -270,5 +284,7 @@ print([name for name in sys.modules if "opentelemetry" in name])
 
 
 def test_when_it_is_off_nothing_of_it_is_imported_or_runs() -> None:
-    done = subprocess.run([sys.executable, "-c", OFF], capture_output=True, text=True, timeout=120)
-    assert (done.stdout, done.stderr) == ("[]\n[]\n", "")
+    process = subprocess.run(
+        [sys.executable, "-c", OFF], capture_output=True, text=True, timeout=120
+    )
+    assert (process.stdout, process.stderr) == ("[]\n[]\n", "")

@@ -99,8 +99,8 @@ def test_wherever_a_process_ends_the_next_one_tells_the_rest_and_nothing_twice(s
         parent = starts[span.run].parent
         assert span.parent_id in ids or span.operation == "invoke_agent"
         assert (span.parent_id == 0) == (span.operation == "invoke_agent" and parent is None)
-    for cut in range(0, len(events), max(1, len(events) // 20)):
+    for position in range(0, len(events), max(1, len(events) // 20)):
         first, second = SpanBuilder(content=True), SpanBuilder(content=True)
-        told = built(first, events[:cut])
-        built(second, events[:cut])
-        assert told + built(second, events[cut:]) == whole
+        text = built(first, events[:position])
+        built(second, events[:position])
+        assert text + built(second, events[position:]) == whole

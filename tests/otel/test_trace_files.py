@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
 from google.protobuf import json_format
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -45,26 +46,26 @@ def tree() -> Agent:
 async def test_a_file_has_the_spans_that_were_sent_and_the_official_parser_reads_it(
     tmp_path: Path,
 ) -> None:
-    got, path = Collected(), tmp_path / "trace.json"
-    async with Retinue(clock=VirtualClock(), telemetry=got.telemetry) as retinue:
+    reply, path = Collected(), tmp_path / "trace.json"
+    async with Retinue(clock=VirtualClock(), telemetry=reply.telemetry) as retinue:
         run = (await retinue.run(tree(), "Go.")).id
         await export_otlp(retinue, run, path)
     message = json_format.Parse(path.read_text(), ExportTraceServiceRequest())
     (resource,) = message.resource_spans
     assert resource.resource.attributes[0].value.string_value == "retinue"
     spans = {_hex(span.span_id): span for span in resource.scope_spans[0].spans}
-    assert len(spans) == len(got.spans) == 1 + 2 + 2 + 1 + 2 * (2 + 3)
-    for sent in got.spans:
-        span = spans[f"{id_of(sent):016x}"]
-        assert span.name == sent.name and _hex(span.trace_id) == f"{sent.context.trace_id:032x}"
-        assert int(_hex(span.parent_span_id) or "0", 16) == parent_of(sent)
+    assert len(spans) == len(reply.spans) == 1 + 2 + 2 + 1 + 2 * (2 + 3)
+    for item in reply.spans:
+        span = spans[f"{id_of(item):016x}"]
+        assert span.name == item.name and _hex(span.trace_id) == f"{item.context.trace_id:032x}"
+        assert int(_hex(span.parent_span_id) or "0", 16) == parent_of(item)
         assert (span.start_time_unix_nano, span.end_time_unix_nano) == (
-            *(sent.start_time, sent.end_time),
+            *(item.start_time, item.end_time),
         )
-        assert span.kind == (3 if sent.name.startswith("chat") else 1)
+        assert span.kind == (3 if item.name.startswith("chat") else 1)
         values = {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in span.attributes}
-        assert values.keys() == dict(sent.attributes).keys()
-        assert values["gen_ai.operation.name"] == attributes_of(sent)["gen_ai.operation.name"]
+        assert values.keys() == dict(item.attributes).keys()
+        assert values["gen_ai.operation.name"] == attributes_of(item)["gen_ai.operation.name"]
 
 
 def _hex(data: bytes) -> str:
@@ -128,6 +129,21 @@ async def test_a_tree_that_is_still_open_is_written_as_far_as_it_is(tmp_path: Pa
 
 
 @on_virtual_time
+async def test_no_link_is_followed_that_a_run_has_put_in_the_place_of_a_file(
+    tmp_path: Path,
+) -> None:
+    outside, path = tmp_path / "outside", tmp_path / "trace.json"
+    outside.write_text("of somebody else")
+    path.symlink_to(outside)
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = (await retinue.run(agent("one", ["Done."]), "Go.")).id
+        for export in (export_otlp, export_perfetto):
+            with pytest.raises(OSError, match=r"trace\.json"):
+                await export(retinue, run, path)
+    assert outside.read_text() == "of somebody else"
+
+
+@on_virtual_time
 async def test_a_part_of_a_tree_can_be_written(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     async with Retinue(clock=VirtualClock()) as retinue:
@@ -166,16 +182,16 @@ def collector() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
 
 
 def test_a_collector_gets_the_spans_over_http() -> None:
-    got, quick = Collected(), Agent("quick", model=Scripted(["Done."], name="m"))
+    reply, quick = Collected(), Agent("quick", model=Scripted(["Done."], name="m"))
 
     async def main() -> str:
-        async with Retinue(telemetry=got.telemetry) as retinue:
+        async with Retinue(telemetry=reply.telemetry) as retinue:
             return (await retinue.run(quick, "Go.")).id
 
     with collector() as (url, requests):
-        got.tracers.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(endpoint=url)))
+        reply.tracers.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(endpoint=url)))
         run = asyncio.run(main())
-        got.tracers.shutdown()
+        reply.tracers.shutdown()
     spans = [s for r in requests for g in r.resource_spans[0].scope_spans for s in g.spans]
     assert [span.name for span in spans] == ["chat m", "invoke_agent quick"]
     assert spans[0].parent_span_id == spans[1].span_id and not spans[1].parent_span_id

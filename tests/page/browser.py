@@ -27,7 +27,7 @@ MARKUP = (
     "[link](javascript:alert(3)) ![image](https://evil.example/x.png) <b onmouseover=alert(4)>b</b>"
     "\n\n<svg onload=alert(5)><script>alert(6)</script></svg>\n\n# `a**b` ~~~\n\n```\n</pre>\n```"
 )
-MS = 60_000
+MS = 120_000
 
 
 class Gate:
@@ -46,8 +46,8 @@ def scripted(name: str, script: Any, **fields: Any) -> Agent:
 
 
 def staff(gate: Gate) -> list[Agent]:
-    """A lead with two workers that wait at the gate, a writer that asks, one that answers, and one
-    with hostile words."""
+    """A lead with two workers that wait at the gate, one with a worker that fails, a writer that
+    asks, one that answers, and one with hostile words."""
 
     @tool(restart="pure")
     async def hold(path: str) -> str:
@@ -56,10 +56,12 @@ def staff(gate: Gate) -> list[Agent]:
         return f"{path} has 12 lines"
 
     def work(q: Any) -> Any:
+        if q.messages[0].text.startswith("fail"):
+            raise ValueError("The table import_log does not exist")
         if q.turn == 0:
             return call("hold", path="src/http.py")
-        said = [m.text for m in q.messages if getattr(m, "kind", "") == "mail"]
-        return f"Done. I was told: {said[-1] if said else 'nothing'}"
+        texts = [m.text for m in q.messages if getattr(m, "kind", "") == "mail"]
+        return f"Done. I was told: {texts[-1] if texts else 'nothing'}"
 
     worker = scripted("worker", work, tools=[hold])
     lead = scripted(
@@ -69,6 +71,12 @@ def staff(gate: Gate) -> list[Agent]:
             if q.turn == 0
             else "Both are back."
         ),
+        tools=[hiring(worker)],
+        staff=[worker],
+    )
+    unlucky = scripted(
+        "unlucky",
+        lambda q: call("hire", tasks=["fail at once", "scan"]) if q.turn == 0 else "One is back.",
         tools=[hiring(worker)],
         staff=[worker],
     )
@@ -102,7 +110,7 @@ def staff(gate: Gate) -> list[Agent]:
         lambda q: call("edit", path="notes.md", old="old", new=HOSTILE) if not q.turn else "Done.",
         tools=["edit", "read"],
     )
-    return [lead, quick, writer, hostile, worker, asker]
+    return [lead, quick, writer, hostile, worker, asker, unlucky]
 
 
 @contextlib.contextmanager
@@ -139,7 +147,7 @@ def opened(browser: Browser, api: Served, path: str = "", **options: Any) -> Pag
         dialog.dismiss()
 
     page.on("pageerror", lambda error: faults.extend([str(error)]))
-    page.on("console", lambda said: faults.extend([said.text] if said.type == "error" else []))
+    page.on("console", lambda text: faults.extend([text.text] if text.type == "error" else []))
     page.on("request", lambda r: faults.extend([] if r.url.startswith(origin) else [r.url]))
     page.on("dialog", on_dialog)
     code = api.guard.keyring.new_code(OWNER)
@@ -150,9 +158,9 @@ def opened(browser: Browser, api: Served, path: str = "", **options: Any) -> Pag
 def serious(page: Page) -> list[str]:
     """What axe finds serious or critical on the page as it is."""
     page.evaluate(gzip.decompress(AXE.read_bytes()).decode())
-    found = page.evaluate(
+    violations = page.evaluate(
         "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice']})"
         ".then(r => r.violations.filter(v => ['serious', 'critical'].includes(v.impact))"
         ".map(v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).slice(0, 3).join(', ')))"
     )
-    return list(found)
+    return list(violations)

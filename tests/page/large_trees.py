@@ -279,14 +279,17 @@ def main() -> int:
         figures = dict(measured(Path(folder)))
     print(json.dumps(figures, indent=1))  # noqa: T201
     wide, long, busy = figures["thousand"], figures["day_and_more"], figures["updates"]
-    kept, text = (busy["heap_after"] - busy["heap_before"]) / busy["steps"], figures["pieces"]
+    bytes_per_step, text = (
+        (busy["heap_after"] - busy["heap_before"]) / busy["steps"],
+        figures["pieces"],
+    )
     bad = [
         name
         for name, is_bad in (
             ("first row", max(wide["first_row_ms"], long["first_row_ms"]) > LIMITS["first_row_ms"]),
             ("update", wide["update_ms"] > LIMITS["update_ms"]),
             ("rows", wide["rows_in_page"] > LIMITS["rows_in_page"]),
-            ("bytes of a step", kept > MOST_KEPT["step"]),
+            ("bytes of a step", bytes_per_step > MOST_KEPT["step"]),
             ("heap", text["heap_after"] > text["heap_before"] + MOST_KEPT["text"]),
             ("steps", busy["steps"] < 10_000),
         )

@@ -5,8 +5,9 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { Phases } from "../../src/retinue/host/page/phases.mjs";
+import { priceOf } from "../../src/retinue/host/page/words.mjs";
 import { itemsOf } from "../../src/retinue/host/page/conversation.mjs";
-import { bars, gaps, scaleOf, slowestPath, ticks } from "../../src/retinue/host/page/timeline.mjs";
+import { bars, gaps, scaleOf, slowestPath, ticks, within } from "../../src/retinue/host/page/timeline.mjs";
 
 const HOUR = 3_600_000;
 const run = (at = 0) => new Phases({ order: {}, created_at: at });
@@ -76,4 +77,22 @@ test("a run that continues another shows its turns without numbers and its messa
   const items = itemsOf([...before, says("user", "next", { kind: "task" }), says("user", "hurry", { kind: "mail" }), says("assistant", "two")], phases);
   assert.deepEqual(items.filter((item) => item.kind === "turn").map((item) => [item.n, Boolean(item.turn), item.at]), [[0, false, 2], [1, true, 5]]);
   assert.deepEqual(items.filter((item) => item.kind === "mail").map((item) => item.mail?.text ?? null), [null, "hurry"]);
+});
+
+test("the part of the time that is shown stays within the whole, from milliseconds to days", () => {
+  const whole = { from: 1_000, to: 1_000 + 26 * HOUR };
+  assert.deepEqual(within({ from: 0, to: 5 }, whole), { from: 1_000, to: 1_010 });
+  assert.deepEqual(within({ from: 50 * HOUR, to: 51 * HOUR }, whole), { from: 1_000 + 25 * HOUR, to: 1_000 + 26 * HOUR });
+  assert.deepEqual(within({ from: -Infinity, to: Infinity }, whole), whole);
+  const close = scaleOf({ from: 61_000, to: 61_010, start: 1_000 });
+  assert.deepEqual(ticks(close).map(({ text }) => text).slice(0, 2), ["60.000s", "60.002s"]);
+  assert.ok(ticks(close).length > 4 && ticks(close).every(({ x }) => x >= 0 && x <= 100));
+});
+
+test("what a call of a model cost counts its cached part at its own price", () => {
+  const model = { price_in: 3_000, price_out: 15_000, price_cache_read: 300 };
+  assert.equal(priceOf(model, { input: 1_000, cache_read: 900, output: 10 }), (100 * 3_000 + 900 * 300 + 10 * 15_000) / 1e9);
+  assert.equal(priceOf({ price_in: 3_000 }, { input: 1_000 }), null);
+  assert.equal(priceOf(undefined, { input: 1_000 }), null);
+  assert.equal(priceOf({ price_in: 0, price_out: 0 }, { input: 1_000 }), 0);
 });

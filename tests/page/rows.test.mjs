@@ -5,21 +5,9 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 
 import { TreeView } from "../../src/retinue/host/page/tree.mjs";
+import { feed, items } from "./recordings.mjs";
 
-const FIXTURES = new URL("../cli/fixtures/", import.meta.url);
 const EXPECTED = JSON.parse(readFileSync(process.env.RETINUE_ROWS, "utf8"));
-
-export function items(name) {
-  return readFileSync(new URL(`${name}.jsonl`, FIXTURES), "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
-}
-
-export function feed(view, item) {
-  if (item.is === "run") view.begin(item.spec);
-  else if (item.is === "step") view.step(item.entry);
-  else if (item.is === "state") view.stand(item.row.run);
-  else if (item.is === "delta") view.delta(item, 0);
-  else if (item.is === "held") view.hold(item.calls ?? []);
-}
 
 for (const [name, moments] of Object.entries(EXPECTED)) {
   test(`${name}: the rows are those of the terminal`, () => {
@@ -36,20 +24,35 @@ for (const [name, moments] of Object.entries(EXPECTED)) {
     });
   });
 
-  test(`${name}: in the other direction of time nothing is missing`, () => {
-    // A page that opens later gets the rows as they are at the end, with the first step of each run.
+  test(`${name}: a page that opens later sees how each run stands`, () => {
+    // It gets all steps from the beginning, with the first of a run how that stands now.
     const all = items(name);
-    const last = new Map(all.filter((item) => item.is === "state").map((item) => [item.row.run.id, item.row.run]));
+    const stands = (view) => view.rows(0).map(({ id, state, mark, tokens, tree_usd }) => ({ id, state, mark, tokens, tree_usd }));
     const live = new TreeView();
-    const late = new TreeView();
-    for (const item of all) {
+    all.forEach((item, n) => {
       feed(live, item);
-      if (item.is === "state") continue;
-      feed(late, item);
-      if (item.is === "run" && last.has(item.spec.id)) late.stand(last.get(item.spec.id));
-    }
-    const now = all.findLast((item) => item.is === "step").entry.at;
-    const essence = (view) => view.rows(now).map(({ label, state, mark, tokens, tree_usd, elapsed_ms }) => ({ label, state, mark, tokens, tree_usd, elapsed_ms }));
-    assert.deepEqual(essence(late), essence(live));
+      if (item.is !== "state" || all[n + 1]?.is === "state") return;
+      const told = all.slice(0, n + 1);
+      const records = new Map(told.filter((one) => one.is === "state").map((one) => [one.row.run.id, one.row.run]));
+      const late = new TreeView();
+      for (const one of told) {
+        if (one.is !== "state") feed(late, one);
+        if (one.is === "run" && records.has(one.spec.id)) late.stand(records.get(one.spec.id));
+      }
+      assert.deepEqual(stands(late), stands(live), `after item ${n}`);
+    });
   });
 }
+
+test("what is told of the past does not end a wait of today", () => {
+  const view = new TreeView();
+  view.begin({ id: "a", root: "a", order: { agent: "a", task: "t" }, model: "anthropic:m" });
+  view.stand({ id: "a", attempt: 2, turn: 1, state: { is: "Thinking", attempt: 2, tries: 1, retry_at: 24_000, waits_kind: "rate_limit" } });
+  const past = [{ event: "Asked", turn: 0, call_id: "c", name: "ask", question: "Which?" }, { event: "ModelFailed", attempt: 1 }, { event: "Replied", attempt: 1, reply: { message: { text: "Earlier." } } }];
+  for (const event of past) {
+    view.step({ run: "a", at: 0, event });
+    const [row] = view.rows(0);
+    assert.deepEqual([row.state, row.mark], ["waiting", "rate_limited"], event.event);
+    assert.match(row.now, /24 s, 2 of 6$/);
+  }
+});

@@ -21,8 +21,8 @@ expect.set_options(timeout=MS)
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium(CHROMIUM) as found:
-        yield found
+    with chromium(CHROMIUM) as browser:
+        yield browser
 
 
 @pytest.fixture
@@ -200,16 +200,16 @@ def test_a_restart_of_the_server_loses_and_repeats_nothing(
         port, run = api.port, started(api, "lead", "Survive a restart")
         page = opened(browser, api, f"r/{run}")
         expect(page.get_by_role("treeitem")).to_have_count(3)
-        lost = Gate()
-        lost.opened.set()
+        gate_lost = Gate()
+        gate_lost.opened.set()
     expect(page.locator(".link-state")).to_contain_text("Offline")
-    with service(tmp_path, lost, port):
+    with service(tmp_path, gate_lost, port):
         expect(page.locator(".link-state")).to_have_text("Live")
         expect(page.get_by_role("treeitem", name=re.compile("done"))).to_have_count(3)
         expect(page.get_by_role("log")).to_contain_text("Both are back.")
         expect(page.locator(".turn-mark")).to_have_count(2)
         expect(page.locator(".run-row, .trow.is-failed")).to_have_count(0)
-        assert [said for said in faults(page) if "Failed to load" not in said] == []
+        assert [fault for fault in faults(page) if "Failed to load" not in fault] == []
     gate.opened.set()
 
 
@@ -229,10 +229,10 @@ def test_every_page_can_be_read_by_all(
     for place in places:
         page.goto(f"http://127.0.0.1:{api.port}/{place}")
         expect(page.locator("h1").first).to_be_attached()
-        shown = (
+        selectors = (
             ".table, .ways, a.run-row, .diff, .empty, .talk-col .by, .chat-list a, .trow, .flame"
         )
-        expect(page.locator(shown).first).to_be_attached()
+        expect(page.locator(selectors).first).to_be_attached()
         assert serious(page) == [], f"{place} {theme} {width}"
         wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{place or 'runs'} is {wide} px too wide at {width}"

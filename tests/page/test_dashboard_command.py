@@ -17,8 +17,8 @@ def asked(address: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
     try:
         connection.request("GET", f"{url.path}?{url.query}".rstrip("?"), headers=headers)
         reply = connection.getresponse()
-        found = {name.lower(): value for name, value in reply.getheaders()}
-        return reply.status, found, reply.read()
+        values = {name.lower(): value for name, value in reply.getheaders()}
+        return reply.status, values, reply.read()
     finally:
         connection.close()
 
@@ -26,6 +26,7 @@ def asked(address: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
 def test_the_address_lets_one_browser_in_and_the_page_of_a_run_opens(tmp_path: Path) -> None:
     home = PrivateHome(tmp_path, RETINUE_IDLE_SECONDS="20")
     try:
+        assert "dashboard" not in home.run("run", "where is add?").stderr
         first = home.run("dashboard", "--no-open").stdout.strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?code=[\w-]{43}", first)
         status, headers, _ = asked(first)
@@ -35,7 +36,11 @@ def test_the_address_lets_one_browser_in_and_the_page_of_a_run_opens(tmp_path: P
         assert asked(first)[0] == 401
         page = asked(first.partition("?")[0], cookie=cookie.partition(";")[0])
         assert page[0] == 200 and b"page/app.mjs" in page[2]
-        home.run("run", "--model", "offline/explorer", "where is add?")
+        place = first.partition("/?")[0]
+        output = home.run("run", "--model", "offline/explorer", "where is add?").stderr
+        link = re.search(rf" · dashboard ({re.escape(place)}/r/[0-9a-f-]{{36}})$", output, re.M)
+        assert link is not None, output
+        assert asked(link[1], cookie=cookie.partition(";")[0])[0] == 200
         second = home.run("dashboard", "--no-open", "latest").stdout.strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/r/[0-9a-f-]{36}\?code=[\w-]{43}", second)
         assert urlsplit(second).port == urlsplit(first).port

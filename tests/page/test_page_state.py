@@ -41,12 +41,12 @@ def expected(name: str) -> list[tuple[int, list[dict[str, Any]]]]:
 def test_the_modules_of_the_page_in_node(tmp_path: Path) -> None:
     rows = tmp_path / "rows.json"
     rows.write_bytes(msgspec.json.encode({name: expected(name) for name in SCENES}))
-    done = subprocess.run(
+    process = subprocess.run(
         ["node", "--test", "--test-reporter=tap", *map(str, sorted(FOLDER.glob("*.test.mjs")))],
         env={**os.environ, "RETINUE_ROWS": str(rows)},
         capture_output=True,
         text=True,
         timeout=SECONDS,
     )
-    assert done.returncode == 0, done.stdout[-8_000:] + done.stderr
-    assert "# fail 0" in done.stdout and len(json.loads(rows.read_text())) == len(SCENES)
+    assert process.returncode == 0, process.stdout[-8_000:] + process.stderr
+    assert "# fail 0" in process.stdout and len(json.loads(rows.read_text())) == len(SCENES)

@@ -38,8 +38,8 @@ class Post:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium(CHROMIUM) as found:
-        yield found
+    with chromium(CHROMIUM) as browser:
+        yield browser
 
 
 @pytest.fixture

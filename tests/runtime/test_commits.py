@@ -68,9 +68,9 @@ class GatedStore(Home):
         return self.open(wrap, **options), gates[0]
 
 
-def told(asked: list[str], text: str = "done") -> Any:
+def told(questions: list[str], text: str = "done") -> Any:
     def script(request: Any) -> str:
-        asked.append(request.messages[0].text)
+        questions.append(request.messages[0].text)
         return text
 
     return script
@@ -94,8 +94,8 @@ async def turns(n: int = 50) -> None:
 async def test_what_comes_while_a_batch_is_written_is_stepped_and_written_in_the_next_one(
     kind: str, tmp_path: Path
 ) -> None:
-    asked: list[str] = []
-    one = agent("one", told(asked))
+    questions: list[str] = []
+    one = agent("one", told(questions))
     retinue, gate = GatedStore(kind, tmp_path).gated(agents=[one])
     async with retinue:
         await gate.closed(retinue)
@@ -106,7 +106,7 @@ async def test_what_comes_while_a_batch_is_written_is_stepped_and_written_in_the
         await until(lambda: sum(1 for _ in trees.live()) == 4)
         await turns()
         assert gate.asked == 1, "one batch at a time"
-        assert not asked and not first.done() and not any(r.done() for r in rest)
+        assert not questions and not first.done() and not any(r.done() for r in rest)
         assert not retinue._engine.on_record, "what is shown is on record"
         gate.is_open.set()
         runs = [await task for task in (first, *rest)]
@@ -151,8 +151,8 @@ async def test_runs_that_answer_at_once_share_their_batches_however_they_began(
 async def test_nothing_of_the_next_batch_is_begun_when_the_one_before_it_is_on_record(
     kind: str, tmp_path: Path
 ) -> None:
-    asked: list[str] = []
-    one = agent("one", told(asked), seconds=1)
+    questions: list[str] = []
+    one = agent("one", told(questions), seconds=1)
     retinue, gate = GatedStore(kind, tmp_path).gated(agents=[one])
     async with retinue:
         await gate.closed(retinue)
@@ -167,7 +167,7 @@ async def test_nothing_of_the_next_batch_is_begun_when_the_one_before_it_is_on_r
         gate.is_open.set()
         await ended(retinue, await first)
         await ended(retinue, await second)
-        assert asked == ["first", "second"]
+        assert questions == ["first", "second"]
 
 
 @both
@@ -175,8 +175,8 @@ async def test_nothing_of_the_next_batch_is_begun_when_the_one_before_it_is_on_r
 async def test_a_tree_that_breaks_while_it_is_written_goes_back_to_that(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-    bad, good = agent("bad", told(asked)), agent("good", told(asked))
+    questions: list[str] = []
+    bad, good = agent("bad", told(questions)), agent("good", told(questions))
     home = GatedStore(kind, tmp_path)
     real = machine.step  # type: ignore[attr-defined]
 
@@ -206,7 +206,7 @@ async def test_a_tree_that_breaks_while_it_is_written_goes_back_to_that(
             assert await starting == root, "its start is on record"
             assert (await ended(retinue, await other)).ok
             await asyncio.sleep(5)
-            assert asked == ["good"], "nothing is begun for a tree that was set aside"
+            assert questions == ["good"], "nothing is begun for a tree that was set aside"
             row = await gate.row(root)
             assert (
                 row is not None and row.run.defect == "KeyError: 'planted'" and row.run.version == 1
@@ -220,7 +220,7 @@ async def test_a_tree_that_breaks_while_it_is_written_goes_back_to_that(
             assert root not in retinue._engine.on_record and await retinue.verify() == []
     async with home.open(agents=[bad, good]) as retinue:
         assert (await ended(retinue, root)).ok
-        assert asked == ["good", "bad"]
+        assert questions == ["good", "bad"]
 
 
 @on_virtual_time
@@ -260,8 +260,8 @@ async def test_whoever_ended_in_a_step_that_is_dropped_is_not_waited_for_in_vain
 async def test_closing_while_a_batch_is_written_keeps_what_was_stepped_behind_it(
     kind: str, tmp_path: Path
 ) -> None:
-    asked: list[str] = []
-    one = agent("one", told(asked))
+    questions: list[str] = []
+    one = agent("one", told(questions))
     home = GatedStore(kind, tmp_path)
     retinue, gate = home.gated(agents=[one])
     await retinue.__aenter__()
@@ -276,7 +276,7 @@ async def test_closing_while_a_batch_is_written_keeps_what_was_stepped_behind_it
     gate.is_open.set()
     await closing
     runs = [await first, await second]
-    assert asked == []
+    assert questions == []
     async with home.open(agents=[one]) as retinue:
         for run in runs:
             assert (await ended(retinue, run)).ok
@@ -288,8 +288,8 @@ async def test_closing_while_a_batch_is_written_keeps_what_was_stepped_behind_it
 )
 @on_virtual_time
 async def test_nothing_is_written_behind_a_batch_that_could_not_be(trouble: StoreError) -> None:
-    asked: list[str] = []
-    one, store = agent("one", told(asked)), MemoryStore()
+    questions: list[str] = []
+    one, store = agent("one", told(questions)), MemoryStore()
     gate = Gate(store)
     retinue = Retinue(gate, agents=[one], clock=VirtualClock())
     await retinue.__aenter__()
@@ -303,10 +303,12 @@ async def test_nothing_is_written_behind_a_batch_that_could_not_be(trouble: Stor
     await asyncio.sleep(1)
     gate.trouble = None
     await retinue.__aexit__(None, None, None)
-    for lost in (first, second):
+    for run_id in (first, second):
         with pytest.raises(RetinueError):
-            await lost
-    assert asked == [] and [type(e).__name__ for batch in gate.written for e in batch] == ["Closed"]
+            await run_id
+    assert questions == [] and [type(e).__name__ for batch in gate.written for e in batch] == [
+        "Closed"
+    ]
     after = store.survivor()
     async with Retinue(after, agents=[one], clock=VirtualClock()) as again:
         assert await after.listing() == []
@@ -315,14 +317,14 @@ async def test_nothing_is_written_behind_a_batch_that_could_not_be(trouble: Stor
 
 @on_virtual_time
 async def test_a_crash_while_a_batch_is_written_leaves_what_was_acknowledged() -> None:
-    asked: list[str] = []
-    one, store = agent("one", told(asked), seconds=1), MemoryStore()
+    questions: list[str] = []
+    one, store = agent("one", told(questions), seconds=1), MemoryStore()
     gate = Gate(store)
     retinue = Retinue(gate, agents=[one], clock=VirtualClock())
     await retinue.__aenter__()
-    known = await retinue.spawn(one, "acknowledged")
+    run_id = await retinue.spawn(one, "acknowledged")
     await gate.closed(retinue)
-    lost = [
+    futures = [
         asyncio.ensure_future(retinue.spawn(one, text)) for text in ("being written", "stepped")
     ]
     await until(lambda: gate.asked)
@@ -330,16 +332,16 @@ async def test_a_crash_while_a_batch_is_written_leaves_what_was_acknowledged() -
     engine = retinue._engine
     batch = engine.commits.under_way
     assert batch is not None and batch.task is not None and engine.task is not None
-    dead = [engine.task, batch.task, *engine.performer.tasks(), *lost]
+    dead = [engine.task, batch.task, *engine.performer.tasks(), *futures]
     for task in dead:
         task.cancel()
     await asyncio.gather(*dead, return_exceptions=True)
     engine.timers.close()
     after = store.survivor()
     async with Retinue(after, agents=[one], clock=VirtualClock()) as again:
-        assert [s.id for s in await after.listing()] == [known]
-        assert (await ended(again, known)).ok
-    assert "being written" not in asked and "stepped" not in asked
+        assert [s.id for s in await after.listing()] == [run_id]
+        assert (await ended(again, run_id)).ok
+    assert "being written" not in questions and "stepped" not in questions
 
 
 @on_virtual_time
@@ -506,14 +508,14 @@ async def test_steps_that_take_long_keep_the_loop_no_longer(
 async def test_of_many_who_wait_for_one_commit_only_some_go_on_in_one_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    n, most, told = 300, 20, 0
+    n, most, n_told = 300, 20, 0
     monkeypatch.setattr(engine_module, "MAX_STEPS", most)
     one, gate = agent("one", ["never"], seconds=3600), Gate(MemoryStore())
 
     async def start(retinue: Retinue, i: int) -> None:
-        nonlocal told
+        nonlocal n_told
         await retinue.spawn(one, f"{i}")
-        told += 1
+        n_told += 1
 
     async with Retinue(gate, agents=[one], clock=VirtualClock()) as retinue:
         await gate.closed(retinue)
@@ -521,10 +523,10 @@ async def test_of_many_who_wait_for_one_commit_only_some_go_on_in_one_turn(
         await turns(2 * n)
         gate.is_open.set()
         largest = 0
-        while told < n:
-            before = told
+        while n_told < n:
+            before = n_told
             await asyncio.sleep(0)
-            largest = max(largest, told - before)
+            largest = max(largest, n_told - before)
         assert 0 < largest <= 2 * most
         await asyncio.gather(*starting)
 

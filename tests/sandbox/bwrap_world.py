@@ -40,7 +40,7 @@ class SandboxedTools:
     def caller(self, key: str = "", **fields: Any) -> Context:
         run = fields.pop("run", "run-1")
         spec = RunSpec(id=run, root=run, request=RunRequest(agent="a", task="t"), created_at=0)
-        known = {
+        name = {
             "root": str(self.workspace),
             "permissions": Permissions(),
             "called_at": int(time.time() * 1000),
@@ -48,7 +48,7 @@ class SandboxedTools:
         }
         key = key or uuid.uuid4().hex
         return Context(
-            spec=spec, row=Run(id=run, state=Queued()), call_id="c", index=0, key=key, **known
+            spec=spec, row=Run(id=run, state=Queued()), call_id="c", index=0, key=key, **name
         )
 
     async def sh(self, command: str, context: Context | None = None, **args: Any) -> ToolResult:
@@ -82,7 +82,7 @@ def run_in(
 ) -> tuple[CommandExit, str]:
     """One script in a sandbox of its own, with the workspace writable unless told otherwise."""
     output = bytearray()
-    known: dict[str, Any] = {
+    names: dict[str, Any] = {
         "cwd": str(workspace),
         "write": (str(workspace),),
         "env": {"PATH": "/usr/bin:/bin", "HOME": os.path.expanduser("~")},
@@ -92,7 +92,7 @@ def run_in(
     }
 
     async def go() -> CommandExit:
-        command = Command(argv=("/bin/bash", "-c", script), **known)
+        command = Command(argv=("/bin/bash", "-c", script), **names)
         mine = sandbox or find_sandbox(aside=str(workspace.parent / "taken"))
         running = await mine.start(command, output.extend)
         return await running.wait(seconds)
@@ -103,18 +103,18 @@ def run_in(
 
 def processes_with(token: str) -> list[int]:
     """Everything alive whose command line or environment has the token, this process excepted."""
-    found = []
+    results = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            data = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
             dead = (entry / "stat").read_bytes().rpartition(b") ")[2][:1] in b"ZX"
         except OSError:
             continue
-        if token.encode() in told and not dead:
-            found.append(int(entry.name))
-    return found
+        if token.encode() in data and not dead:
+            results.append(int(entry.name))
+    return results
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = SECONDS) -> bool:

@@ -38,9 +38,9 @@ def test_the_new_content_takes_the_place_of_the_old(tmp_path: Path) -> None:
     assert old.read_bytes() == b"new"
     assert stat.S_IMODE(old.stat().st_mode) == 0o754
     assert old.stat().st_ino != number
-    made = tmp_path / "sub" / "deep" / "file"
-    assert made.read_bytes() == b"made"
-    assert stat.S_IMODE(made.stat().st_mode) == 0o666 & ~umask()
+    path = tmp_path / "sub" / "deep" / "file"
+    assert path.read_bytes() == b"made"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask()
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["deep", "file", "file", "sub"]
 
 
@@ -191,13 +191,13 @@ def test_no_write_goes_out_while_a_directory_is_swapped_for_a_link(
     over = context.Event()
     swapper = context.Process(target=swap, args=(str(root), N_SWAPS, over))
     swapper.start()
-    written = refused = 0
+    n_written = refused = 0
     try:
-        with Root(str(root)) as held:
-            while not over.is_set() or not written:
+        with Root(str(root)) as amount:
+            while not over.is_set() or not n_written:
                 try:
-                    put(held, f"dir/file{written % 3}", b"%d" % written)
-                    written += 1
+                    put(amount, f"dir/file{n_written % 3}", b"%d" % n_written)
+                    n_written += 1
                 except (Refused, NotFound):
                     refused += 1
     finally:

@@ -174,9 +174,9 @@ def test_what_git_would_be_misled_by_is_moved_aside(workspace: Path) -> None:
     (workspace / ".git").mkdir()
     ended, _ = run_in(workspace, "mkdir evil; echo ../evil > .git/commondir")
     assert list((workspace / ".git").iterdir()) == []
-    (kept,) = (workspace.parent / "taken").glob("*/it")
-    assert kept.read_text() == "../evil\n"
-    assert any(".git/commondir was created" in note and str(kept) in note for note in ended.notes)
+    (path,) = (workspace.parent / "taken").glob("*/it")
+    assert path.read_text() == "../evil\n"
+    assert any(".git/commondir was created" in note and str(path) in note for note in ended.notes)
 
 
 def test_a_protected_link_is_put_back(workspace: Path) -> None:
@@ -298,8 +298,8 @@ def test_a_file_can_only_grow_so_far(workspace: Path) -> None:
 def test_a_disk_that_fills_up_stops_the_command(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = iter([10_000 * MIB, 9_000 * MIB])
-    monkeypatch.setattr("retinue.sandbox.process._free", lambda path: next(left, 100 * MIB))
+    rest = iter([10_000 * MIB, 9_000 * MIB])
+    monkeypatch.setattr("retinue.sandbox.process._free", lambda path: next(rest, 100 * MIB))
     ended, _ = run_in(workspace, "sleep 60")
     assert (ended.code, ended.why) == (None, "disk")
 
@@ -373,15 +373,15 @@ def test_where_user_namespaces_are_disabled_it_says_so() -> None:
         code,
     ]
     source = str(Path(__file__).resolve().parents[2] / "src")
-    done = subprocess.run(
+    process = subprocess.run(
         inside,
         env={**os.environ, "PYTHONPATH": source},
         capture_output=True,
         text=True,
         timeout=SECONDS,
     )
-    assert done.returncode != 0
-    assert "SandboxMissing" in done.stderr and "user namespaces are disabled" in done.stderr
+    assert process.returncode != 0
+    assert "SandboxMissing" in process.stderr and "user namespaces are disabled" in process.stderr
 
 
 def test_a_bwrap_that_vanishes_later_is_noticed(tmp_path: Path, workspace: Path) -> None:

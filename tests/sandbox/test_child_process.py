@@ -93,7 +93,7 @@ def test_a_command_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyP
         assert transport is not None
         pid = transport.get_pid()
         with monkeypatch.context() as patched:
-            patched.setattr(os, "killpg", lambda *told: None)
+            patched.setattr(os, "killpg", lambda *texts: None)
             patched.setattr(transport, "kill", lambda: None)
             patched.setattr(process_module, "kill_tagged", lambda tag: [])
             command.stop("stopped")

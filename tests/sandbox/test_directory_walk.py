@@ -20,14 +20,14 @@ def swapping(monkeypatch: pytest.MonkeyPatch, path: Path, put: Callable[[Path], 
     entries = directory_walk.folder_entries
 
     def listed(fd: int) -> tuple[list[str], list[os.DirEntry[str]]]:
-        found = entries(fd)
+        result = entries(fd)
         if (
-            path.name in {*found[0], *(entry.name for entry in found[1])}
+            path.name in {*result[0], *(entry.name for entry in result[1])}
             and path.with_name(f"{path.name}.aside") not in path.parent.iterdir()
         ):
             path.rename(path.with_name(f"{path.name}.aside"))
             put(path)
-        return found
+        return result
 
     for module in (directory_walk, folders):
         monkeypatch.setattr(module, "folder_entries", listed)

@@ -23,9 +23,9 @@ pytestmark = needs("bwrap")
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    made = tmp_path / "workspace"
-    made.mkdir()
-    return made
+    path = tmp_path / "workspace"
+    path.mkdir()
+    return path
 
 
 def swapping(

@@ -20,15 +20,16 @@ from tests.sandbox.bwrap_world import run_in, wait_until
 pytestmark = needs("bwrap", "git")
 
 TRIES = (
-    "for n in $(seq 2000); do if {attempt}; then break; fi 2>/dev/null; sleep 0.002; done; sleep 20"
+    "for n in $(seq 2000); do if {attempt}; then break; fi 2>/dev/null; sleep 0.002; done; "
+    "sleep 200"
 )
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    made = tmp_path / "workspace"
-    subprocess.run(["git", "init", "-q", str(made)], check=True)
-    return made
+    path = tmp_path / "workspace"
+    subprocess.run(["git", "init", "-q", str(path)], check=True)
+    return path
 
 
 def during(workspace: Path, script: str, act: str, **options: object) -> tuple[CommandExit, str]:
@@ -47,8 +48,8 @@ def during(workspace: Path, script: str, act: str, **options: object) -> tuple[C
 
 
 def test_a_command_ends_when_the_user_changes_the_config_of_git(workspace: Path) -> None:
-    ended, _ = during(workspace, "sleep 20", "git config branch.main.remote origin")
-    assert ended.why == "stopped" and ended.seconds < 10
+    ended, _ = during(workspace, "sleep 200", "git config branch.main.remote origin")
+    assert ended.why == "stopped" and ended.seconds < 100
     assert f"{workspace}/.git/config was replaced by another process" in ended.notes[0]
     assert len(ended.notes) == 1 and "origin" in (workspace / ".git/config").read_text(), (
         "the user's word stands"
@@ -64,8 +65,8 @@ def test_what_a_command_writes_when_the_mount_is_gone_does_not_stay(workspace: P
     assert "fsmonitor" not in (workspace / ".git/config").read_text()
     subprocess.run(["git", "-C", str(workspace), "status"], check=True, capture_output=True)
     if len(ended.notes) > 1:
-        (kept,) = (workspace.parent / "taken").glob("*/it")
-        assert "origin" in kept.read_text() and str(kept) in ended.notes[1]
+        (path,) = (workspace.parent / "taken").glob("*/it")
+        assert "origin" in path.read_text() and str(path) in ended.notes[1]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_a_hidden_file_that_is_replaced_is_not_shown(workspace: Path) -> None:
         private=Private(folders=(str(secret),)), aside=str(workspace.parent / "taken")
     )
     act = f"echo new canary > {workspace.parent}/new; mv {workspace.parent}/new state"
-    ended, output = during(workspace, "sleep 20", act, sandbox=sandbox)
+    ended, output = during(workspace, "sleep 200", act, sandbox=sandbox)
     assert (
         ended.why == "stopped" and "state was replaced" in ended.notes[0] and "canary" not in output
     )
@@ -100,8 +101,8 @@ def test_where_the_kernel_does_not_tell_it_is_seen_all_the_same(
 ) -> None:
     monkeypatch.setattr("retinue.sandbox.mount_watch.MountWatch._listen", lambda self: None)
     before = (workspace / ".git/config").read_text()
-    ended, _ = during(workspace, "sleep 20", "git config branch.main.remote origin")
-    assert ended.why == "stopped" and ended.seconds < 10
+    ended, _ = during(workspace, "sleep 200", "git config branch.main.remote origin")
+    assert ended.why == "stopped" and ended.seconds < 100
     assert (workspace / ".git/config").read_text() == before, "nobody knows who wrote it"
     assert "origin" in next((workspace.parent / "taken").glob("*/it")).read_text()
 

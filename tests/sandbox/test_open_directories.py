@@ -88,13 +88,13 @@ def test_what_is_in_no_top_is_opened_by_its_real_path(top: Path) -> None:
 
 def test_nothing_is_opened_when_the_tree_has_ended(top: Path) -> None:
     holdings = OpenDirectories()
-    held = holdings.of("tree", "one", (str(top),))
-    assert holdings.of("tree", "two", ()) is held
+    amount = holdings.of("tree", "one", (str(top),))
+    assert holdings.of("tree", "two", ()) is amount
     holdings.over("one")
-    assert opened(held, top) == str(top)
+    assert opened(amount, top) == str(top)
     holdings.over("two")
     with pytest.raises(Refused, match="has ended"):
-        held.open(str(top))
+        amount.open(str(top))
     assert len(holdings._held) == len(holdings._tree) == 0
 
 
@@ -108,12 +108,12 @@ def test_no_descriptor_is_left_open(top: Path) -> None:
 
 def test_directories_are_recorded_without_links(top: Path) -> None:
     os.symlink(top, top.parent / "alias")
-    held = real_paths(Permissions(read=(str(top.parent / "alias"), "relative"), write=()))
-    assert held == Permissions(read=(str(top), "relative"), write=())
+    paths = real_paths(Permissions(read=(str(top.parent / "alias"), "relative"), write=()))
+    assert paths == Permissions(read=(str(top), "relative"), write=())
 
 
 def test_without_a_sandbox_a_command_starts_in_what_was_opened(top: Path) -> None:
-    said = bytearray()
+    text = bytearray()
 
     async def main(act: Callable[[], None]) -> None:
         with OpenDirectory((str(top),)) as holding:
@@ -122,23 +122,23 @@ def test_without_a_sandbox_a_command_starts_in_what_was_opened(top: Path) -> Non
             command = Command(
                 argv=("/bin/pwd", "-P"), cwd=str(top / "sub"), opened={str(top / "sub"): fd}
             )
-            running = await Unsandboxed(unsafe_no_sandbox=True).start(command, said.extend)
+            running = await Unsandboxed(unsafe_no_sandbox=True).start(command, text.extend)
             os.close(fd)
             await running.wait(SECONDS)
 
     asyncio.run(main(lambda: link(top / "sub", "../outside")))
-    assert said.decode().strip() == str(top / "aside")
+    assert text.decode().strip() == str(top / "aside")
 
 
 def test_a_directory_that_was_checked_before_is_taken_without_following_links(top: Path) -> None:
     deep, folder = str(top / "sub" / "deep"), str(top)
     access = Permissions(read=(folder,), write=(deep,))
-    given = {"cwd": deep, "permissions": access}
-    assert checked_directories(given) == [deep, folder]
-    assert checked_directories(given, {folder}) == [deep]
+    value = {"cwd": deep, "permissions": access}
+    assert checked_directories(value) == [deep, folder]
+    assert checked_directories(value, {folder}) == [deep]
     assert checked_directories({}) == []
     link(top / "sub", "../outside")
-    for wrong in (given, {"cwd": str(top / "sub")}, {"permissions": Permissions(write=(deep,))}):
+    for wrong in (value, {"cwd": str(top / "sub")}, {"permissions": Permissions(write=(deep,))}):
         with pytest.raises(Refused, match="symbolic link, which is not followed"):
             checked_directories(wrong)
     for odd in ("sub", f"{top}/sub/../..", f"{top}/", "//etc"):

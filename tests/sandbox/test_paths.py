@@ -31,8 +31,8 @@ def by_kernel(fd: int, path: str, flags: int) -> int:
 
 @pytest.fixture(params=[by_kernel, walk_open], ids=["kernel", "walk"])
 def opener(request: pytest.FixtureRequest) -> Opener:
-    made: Opener = request.param
-    return made
+    opener: Opener = request.param
+    return opener
 
 
 @pytest.fixture
@@ -93,9 +93,9 @@ def test_what_lies_inside_is_opened(inside: int, opener: Opener, path: str) -> N
     ],
 )
 def test_what_leads_out_is_refused(inside: int, opener: Opener, path: str) -> None:
-    with pytest.raises(OSError) as caught:
+    with pytest.raises(OSError) as failure:
         os.close(opener(inside, path, os.O_RDONLY))
-    assert caught.value.errno == errno.EXDEV
+    assert failure.value.errno == errno.EXDEV
 
 
 @pytest.mark.parametrize(
@@ -112,17 +112,17 @@ def test_what_leads_out_is_refused(inside: int, opener: Opener, path: str) -> No
     ],
 )
 def test_both_ways_fail_alike(inside: int, opener: Opener, path: str, number: int) -> None:
-    with pytest.raises(OSError) as caught:
+    with pytest.raises(OSError) as failure:
         os.close(opener(inside, path, os.O_RDONLY))
-    assert caught.value.errno == number
+    assert failure.value.errno == number
 
 
 def test_a_link_at_the_end_is_not_followed_when_that_is_asked_for(
     inside: int, opener: Opener
 ) -> None:
-    with pytest.raises(OSError) as caught:
+    with pytest.raises(OSError) as failure:
         os.close(opener(inside, "a/near", os.O_RDONLY | os.O_NOFOLLOW))
-    assert caught.value.errno == errno.ELOOP
+    assert failure.value.errno == errno.ELOOP
     os.close(opener(inside, "dir/file", os.O_RDONLY | os.O_NOFOLLOW))
 
 
@@ -234,17 +234,17 @@ def test_a_link_at_the_end_is_followed_inside_and_not_out(tmp_path: Path) -> Non
     os.symlink("../outside", root / "outer")
     os.symlink(tmp_path / "outside", root / "absolute")
     os.symlink("round", root / "round")
-    with Root(str(root)) as held:
-        with spot(held, "inner") as place:
+    with Root(str(root)) as amount:
+        with spot(amount, "inner") as place:
             assert (place.name, place.stat is not None) == ("file", True)
         for name in ("outer", "absolute", "round"):
             with pytest.raises(Refused):
-                locate(held, name)
+                locate(amount, name)
         for name in (".", "..", "a", "a/", "a/.."):
             with pytest.raises(Refused, match="directory"):
-                locate(held, name)
+                locate(amount, name)
         with pytest.raises(NotFound):
-            locate(held, "none/file")
+            locate(amount, "none/file")
 
 
 def test_directories_that_were_made_for_a_failure_are_taken_away(tmp_path: Path) -> None:

@@ -23,11 +23,11 @@ from tests.sandbox.bwrap_world import run_in
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    made = tmp_path / "home"
-    made.mkdir()
-    monkeypatch.setenv("HOME", str(made))
+    path = tmp_path / "home"
+    path.mkdir()
+    monkeypatch.setenv("HOME", str(path))
     _numbers.cache_clear()
-    return made
+    return path
 
 
 def test_a_store_is_hidden_with_everything_that_has_its_name_in_front(tmp_path: Path) -> None:
@@ -205,13 +205,13 @@ def test_a_home_is_one_through_another_mount_too(home: Path, tmp_path: Path) -> 
         str(part),
     ]
     source = os.pathsep.join(p for p in sys.path if p)
-    done = subprocess.run(
+    process = subprocess.run(
         ["bwrap", *binds, sys.executable, "-c", MOUNTED_HOME, str(other), str(part)],
         env={**os.environ, "PYTHONPATH": source, "HOME": str(home)},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 def test_a_run_sees_its_own_copy_and_no_other(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_a_second_mount_of_the_same_directory_shows_nothing(tmp_path: Path) -> N
     ):
         pytest.skip("nothing can be mounted here")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    done = subprocess.run(
+    process = subprocess.run(
         [*argv, str(tmp_path), sys.executable, MOUNTED], env=env, capture_output=True, text=True
     )
-    assert done.stdout == "both\n", done.stderr
+    assert process.stdout == "both\n", process.stderr

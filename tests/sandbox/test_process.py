@@ -97,8 +97,8 @@ async def _cancelled(starting: asyncio.Future[Any], ticks: int) -> bool:
         await asyncio.sleep(0)
     time.sleep(0.1)  # noqa: ASYNC251 - the loop must not turn meanwhile
     starting.cancel()
-    done, _ = await asyncio.wait({starting}, timeout=60)
-    assert done, "it still waits"
+    tasks, _ = await asyncio.wait({starting}, timeout=60)
+    assert tasks, "it still waits"
     if starting.cancelled():
         return False
     if isinstance(process := starting.result(), asyncio.subprocess.Process):
@@ -112,22 +112,22 @@ def test_a_sandbox_that_a_killed_host_has_left_goes_with_its_folder(
     monkeypatch.setattr(git_folders, "PLACES", (str(tmp_path),))
     program = tmp_path / "bwrap"
     program.symlink_to("/bin/sh")
-    left, lock = git_folders.make()
+    rest, lock = git_folders.make()
     os.close(lock)
-    mine, held = git_folders.make()
+    mine, amount = git_folders.make()
     started = [
         subprocess.Popen([program, "-c", "read x", "--bind", folder, folder], stdin=subprocess.PIPE)
-        for folder in (left, mine)
+        for folder in (rest, mine)
     ]
     try:
         # A new program is known by its command line a moment after it has been started.
         lines = [Path(f"/proc/{process.pid}/cmdline") for process in started]
         until_here(lambda: all(b"--bind" in line.read_bytes() for line in lines))
         git_folders.sweep()
-        assert started[0].wait(60) == -9 and not os.path.exists(left)
+        assert started[0].wait(60) == -9 and not os.path.exists(rest)
         assert started[1].poll() is None and os.path.isdir(mine)
     finally:
-        os.close(held)
+        os.close(amount)
         for process in started:
             process.kill()
             process.communicate()

@@ -56,9 +56,9 @@ from retinue.sandbox.protected_paths import plain, protected
 )
 def test_a_protected_path_is_refused_though_it_does_not_exist(tmp_path: Path, path: str) -> None:
     assert protected(f"{tmp_path}/{path}", str(tmp_path))
-    with Root(str(tmp_path)) as root, pytest.raises(Refused) as caught:
+    with Root(str(tmp_path)) as root, pytest.raises(Refused) as failure:
         locate(root, path, make=True)
-    assert caught.value.limit == "protected"
+    assert failure.value.limit == "protected"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -102,9 +102,9 @@ def test_links_do_not_hide_what_is_protected(tmp_path: Path) -> None:
             "twice",
             "meta/../.git/x",
         ):
-            with pytest.raises(Refused) as caught:
+            with pytest.raises(Refused) as failure:
                 locate(root, path, make=True)
-            assert caught.value.limit == "protected", path
+            assert failure.value.limit == "protected", path
 
 
 def test_the_whole_path_counts_when_the_root_itself_is_protected(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_names_are_compared_as_the_laxest_file_system_would() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "results"),
     [
         ("[core] hooksPath = tools", [("core", "hookspath", "tools")]),
         ('[CORE]\n\tHooksPath="a b" ; no\n', [("core", "hookspath", "a b")]),
@@ -202,9 +202,9 @@ def test_names_are_compared_as_the_laxest_file_system_would() -> None:
     ],
 )
 def test_settings_of_git_are_read_as_git_reads_them(
-    text: str, found: list[tuple[str, str, str]]
+    text: str, results: list[tuple[str, str, str]]
 ) -> None:
-    assert list(git_config.settings(text)) == found
+    assert list(git_config.settings(text)) == results
 
 
 def test_what_the_settings_of_git_name_is_protected_wherever_the_repository_lies(
@@ -252,6 +252,6 @@ def test_settings_of_git_are_found_where_git_finds_them(
     (tmp_path / "settings/git/config").write_text("[core]\n hooksPath = tools/hooks\n")
     (top / ".git/config").write_text("[include]\n path = ~root/shared.cfg\n")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-    found = git_config.named(str(top))
-    assert f"{top}/tools/hooks" in found
-    assert os.path.normpath(os.path.expanduser("~root/shared.cfg")) in found
+    result = git_config.named(str(top))
+    assert f"{top}/tools/hooks" in result
+    assert os.path.normpath(os.path.expanduser("~root/shared.cfg")) in result

@@ -26,9 +26,9 @@ pytestmark = needs("bwrap")
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    made = tmp_path / "workspace"
-    made.mkdir()
-    return made
+    path = tmp_path / "workspace"
+    path.mkdir()
+    return path
 
 
 def kept(workspace: Path) -> list[Path]:
@@ -196,19 +196,17 @@ def test_after_a_kill_nothing_is_taken_through_a_link_of_the_commands(tmp_path: 
 def test_after_a_kill_it_is_taken_away_all_the_same_and_told_at_the_next_start(
     tmp_path: Path,
 ) -> None:
-    workspace, taken = tmp_path / "workspace", tmp_path / "state" / "taken"
+    workspace, path = tmp_path / "workspace", tmp_path / "state" / "taken"
     killed_during(tmp_path, "mkdir .claude; echo x > .claude/x; mkfifo .envrc")
     assert wait_until(lambda: sorted(p.name for p in workspace.iterdir()) == ["made"])
-    assert wait_until(lambda: len(list(taken.glob("*/it"))) == 2)
+    assert wait_until(lambda: len(list(path.glob("*/it"))) == 2)
 
     async def again(tools: SandboxedTools) -> list[str]:
         return [(await tools.sh("true")).text for _ in range(2)]
 
     first, second = with_sandboxed_tools(tmp_path, again)
-    assert (
-        f"{workspace}/.claude" in first and f"{workspace}/.envrc" in first and str(taken) in first
-    )
-    assert str(taken) not in second
+    assert f"{workspace}/.claude" in first and f"{workspace}/.envrc" in first and str(path) in first
+    assert str(path) not in second
 
 
 def test_two_commands_at_once_do_not_take_from_each_other(tmp_path: Path) -> None:

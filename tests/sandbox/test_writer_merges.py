@@ -151,7 +151,7 @@ def test_changed_and_new_files_of_the_parent_are_in_the_copies_and_stay_its_own(
     merges = bench.run(work)
     assert [(m.state, m.files) for m in merges] == [("merged", 2)]
     text = (bench.top / "a.txt").read_text()
-    assert all(said in text for said in ("changed before", "changed too", "changed by a writer"))
+    assert all(texts in text for texts in ("changed before", "changed too", "changed by a writer"))
     assert (bench.top / "new.txt").read_text() == "new and changed\n"
     assert git(bench.top, "status", "--porcelain") == "MM a.txt\n?? new.txt\n"
     assert "changed by a writer" not in git(bench.top, "show", ":a.txt")

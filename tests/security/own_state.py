@@ -118,13 +118,13 @@ def machine(user: str) -> Iterator[Machine]:
     folder = Path(tempfile.mkdtemp(prefix="own-state-", dir="/var/tmp"))
     folder.chmod(0o755)
     try:
-        made = Machine(folder, user)
+        machine = Machine(folder, user)
         if (
             user == "an ordinary user"
-            and made.run("-c", "import retinue.api, apsw, msgspec", cwd=folder).returncode
+            and machine.run("-c", "import retinue.api, apsw, msgspec", cwd=folder).returncode
         ):
             pytest.skip("no Python here that an ordinary user may run has what is needed")
-        yield made
+        yield machine
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -132,12 +132,12 @@ def machine(user: str) -> Iterator[Machine]:
 def hostile(*calls: Any) -> Callable[[Any], Any]:
     """A model that makes these calls, one a turn, and then repeats everything that it was shown."""
 
-    def script(heard: Any) -> Any:
-        shown = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+    def script(request: Any) -> Any:
+        messages = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
         return (
-            calls[len(shown)]
-            if len(shown) < len(calls)
-            else "\n=====\n".join(m.text for m in shown) or "Done."
+            calls[len(messages)]
+            if len(messages) < len(calls)
+            else "\n=====\n".join(m.text for m in messages) or "Done."
         )
 
     return script
@@ -145,19 +145,22 @@ def hostile(*calls: Any) -> Callable[[Any], Any]:
 
 def file_calls(paths: list[str]) -> list[Any]:
     """Every file tool on every path, and from above."""
-    made = []
+    results = []
     for path in paths:
-        made += [
+        results += [
             call("read", path=path),
             call("list", path=path, depth=4),
             call("find", pattern="*", path=path),
         ]
-        made += [call("search", pattern=".", path=path), call("write", path=path, content="evil")]
-        made += [
+        results += [
+            call("search", pattern=".", path=path),
+            call("write", path=path, content="evil"),
+        ]
+        results += [
             call("edit", path=path, old="x", new="evil"),
             call("write", path=f"{path}/evil", content="evil"),
         ]
-    return made
+    return results
 
 
 @contextmanager
@@ -168,16 +171,16 @@ def provider(script: Any) -> Iterator[dict[str, str]]:
 
 def listing(top: Path) -> dict[str, str]:
     """Every file of a tree with its content, for comparing."""
-    found = {}
+    result = {}
     for path in sorted(top.rglob("*")):
         if path.is_file() and not path.is_symlink():
-            found[str(path.relative_to(top))] = path.read_bytes()[:4096].hex()
-    return found
+            result[str(path.relative_to(top))] = path.read_bytes()[:4096].hex()
+    return result
 
 
-def said(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
-    return done.stdout
+def said(process: subprocess.CompletedProcess[str]) -> str:
+    assert process.returncode == 0, (process.stdout[-2000:], process.stderr[-2000:])
+    return process.stdout
 
 
 LIBRARY = """

@@ -15,17 +15,17 @@ ISOLATED = json.dumps({"one": {"description": "d", "prompt": "p", "isolation": "
 def turns(*calls: Any) -> Any:
     """A model that makes these calls, one each turn, and then repeats what it was told."""
 
-    def model(heard: Any) -> Any:
-        told = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
-        return calls[len(told)] if len(told) < len(calls) else "\n=====\n".join(told)
+    def model(request: Any) -> Any:
+        texts = [m.text for m in request.messages if type(m).__name__ == "ToolMessage"]
+        return calls[len(texts)] if len(texts) < len(calls) else "\n=====\n".join(texts)
 
     return model
 
 
 def played(home: PrivateHome, *options: str) -> list[str]:
-    done = home.real("run", "--yolo", "-p", *options, "go")
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split("\n=====\n")
+    result = home.real("run", "--yolo", "-p", *options, "go")
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split("\n=====\n")
 
 
 def ready(home: PrivateHome) -> Path:

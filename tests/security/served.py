@@ -58,12 +58,12 @@ def serving(home: PrivateHome, tokens: Path, *options: str) -> Iterator[ServedPr
     process = home.start("serve", "--port", "0", "--token-file", str(tokens), *options)
     assert process.stderr is not None
     try:
-        said = ""
-        while (found := re.search(r"http://[^ /]+", said)) is None:
+        text = ""
+        while (match := re.search(r"http://[^ /]+", text)) is None:
             line = process.stderr.readline()
-            assert line, said
-            said += line
-        yield ServedProject(home, found[0])
+            assert line, text
+            text += line
+        yield ServedProject(home, match[0])
     finally:
         process.terminate()
         process.communicate(timeout=SECONDS)

@@ -43,6 +43,7 @@ from retinue.tools.builtin.read_tool import ReadTool
 from retinue.tools.builtin.run_processes import Processes
 from retinue.tools.builtin.search import SearchTool
 from retinue.tools.builtin.shell import ShellTool
+from retinue.tools.builtin.symbols import SymbolsTool
 from retinue.tools.builtin.text_file import sha256
 from retinue.tools.builtin.write_leases import WriteLeases
 from retinue.tools.builtin.write_tool import WriteTool
@@ -51,7 +52,10 @@ from retinue.tools.families.fanout.task_files import contents
 from retinue.tools.mcp_client.protocol import McpError, ServerLimits
 from retinue.tools.mcp_client.transports.stdio import StdioTransport
 
-OURS = tuple(f"{Path(retinue.__file__).parent}/{part}/" for part in ("sandbox", "tools", "library"))
+OURS = tuple(
+    f"{Path(retinue.__file__).parent}/{part}/"
+    for part in ("sandbox", "tools", "agent_files", "syntax")
+)
 CANARY = "canary-that-nobody-may-see"
 NAMES = ("a.txt", "deep/b.txt", "deep/more/c.txt", FILE)
 ONLY = "only-outside.txt"
@@ -168,18 +172,18 @@ class World:
         )
 
     def _look(self) -> dict[str, tuple[int, int, bytes]]:
-        found = {}
+        result = {}
         for top, folders, files in os.walk(self.outside):
             for name in (*folders, *files):
                 path = os.path.join(top, name)
-                told = os.lstat(path)
-                data = Path(path).read_bytes() if stat.S_ISREG(told.st_mode) else b""
-                found[os.path.relpath(path, self.outside)] = (
-                    stat.S_IMODE(told.st_mode),
-                    told.st_mtime_ns,
+                status = os.lstat(path)
+                data = Path(path).read_bytes() if stat.S_ISREG(status.st_mode) else b""
+                result[os.path.relpath(path, self.outside)] = (
+                    stat.S_IMODE(status.st_mode),
+                    status.st_mtime_ns,
                     data,
                 )
-        return found
+        return result
 
 
 class Swapper:
@@ -216,9 +220,9 @@ def caller(world: World, holding: OpenDirectory, n: int) -> Context:
     spec = RunSpec(
         id=f"r{n}", request=RunRequest(agent="a", task="t", cwd=str(world.sub)), root=f"r{n}"
     )
-    held = Permissions(read=both, write=both)
+    permissions = Permissions(read=both, write=both)
     run = Run(id=spec.id, state=Queued())
-    where: dict[str, Any] = {"root": str(world.sub), "permissions": held, "holding": holding}
+    where: dict[str, Any] = {"root": str(world.sub), "permissions": permissions, "holding": holding}
     return Context(spec=spec, row=run, call_id="c", index=0, key=f"k{n}", called_at=1, **where)
 
 
@@ -233,7 +237,10 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Context], A
     )
     tools = {
         t.name: t
-        for t in (ReadTool(), ListFilesTool(), FindTool(), SearchTool(), EditTool(), WriteTool())
+        for t in (
+            *(ReadTool(), ListFilesTool(), FindTool(), SearchTool(), SymbolsTool()),
+            *(EditTool(), WriteTool()),
+        )
     }
 
     def call(name: str, **args: Any) -> Callable[[Context], Any]:
@@ -245,13 +252,13 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Context], A
     def lease(who: Context) -> str:
         writers = WriteLeases()
         try:
-            told = writers.take(who)
+            text = writers.take(who)
             opened = [
                 os.readlink(f"/proc/self/fd/{fd}")
                 for one in writers._leases.values()
                 for fd in one.directories
             ]
-            return told + _all_inside(world, opened)
+            return text + _all_inside(world, opened)
         finally:
             writers.close()
 
@@ -295,6 +302,8 @@ def steps(world: World, processes: Processes) -> dict[str, Callable[[Context], A
         "search files": call("search", pattern="canary", mode="files", path="deep"),
         "search file": call("search", pattern="canary|inside", path="deep/b.txt"),
         "search scanner": call("search", pattern="(?=canary|inside)"),
+        "symbols": call("symbols", text="canary"),
+        "symbols deep": call("symbols", text="inside", path="deep"),
         "edit": call("edit", path="a.txt", old="inside", new="changed"),
         "edit deep": call("edit", path="deep/b.txt", old="inside", new="changed"),
         "edit wrong": call("edit", path="deep/b.txt", old="canary-that-anybody", new="x"),
@@ -327,11 +336,11 @@ def _all_inside(world: World, paths: list[str]) -> str:
 
 async def _answer(step: Callable[[Context], Any], who: Context) -> str:
     try:
-        told = step(who)
-        told = await told if asyncio.iscoroutine(told) else told
+        text = step(who)
+        text = await text if asyncio.iscoroutine(text) else text
     except (RetinueError, CallComplaint, McpError, OSError) as error:
         return str(error)
-    return str(getattr(told, "text", told))
+    return str(getattr(text, "text", text))
 
 
 def generate(
@@ -369,13 +378,14 @@ class ByName(OpenDirectory):
 async def play(
     base: Path, n: int, seed: int, opens: type[OpenDirectory] = OpenDirectory
 ) -> dict[str, Any]:
+    assert all(map(os.path.isdir, OURS)), "a folder whose lines are to be interrupted has moved"
     world = World(base, may_mount=_may_mount())
     world.build()
     processes = Processes(base / "state")
     every = steps(world, processes)
     chance = random.Random(seed)
     lengths: dict[str, int] = {}
-    told: dict[str, int] = dict.fromkeys(KINDS, 0)
+    texts: dict[str, int] = dict.fromkeys(KINDS, 0)
     escapes: list[str] = []
     quick = [name for name in every if name not in SLOW]
     for i in range(-len(quick), n):  # first each once, undisturbed, to see how many lines it takes
@@ -394,7 +404,7 @@ async def play(
         if CANARY in text or ONLY in text or harm:
             escapes.append(f"schedule {i} of seed {seed}: {name} {plan}: {text[:300]} {harm}")
         for _, _, kind in plan:
-            told[kind] += 1
+            texts[kind] += 1
     world.build()
     await processes.close()
     facts = {
@@ -402,7 +412,7 @@ async def play(
         "seed": seed,
         "uid": os.getuid(),
         "tools": sorted(every),
-        "swaps": told,
+        "swaps": texts,
     }
     return {**facts, "n_escapes": len(escapes), "escapes": escapes[:5]}
 
@@ -435,6 +445,7 @@ def _inline(monkey: Any = asyncio) -> None:
 if __name__ == "__main__":
     _inline()
     ripgrep.SECONDS = 5.0
-    where, many, start, *how = sys.argv[1:]
-    found = asyncio.run(play(Path(where), int(many), int(start), ByName if how else OpenDirectory))
-    sys.stdout.write(json.dumps(found) + "\n")
+    where, many, start = sys.argv[1:4]
+    how = sys.argv[4:]
+    result = asyncio.run(play(Path(where), int(many), int(start), ByName if how else OpenDirectory))
+    sys.stdout.write(json.dumps(result) + "\n")

@@ -108,13 +108,13 @@ class Thief:
         self.results: list[str] = []
         self.heard: list[bytes] = []
 
-    def __call__(self, heard: Any) -> Any:
-        self.heard.append(heard.raw)
-        self.results = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
+    def __call__(self, request: Any) -> Any:
+        self.heard.append(request.raw)
+        self.results = [m.text for m in request.messages if type(m).__name__ == "ToolMessage"]
         turns = self.turns()
         return (
-            turns[heard.turn]
-            if heard.turn < len(turns)
+            turns[request.turn]
+            if request.turn < len(turns)
             else f"Done: {every_form(SECRETS.values())}"
         )
 
@@ -199,8 +199,8 @@ def shown_by_commands(home: PrivateHome) -> Iterator[tuple[str, str]]:
         ("mcp", "list"),
         ("deliveries",),
     ):
-        done = home.run(*words)
-        yield " ".join(words), done.stdout + done.stderr
+        result = home.run(*words)
+        yield " ".join(words), result.stdout + result.stderr
     for run in home.runs():
         id = run["id"]
         commands = [("show", id), ("show", id, "--json"), ("logs", id), ("logs", "--jsonl", id)]
@@ -209,8 +209,8 @@ def shown_by_commands(home: PrivateHome) -> Iterator[tuple[str, str]]:
             for name in ("md", "jsonl", "stream-json", "perfetto", "otlp", "html")
         ]
         for words in commands:
-            done = home.run(*words)
-            yield " ".join(words), done.stdout + done.stderr
+            result = home.run(*words)
+            yield " ".join(words), result.stdout + result.stderr
 
 
 @needs("bwrap")
@@ -261,10 +261,10 @@ def test_a_host_that_was_killed_knows_the_keys_of_whoever_starts_it_again(tmp_pa
     first, second = planted("FIRST_KEY"), planted("SECOND_KEY")
     search = Search({**first, **second})
 
-    def script(heard: Any) -> Any:
-        if any(type(m).__name__ == "ToolMessage" for m in heard.messages[-1:]):
-            return f"It said {heard.messages[-1].text}"
-        return call("shell", command="cat .env") if heard.turn == 0 else call("read", path=".env")
+    def script(request: Any) -> Any:
+        if any(type(m).__name__ == "ToolMessage" for m in request.messages[-1:]):
+            return f"It said {request.messages[-1].text}"
+        return call("shell", command="cat .env") if request.turn == 0 else call("read", path=".env")
 
     with private_home(tmp_path, script) as home:
         home.env["RETINUE_IDLE_SECONDS"] = "60"
@@ -282,8 +282,8 @@ def test_a_host_that_was_killed_knows_the_keys_of_whoever_starts_it_again(tmp_pa
         # The host that runs now is brought another key by another command.
         more = home.real("run", "--yolo", "Go.", env={"OPENAI_API_KEY": first["FIRST_KEY"]})
         assert "[redacted:OPENAI_API_KEY]" in more.stdout, more
-        for done in (again, more):
-            search.look("a later run", done.stdout + done.stderr)
+        for result in (again, more):
+            search.look("a later run", result.stdout + result.stderr)
         for where, text in shown_by_commands(home):
             search.look(where, text)
         search.look_below(
@@ -297,12 +297,12 @@ def test_a_secret_in_a_file_of_servers_is_in_no_plan_and_known_again_after_a_res
 ) -> None:
     literal = planted("LITERAL")["LITERAL"]
     search = Search({"LITERAL": literal})
-    seen: list[str] = []
+    records: list[str] = []
 
-    def script(heard: Any) -> Any:
-        last = heard.messages[-1]
+    def script(request: Any) -> Any:
+        last = request.messages[-1]
         if type(last).__name__ == "ToolMessage":
-            seen.append(
+            records.append(
                 json.loads(last.text).get("TOKEN", "none")
                 if last.text.startswith("{")
                 else last.text
@@ -324,5 +324,5 @@ def test_a_secret_in_a_file_of_servers_is_in_no_plan_and_known_again_after_a_res
         search.look_below(
             *(tmp_path / name for name in ("data", "state", "run", "config", "cache"))
         )
-    assert seen == ["[redacted:TOKEN]"] * 2, "the server had it, and nobody was told"
+    assert records == ["[redacted:TOKEN]"] * 2, "the server had it, and nobody was told"
     assert search.found == []

@@ -75,9 +75,9 @@ class Keyed(Scripted):
 def test_no_secret_of_a_program_is_written_or_sent(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    search, told = Search(SECRETS), tmp_path / "told.jsonl"
-    asked: list[str] = []
-    known = {"PAGE_TOKEN": SECRETS["PAGE_TOKEN"]}
+    search, path = Search(SECRETS), tmp_path / "told.jsonl"
+    questions: list[str] = []
+    environment = {"PAGE_TOKEN": SECRETS["PAGE_TOKEN"]}
     (tmp_path / "first.txt").write_text("f" * 32_750 + SECRETS["PAGE_TOKEN"] + " more")
     caplog.set_level(logging.DEBUG)
 
@@ -112,7 +112,7 @@ def test_no_secret_of_a_program_is_written_or_sent(
         ]
 
         def say(request: ModelRequest) -> Any:
-            asked.append(repr((request.instructions, tuple(request.messages))))
+            questions.append(repr((request.instructions, tuple(request.messages))))
             return (
                 turns[request.turn]
                 if request.agent == "lead"
@@ -120,12 +120,14 @@ def test_no_secret_of_a_program_is_written_or_sent(
             )
 
         channels = {
-            "file": JsonLines(told),
+            "file": JsonLines(path),
             "hook": Webhook(f"http://127.0.0.1:{port}/hook", SECRETS["WEBHOOK_SECRET"]),
         }
         store = tmp_path / "store" / "r.db"
         store.parent.mkdir()
-        async with Retinue(store, secrets=known, channels=channels, workspace=tmp_path) as retinue:
+        async with Retinue(
+            store, secrets=environment, channels=channels, workspace=tmp_path
+        ) as retinue:
             caplog.handler.addFilter(Redacting(retinue.redactor))
             retinue.redactor.learn({"LATE_TOKEN": SECRETS["LATE_TOKEN"]})
             lead = Agent(
@@ -137,19 +139,19 @@ def test_no_secret_of_a_program_is_written_or_sent(
             access = Permissions(hosts=("*",), mode="bypassPermissions")
             origin = Origin(channel="file", user="u", thread="t")
             run = await retinue.spawn(lead, "Go.", permissions=access, origin=origin, announce=True)
-            seen = [repr(item) async for item in retinue.steps(run, tree=False, deltas=True)]
-            search.look("the stream", "\n".join(seen))
+            records = [repr(item) async for item in retinue.steps(run, tree=False, deltas=True)]
+            search.look("the stream", "\n".join(records))
             search.look("the messages", repr(await retinue.messages(run)))
-            assert await retinue.settle(timeout=30)
+            assert await retinue.settle(timeout=120)
             logging.getLogger("retinue").error("by hand: %s", every_form(SECRETS.values()))
 
     with pages() as port:
         asyncio.run(main(port))
     search.look_below(tmp_path / "store")
-    search.look("the announcement", told.read_bytes())
+    search.look("the announcement", path.read_bytes())
     search.look("the log", caplog.text)
-    search.look("what models were asked", "\n".join(asked))
-    assert any("f" * 1_000 in text for text in asked), "the file was handed over"
+    search.look("what models were asked", "\n".join(questions))
+    assert any("f" * 1_000 in text for text in questions), "the file was handed over"
     assert search.found == []
 
 
@@ -171,11 +173,11 @@ def test_whoever_begins_to_watch_in_the_middle_of_a_secret_sees_no_rest_of_it() 
         async with Retinue(secrets={"TOKEN": secret}) as retinue:
             run = await retinue.spawn(Agent("a", model=Slow()), "Go.")
             await half.wait()
-            shown = []
+            rows = []
             async for item in retinue.steps(run, tree=False, deltas=True):
                 go_on.set()
-                shown += [item.text] if isinstance(item, TextPiece) else []
-            return "".join(shown)
+                rows += [item.text] if isinstance(item, TextPiece) else []
+            return "".join(rows)
 
     assert secret[12:22] not in asyncio.run(main())
 

@@ -25,12 +25,12 @@ CALLS = [
 ]
 
 
-def again(heard: Any) -> Any:
+def again(request: Any) -> Any:
     """All calls after each message of the user, and then what came of them."""
-    told = [m.text for m in heard.messages if type(m).__name__ == "ToolMessage"]
-    n_before = len(CALLS) * (sum(type(m).__name__ == "UserMessage" for m in heard.messages) - 1)
-    n = len(told) - n_before
-    return CALLS[n] if n < len(CALLS) else "\n=====\n".join(told[n_before:])
+    texts = [m.text for m in request.messages if type(m).__name__ == "ToolMessage"]
+    n_before = len(CALLS) * (sum(type(m).__name__ == "UserMessage" for m in request.messages) - 1)
+    n = len(texts) - n_before
+    return CALLS[n] if n < len(CALLS) else "\n=====\n".join(texts[n_before:])
 
 
 @needs("bwrap", "git", "rg")
@@ -41,7 +41,7 @@ def test_a_continued_run_follows_no_link_that_came_after_it(
 ) -> None:
     with private_home(tmp_path, again) as home:
         out = outside(home)
-        kept = contents(out)
+        rest = contents(out)
         sub = home.project / "sub" / "deep"
         sub.mkdir(parents=True)
         (sub / "a.txt").write_text("inside\n")
@@ -50,21 +50,23 @@ def test_a_continued_run_follows_no_link_that_came_after_it(
         first = home.real("run", "--yolo", "-p", "--add-dir", str(added), "go", cwd=sub)
         assert first.returncode == 0 and "inside" in first.stdout, first
         (out / "deep" / "a.txt").write_text(f"{CANARY}\n")
-        kept = contents(out)
+        rest = contents(out)
         moved = {"sub": sub, "above": sub.parent, "added": added}[where]
         moved.rename(home.folder / "aside")
         moved.symlink_to(out)
-        done = home.real(verb, "latest", "again")
-        assert done.returncode == 0, done
-        assert CANARY not in done.stdout and "replaced by a symbolic link" in done.stdout, done
-        assert contents(out) == kept
+        result = home.real(verb, "latest", "again")
+        assert result.returncode == 0, result
+        assert CANARY not in result.stdout and "replaced by a symbolic link" in result.stdout, (
+            result
+        )
+        assert contents(out) == rest
 
 
 @needs("bwrap", "git", "rg")
 def test_a_client_is_led_nowhere_by_a_link_in_the_place_of_its_root(tmp_path: Path) -> None:
     with private_home(tmp_path, again) as home:
         out = outside(home)
-        kept = contents(out)
+        rest = contents(out)
         root = home.project / "sub"
         root.mkdir()
         (root / "a.txt").write_text("inside\n")
@@ -89,4 +91,4 @@ def test_a_client_is_led_nowhere_by_a_link_in_the_place_of_its_root(tmp_path: Pa
                     answer = client.tool("result", ids=ids)
                     assert "replaced by a symbolic link" in str(answer), (name, arguments, answer)
                 assert CANARY not in str(answer), (name, arguments, answer)
-        assert contents(out) == kept
+        assert contents(out) == rest

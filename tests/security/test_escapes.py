@@ -91,9 +91,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
             workspace, script, sandbox=sandbox, env={"PATH": "/usr/bin:/bin", "HOME": str(home)}
         )
         assert ended.code == 0, output
-        told = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+        values = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
         yield {
-            **{line["name"]: line for line in told},
+            **{line["name"]: line for line in values},
             "is_alive": victim.poll() is None,
             "outside": outside.read_text(),
             "workspace": workspace,
@@ -192,25 +192,26 @@ def test_what_the_filter_says(
     data = struct.pack(
         "=iIQ6Q", number, seccomp.TABLES[machine].arch, 0, *arguments, *[0] * (6 - len(arguments))
     )
-    said = _answer(seccomp.program(machine), data)
-    assert ANSWERS.get(said, errno.errorcode.get(said & 0xFFFF)) == answer, name
+    text = _answer(seccomp.program(machine), data)
+    assert ANSWERS.get(text, errno.errorcode.get(text & 0xFFFF)) == answer, name
     other = struct.pack("=iIQ6Q", number, 0x40000003, 0, *[0] * 6)
     assert ANSWERS[_answer(seccomp.program(machine), other)] == "kill"
 
 
 def _answer(code: bytes, data: bytes) -> int:
-    at = held = 0
+    at = n_held = 0
     while True:
-        operation, yes, no, k = struct.unpack_from("=HBBI", code, at * 8)
+        operation, *steps, k = struct.unpack_from("=HBBI", code, at * 8)
+        yes, no = steps
         at += 1
         match operation:
             case 0x20:
-                held = struct.unpack_from("=I", data, k)[0]
+                n_held = struct.unpack_from("=I", data, k)[0]
             case 0x06:
                 return int(k)
             case _:
                 at += (
                     yes
-                    if {0x15: held == k, 0x35: held >= k, 0x45: bool(held & k)}[operation]
+                    if {0x15: n_held == k, 0x35: n_held >= k, 0x45: bool(n_held & k)}[operation]
                     else no
                 )

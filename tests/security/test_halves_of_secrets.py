@@ -35,22 +35,22 @@ def run(home: PrivateHome, *words: str) -> None:
 
 def told(tmp_path: Path, prepare: Any, *calls: Any) -> list[str]:
     """What a model is told by these calls."""
-    seen = list[str]()
+    records = list[str]()
 
-    def script(heard: Any) -> Any:
-        if heard.turn == 0:
+    def script(request: Any) -> Any:
+        if request.turn == 0:
             return list(calls)
-        seen.extend(m.text for m in heard.messages if type(m).__name__ == "ToolMessage")
+        records.extend(m.text for m in request.messages if type(m).__name__ == "ToolMessage")
         return "Done."
 
     with private_home(tmp_path, script) as home:
         home.env["ANTHROPIC_API_KEY"] = KEY
         prepare(home)
-        done = home.run("run", "--yolo", "Go.")
-        assert done.returncode == 0, done.stderr
+        result = home.run("run", "--yolo", "Go.")
+        assert result.returncode == 0, result.stderr
         stored = b"".join(f.read_bytes() for f in (tmp_path / "data").rglob("*") if f.is_file())
     assert KEY[:40].encode() not in stored
-    return seen
+    return records
 
 
 @needs("bwrap", "git")
@@ -59,14 +59,14 @@ def test_git_shows_no_half_of_a_key(tmp_path: Path) -> None:
         commit(home, ".env", f"KEY={KEY}\n" + "#\n" * 6 + "DEBUG=0\n")
         (home.project / ".env").write_text(f"KEY={KEY}\n" + "#\n" * 6 + "DEBUG=1\n")
 
-    cut = ["%<(40,trunc)%s", "%<(40,ltrunc)%s", "%<(40,mtrunc)%s", "%w(30)%s", "%f"]
+    formats = ["%<(40,trunc)%s", "%<(40,ltrunc)%s", "%<(40,mtrunc)%s", "%w(30)%s", "%f"]
     calls = [
         call("git", args=["diff"]),
-        *(call("git", args=["log", f"--format={one}"]) for one in cut),
+        *(call("git", args=["log", f"--format={one}"]) for one in formats),
     ]
-    seen = told(tmp_path, prepare, *calls)
-    assert len(seen) == len(calls) and "DEBUG=1" in seen[0]
-    assert not [text for text in seen if KEY[13:30] in text or KEY[-20:] in text]
+    record = told(tmp_path, prepare, *calls)
+    assert len(record) == len(calls) and "DEBUG=1" in record[0]
+    assert not [text for text in record if KEY[13:30] in text or KEY[-20:] in text]
 
 
 @needs("bwrap", "git")
@@ -80,6 +80,6 @@ def test_wrapped_base64_of_a_key_is_shown_by_no_tool(tmp_path: Path) -> None:
         call("git", args=["blame", "s.yaml"]),
         call("shell", command="cat -n s.yaml; grep -n . s.yaml"),
     ]
-    seen = told(tmp_path, lambda home: commit(home, "s.yaml", text), *calls)
-    assert len(seen) == len(calls)
-    assert not [one for one in seen if text.split("\n")[1] in one or text[56:76] in one]
+    record = told(tmp_path, lambda home: commit(home, "s.yaml", text), *calls)
+    assert len(record) == len(calls)
+    assert not [one for one in record if text.split("\n")[1] in one or text[56:76] in one]

@@ -42,13 +42,13 @@ def repository(tmp_path: Path) -> Path:
 def test_a_repository_inside_of_the_copy_runs_nothing_outside_of_the_sandbox(
     repository: Path, tmp_path: Path
 ) -> None:
-    ran = tmp_path / "ran"
+    path = tmp_path / "ran"
     command = (
         "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; "
         "mkdir nest; cd nest; "
         "git init -q . && echo hi > f && echo '* filter=x' > .gitattributes && git add . && git "
         "commit -qm x && "
-        f"git config filter.x.clean 'touch {ran}; cat' && echo other > f"
+        f"git config filter.x.clean 'touch {path}; cat' && echo other > f"
     )
 
     async def main() -> None:
@@ -57,7 +57,7 @@ def test_a_repository_inside_of_the_copy_runs_nothing_outside_of_the_sandbox(
             await retinue.run(one, "Go.", permissions=FREE, isolation="worktree")
 
     asyncio.run(main())
-    assert not ran.exists()
+    assert not path.exists()
 
 
 @needs("git")
@@ -123,8 +123,8 @@ def test_the_work_of_a_run_is_on_its_branch_or_still_in_its_copy(
         (copy / "new.txt").write_text("precious\n")
         spoil(copy)
         await trees.close("r1", "task")
-        shown = shown_by(repository, "retinue/run-r1:new.txt")
-        assert shown == "precious\n" or (copy / "new.txt").exists()
+        output = shown_by(repository, "retinue/run-r1:new.txt")
+        assert output == "precious\n" or (copy / "new.txt").exists()
 
     asyncio.run(main())
 
@@ -174,12 +174,12 @@ def test_a_runtime_in_memory_leaves_nothing_of_an_open_isolated_run_but_its_bran
     repository: Path,
 ) -> None:
     async def main() -> None:
-        held = asyncio.Event()
+        event = asyncio.Event()
 
         @tool(name="rest", restart="pure")
         async def rest() -> str:
             """Wait."""
-            held.set()
+            event.set()
             await asyncio.sleep(600)
             return ""
 
@@ -191,7 +191,7 @@ def test_a_runtime_in_memory_leaves_nothing_of_an_open_isolated_run_but_its_bran
         )
         async with Retinue(workspace=repository) as retinue:
             run = await retinue.spawn(one, "Go.", permissions=FREE, isolation="worktree")
-            await held.wait()
+            await event.wait()
         assert git(repository, "worktree", "list").count("\n") == 1
         assert git(repository, "show", f"{branch_name('one', run)}:n.txt") == "precious"
 
@@ -285,12 +285,12 @@ def test_many_copies_of_one_repository_are_made_and_closed_at_once(
         assert trees.runs() == []
 
     asyncio.run(main())
-    kept = git(
+    branches = git(
         repository, "for-each-ref", "--format=%(refname:lstrip=3)", "refs/heads/retinue/"
     ).split()
-    assert sorted(kept) == sorted(f"run-q{n}" for n in range(n_copies))
-    shown = [git(repository, "show", f"retinue/run-q{n}:n") for n in (0, 12, 24)]
-    assert shown == ["0", "12", "24"]
+    assert sorted(branches) == sorted(f"run-q{n}" for n in range(n_copies))
+    contents = [git(repository, "show", f"retinue/run-q{n}:n") for n in (0, 12, 24)]
+    assert contents == ["0", "12", "24"]
 
 
 @needs("git")
@@ -298,7 +298,7 @@ def test_a_forged_submodule_runs_nothing_outside_of_the_sandbox(tmp_path: Path) 
     """The commit has a submodule; the run puts a repository in its place, at the commit that is on
     record (so that git looks inside for changes), with a filter, and stands in the way of what
     would rename its `.git`."""
-    top, ran = make_repository(tmp_path / "top"), tmp_path / "ran"
+    top, path = make_repository(tmp_path / "top"), tmp_path / "ran"
     git(top, "submodule", "add", "-q", str(make_repository(tmp_path / "sub")), "mod")
     git(top, "commit", "-qm", "mod")
 
@@ -311,13 +311,13 @@ def test_a_forged_submodule_runs_nothing_outside_of_the_sandbox(tmp_path: Path) 
         (mod / ".gitattributes").write_text("* filter=x\n")
         git(mod, "add", ".")
         git(mod, "commit", "-qm", "x")
-        git(mod, "config", "filter.x.clean", f"touch {ran}; cat")
+        git(mod, "config", "filter.x.clean", f"touch {path}; cat")
         (mod / "f").write_text("other\n")
         os.utime(mod / "f", (1, 1))
         (mod / "dot-git" / "x").mkdir(parents=True)
-        known = git(copy, "ls-files", "-s", "mod").split()[1]
-        (mod / ".git" / git(mod, "symbolic-ref", "HEAD").strip()).write_text(f"{known}\n")
+        commit = git(copy, "ls-files", "-s", "mod").split()[1]
+        (mod / ".git" / git(mod, "symbolic-ref", "HEAD").strip()).write_text(f"{commit}\n")
         await trees.close("r1", "task")
 
     asyncio.run(main())
-    assert not ran.exists()
+    assert not path.exists()

@@ -119,25 +119,25 @@ def test_a_link_that_comes_late_leads_the_git_of_the_host_nowhere(
 ) -> None:
     """After everything was looked at: objects of the repository, and files of the copy."""
     commit = git(other, "rev-parse", "HEAD").strip()
-    seen: list[bytes] = []
+    pieces: list[bytes] = []
     true_run = git_process.run
 
     async def late(args: tuple[str, ...], environ: dict[str, str], **options: Any) -> bytes:
-        if args[0] == "rev-parse" and not seen:
+        if args[0] == "rev-parse" and not pieces:
             borrowing(repository, other)
-            seen.append(b"")
+            pieces.append(b"")
             for path in (f"{other}/private.txt", f"{repository}/a.txt"):
                 try:
-                    seen.append(await true_run(("hash-object", "--", path), environ, **options))
+                    pieces.append(await true_run(("hash-object", "--", path), environ, **options))
                 except RetinueError as error:
-                    seen.append(str(error).encode())
+                    pieces.append(str(error).encode())
             with pytest.raises(RetinueError):
                 await true_run(("cat-file", "-e", f"{commit}^{{commit}}"), environ, **options)
         return await true_run(args, environ, **options)
 
     monkeypatch.setattr("retinue.sandbox.git_repository.run", late)
     asyncio.run(copied(repository, tmp_path / "trees"))
-    assert b"private.txt" in seen[1] and len(seen[2]) == 41
+    assert b"private.txt" in pieces[1] and len(pieces[2]) == 41
 
 
 @needs("bwrap")
@@ -147,7 +147,7 @@ def test_a_command_prepares_no_copy_of_another_repository(tmp_path: Path, other:
         f"ln -s {other}/.git/refs/heads/main .git/refs/replace/$(cat .git/refs/heads/main)"
     )
     model = turns(call("shell", command=plant))
-    with private_home(tmp_path, lambda heard: model(heard)) as home:
+    with private_home(tmp_path, lambda request: model(request)) as home:
         ready(home)
         played(home)
         model = turns(call("list"), call("read", path="private.txt"))
@@ -204,7 +204,7 @@ def test_a_rule_on_files_is_not_got_round_by_the_hash_of_their_directory(tmp_pat
     answers: dict[tuple[str, ...], str] = {}
     words: list[tuple[str, ...]] = []
     with private_home(
-        tmp_path, lambda heard: turns(*(call("git", args=list(w)) for w in words))(heard)
+        tmp_path, lambda request: turns(*(call("git", args=list(w)) for w in words))(request)
     ) as home:
         top = ready(home)
         for name in ("secrets/deep/k", "secrets/key.txt", "sub/.env"):
@@ -253,7 +253,7 @@ def test_a_rule_on_files_is_not_got_round_by_the_hash_of_their_directory(tmp_pat
         rules = ("--disallowed-tools", "read(secrets/**)", "--disallowed-tools", "read(sub/.env)")
         answers.update(zip(words, played(home, *rules), strict=True))
         home.ok("host", "stop")
-    assert [w for w, told in answers.items() if "CANARY" in told] == []
+    assert [w for w, text in answers.items() if "CANARY" in text] == []
     assert "a.txt" in answers["diff", EMPTY, "HEAD"] and answers["show", "HEAD:a.txt"] == "one\n"
 
 
@@ -282,8 +282,11 @@ def test_git_shows_no_secrets_of_a_home_that_is_a_repository(tmp_path: Path) -> 
         git(top, "add", "-f", ".netrc", ".ssh", ".gitconfig", ".Netrc", "notes.txt")
         git(top, "commit", "-qm", "dots")
         git(top, "commit", "-q", "--allow-empty", "-m", "more")
-        done = home.real("run", "--yolo", "-p", "go", cwd=top)
-        assert "CANARY" not in done.stdout and "plain" in done.stdout, (done.stdout, done.stderr)
+        result = home.real("run", "--yolo", "-p", "go", cwd=top)
+        assert "CANARY" not in result.stdout and "plain" in result.stdout, (
+            result.stdout,
+            result.stderr,
+        )
         home.run("host", "stop", cwd=top)
 
 
@@ -342,8 +345,8 @@ def test_a_folder_of_a_process_that_was_killed_goes_and_no_other(
         "print(git_folders.make()[0], flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
     )
     killed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    left = Path(killed.stdout.strip())
-    assert left.parent == tmp_path and left.is_dir()
+    rest = Path(killed.stdout.strip())
+    assert rest.parent == tmp_path and rest.is_dir()
     mine, lock = git_folders.make()
     others = [
         tmp_path / "retinue-git-x",
@@ -354,7 +357,7 @@ def test_a_folder_of_a_process_that_was_killed_goes_and_no_other(
     others[1].mkdir()
     others[2].symlink_to(others[0])
     git_folders.sweep()
-    assert not left.exists() and os.path.isdir(mine) and all(path.exists() for path in others)
+    assert not rest.exists() and os.path.isdir(mine) and all(path.exists() for path in others)
     os.close(lock)
     git_folders.sweep()
     assert not os.path.exists(mine)

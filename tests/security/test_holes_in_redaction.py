@@ -47,7 +47,7 @@ def test_the_end_of_a_stream_that_might_have_become_a_secret_is_shown() -> None:
         one = Agent("one", model=Scripted(lambda _: f"It begins with {SECRET[:6]}", name="m"))
         async with Retinue(secrets={"TOKEN": SECRET}) as retinue:
             run = await retinue.spawn(one, "Go.")
-            shown = "".join(
+            text = "".join(
                 [
                     s.text
                     async for s in retinue.steps(run, tree=False, deltas=True)
@@ -56,7 +56,7 @@ def test_the_end_of_a_stream_that_might_have_become_a_secret_is_shown() -> None:
             )
             outcome = await retinue.outcome(run)
             assert outcome is not None
-            assert shown == outcome.text
+            assert text == outcome.text
 
     asyncio.run(main())
 

@@ -142,9 +142,9 @@ def test_a_rule_about_a_directory_holds_for_a_child_that_works_in_it(tmp_path: P
     async def main() -> None:
         child = agent("child", call("write", path="x", content="evil"), tools=["write"])
         lead = agent("lead", call("hire"), tools=[hire(child, cwd="sub"), "write"], staff=[child])
-        held = Permissions(mode="bypassPermissions", rules=("deny: write(sub/**)",))
+        amount = Permissions(mode="bypassPermissions", rules=("deny: write(sub/**)",))
         async with Retinue(workspace=tmp_path) as retinue:
-            await retinue.run(lead, "Go.", permissions=held)
+            await retinue.run(lead, "Go.", permissions=amount)
         assert os.listdir(tmp_path / "sub") == []
 
     asyncio.run(main())
@@ -172,8 +172,8 @@ def test_a_grant_for_a_command_holds_where_it_was_given(tmp_path: Path) -> None:
             await retinue.decide(first.id, True, always=True)
 
             async def again() -> bool:
-                asked = any(q.label == "y" for q in await retinue.open_questions())
-                return asked or await retinue.outcome(run) is not None
+                is_asked = any(q.label == "y" for q in await retinue.open_questions())
+                return is_asked or await retinue.outcome(run) is not None
 
             await until(again)
             assert not (tmp_path / "b" / "done").exists()
@@ -277,9 +277,9 @@ def test_a_child_may_not_write_where_its_parent_may_only_read(tmp_path: Path) ->
         lead = agent(
             "lead", call("hire"), tools=[hire(child, cwd=str(reference)), "write"], staff=[child]
         )
-        held = Permissions(mode="bypassPermissions", read=(str(reference), str(work)))
+        amount = Permissions(mode="bypassPermissions", read=(str(reference), str(work)))
         async with Retinue(workspace=work) as retinue:
-            await retinue.run(lead, "Go.", permissions=held)
+            await retinue.run(lead, "Go.", permissions=amount)
 
     asyncio.run(main())
     assert os.listdir(reference) == []
@@ -290,7 +290,7 @@ def test_two_runs_that_share_a_writable_root_do_not_both_write_in_it(tmp_path: P
         (tmp_path / name).mkdir()
 
     async def main() -> None:
-        held = Permissions(
+        amount = Permissions(
             mode="bypassPermissions", write=(str(tmp_path / "shared"),), read=(str(tmp_path),)
         )
         first, over = asyncio.Event(), asyncio.Event()
@@ -310,9 +310,9 @@ def test_two_runs_that_share_a_writable_root_do_not_both_write_in_it(tmp_path: P
         )
         y = agent("y", call("write", path=f"{tmp_path}/shared/y", content=""), tools=["write"])
         async with Retinue(workspace=tmp_path) as retinue:
-            run = await retinue.spawn(x, "Go.", permissions=held, cwd=str(tmp_path / "a"))
+            run = await retinue.spawn(x, "Go.", permissions=amount, cwd=str(tmp_path / "a"))
             await first.wait()
-            await retinue.run(y, "Go.", permissions=held, cwd=str(tmp_path / "b"))
+            await retinue.run(y, "Go.", permissions=amount, cwd=str(tmp_path / "b"))
             over.set()
             await retinue.wait(run)
 
@@ -323,9 +323,9 @@ def test_two_runs_that_share_a_writable_root_do_not_both_write_in_it(tmp_path: P
 def test_a_run_that_is_resumed_holds_no_more_than_before(tmp_path: Path) -> None:
     async def main() -> None:
         one = agent("one", tools=["write"])
-        held = Permissions(mode="plan", rules=("deny: write",))
+        amount = Permissions(mode="plan", rules=("deny: write",))
         async with Retinue(workspace=tmp_path) as retinue:
-            first = await retinue.run(one, "Go.", permissions=held)
+            first = await retinue.run(one, "Go.", permissions=amount)
             second = await retinue.resume(first.id)
             spec = (await retinue._row(second)).spec
             assert (spec.permissions.mode, spec.permissions.rules) == ("plan", ("deny: write",))
@@ -334,9 +334,9 @@ def test_a_run_that_is_resumed_holds_no_more_than_before(tmp_path: Path) -> None
 
 
 def verdict_in_ws(name: str, guard: ToolRisk, rule: str, **args: object) -> str:
-    held = Permissions(rules=(rule,), mode="bypassPermissions")
+    amount = Permissions(rules=(rule,), mode="bypassPermissions")
     call = ToolCall(id="c", name=name, args=json.dumps(args))
-    return permissions.rule_on([("run", held)], call, guard, (), "", ["/ws"]).verdict
+    return permissions.rule_on([("run", amount)], call, guard, (), "", ["/ws"]).verdict
 
 
 @pytest.mark.parametrize("pattern", ["**/.env", "**", "**/*v"])

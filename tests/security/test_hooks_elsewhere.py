@@ -21,10 +21,10 @@ echo '[core]' >> team.cfg; rm team.cfg; echo the attack has ended
 """
 
 
-def play(made: Machine, cwd: Path, where: str, *options: str) -> str:
+def play(result: Machine, cwd: Path, where: str, *options: str) -> str:
     with provider(hostile(call("shell", command=CHANGE.format(where=where)))) as env:
         return said(
-            made.run("-m", "retinue", "run", "--yolo", "-p", *options, "go", cwd=cwd, **env)
+            result.run("-m", "retinue", "run", "--yolo", "-p", *options, "go", cwd=cwd, **env)
         )
 
 
@@ -49,34 +49,34 @@ def repository(top: Path, tools: str) -> Path:
 
 @needs("bwrap", "git")
 def test_those_of_a_repository_above_the_workspace() -> None:
-    with machine("this user") as made:
-        top = repository(made.home / "work/big", "part/tools")
-        assert "the attack has ended" in play(made, top / "part", "tools")
+    with machine("this user") as result:
+        top = repository(result.home / "work/big", "part/tools")
+        assert "the attack has ended" in play(result, top / "part", "tools")
         unharmed(top / "part/tools")
 
 
 @needs("bwrap", "git")
 def test_those_in_a_worktree_of_the_user() -> None:
-    with machine("this user") as made:
-        top = repository(made.home / "work/big", "tools")
+    with machine("this user") as result:
+        top = repository(result.home / "work/big", "tools")
         git(top, "add", "-A")
         git(top, "-c", "core.hooksPath=/dev/null", "commit", "-qm", "tools")
         git(top, "-c", "core.hooksPath=/dev/null", "worktree", "add", "-q", "../feature")
         git(top, "config", "--unset-all", "include.path")
-        git(top, "config", "--add", "include.path", f"{made.home}/work/feature/tools/team.cfg")
-        git(top, "config", "--add", "include.path", f"{made.home}/work/feature/tools/later")
-        assert "the attack has ended" in play(made, made.home / "work/feature", "tools")
-        unharmed(made.home / "work/feature/tools")
+        git(top, "config", "--add", "include.path", f"{result.home}/work/feature/tools/team.cfg")
+        git(top, "config", "--add", "include.path", f"{result.home}/work/feature/tools/later")
+        assert "the attack has ended" in play(result, result.home / "work/feature", "tools")
+        unharmed(result.home / "work/feature/tools")
 
 
 @needs("bwrap", "git")
 @pytest.mark.parametrize("cwd", ["big", "shared"])
 def test_those_in_another_directory_that_was_given(cwd: str) -> None:
-    with machine("this user") as made:
-        work = made.home / "work"
+    with machine("this user") as result:
+        work = result.home / "work"
         top = repository(work / "big", "../shared")
         other = {"big": work / "shared", "shared": top}[cwd]
         assert "the attack has ended" in play(
-            made, work / cwd, f"{work}/shared", "--add-dir", str(other)
+            result, work / cwd, f"{work}/shared", "--add-dir", str(other)
         )
         unharmed(work / "shared")

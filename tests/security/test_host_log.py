@@ -48,16 +48,16 @@ raise RuntimeError(f"it failed with {secret}")
 
 def test_no_way_into_the_log_lets_a_secret_through(tmp_path: Path) -> None:
     path = tmp_path / "host.log"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(path)],
         input=SECRET["LOG_TOKEN"],
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert done.returncode == 1
+    assert process.returncode == 1
     text, search = path.read_text(), Search(SECRET)
-    search.look("the log", text + done.stdout + done.stderr)
+    search.look("the log", text + process.stdout + process.stderr)
     assert search.found == []
     for words in (
         "the key is",

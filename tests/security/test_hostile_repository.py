@@ -130,14 +130,14 @@ LOOKS = (
 )
 
 
-def make(top: Path, ran: Path, *names: str) -> None:
+def make(top: Path, path: Path, *names: str) -> None:
     """A repository with some of the settings, in which everything is done by attributes."""
-    command = f"sh -c 'touch {ran}; cat' x"
+    command = f"sh -c 'touch {path}; cat' x"
     hooks = top.parent / "hooks"
     hooks.mkdir(exist_ok=True)
     top.mkdir(exist_ok=True)
     for name in HOOKS:
-        (hooks / name).write_text(f"#!/bin/sh\ntouch {ran}\n")
+        (hooks / name).write_text(f"#!/bin/sh\ntouch {path}\n")
         (hooks / name).chmod(0o755)
     include = top.parent / "include"
     include.write_text(f'[filter "x"]\n smudge = "{command}"\n clean = "{command}"\n')
@@ -153,14 +153,14 @@ def make(top: Path, ran: Path, *names: str) -> None:
     (top / ".git/info/attributes").write_text(attributes)
     shutil.copytree(hooks, top / ".git/hooks", dirs_exist_ok=True)
     (top / ".git/config.worktree").write_text(include.read_text())
-    told = {"ran": command, "hooks": str(hooks), "include": str(include)}
+    text = {"ran": command, "hooks": str(hooks), "include": str(include)}
     for name in names:
         for key, value in SETTINGS[name].items():
-            git(top, "config", key, value.format(**told))
-    ran.unlink(missing_ok=True)
+            git(top, "config", key, value.format(**text))
+    path.unlink(missing_ok=True)
 
 
-def is_hostile(top: Path, ran: Path) -> bool:
+def is_hostile(top: Path, path: Path) -> bool:
     """Whether a git that obeys the repository runs something: else a test would prove nothing."""
     for words in (
         ["checkout", "-qf", "HEAD"],
@@ -174,8 +174,8 @@ def is_hostile(top: Path, ran: Path) -> bool:
             capture_output=True,
             stdin=subprocess.DEVNULL,
         )
-    was = ran.exists()
-    ran.unlink(missing_ok=True)
+    was = path.exists()
+    path.unlink(missing_ok=True)
     shutil.rmtree(top.parent / "w", ignore_errors=True)
     return was
 
@@ -196,8 +196,8 @@ async def look(top: Path, state: Path, *, is_bare: bool) -> list[str]:
 
 @pytest.mark.parametrize("name", sorted(SETTINGS))
 def test_nothing_that_a_repository_names_is_run_for_a_copy(tmp_path: Path, name: str) -> None:
-    top, ran = tmp_path / "repository", tmp_path / "ran"
-    make(top, ran, name)
+    top, path = tmp_path / "repository", tmp_path / "ran"
+    make(top, path, name)
 
     async def main() -> None:
         trees = Worktrees(tmp_path / "trees")
@@ -210,7 +210,7 @@ def test_nothing_that_a_repository_names_is_run_for_a_copy(tmp_path: Path, name:
         await trees.close("r1", "task")
 
     asyncio.run(main())
-    assert not ran.exists()
+    assert not path.exists()
     assert git(top, "-c", "filter.x.smudge=", "cat-file", "blob", "retinue/run-r1:a.txt") == "two\n"
 
 
@@ -221,10 +221,10 @@ def test_nothing_that_a_repository_names_is_run_to_look_at_it(
 ) -> None:
     if not is_bare and shutil.which("bwrap") is None:
         pytest.skip("bwrap is missing, so this was not tested: install the package bubblewrap")
-    top, ran = tmp_path / "repository", tmp_path / "ran"
-    make(top, ran, name)
+    top, path = tmp_path / "repository", tmp_path / "ran"
+    make(top, path, name)
     texts = asyncio.run(look(top, tmp_path / "state", is_bare=is_bare))
-    assert not ran.exists()
+    assert not path.exists()
     assert "a.txt" in texts[0] and "+2" in texts[2], texts
 
 
@@ -309,22 +309,22 @@ def test_a_repository_is_not_another_one_in_disguise(tmp_path: Path, disguise: A
         git(path, "commit", "-qm", "first")
     before = sorted(str(p) for p in other.rglob("*"))
     disguise(top, other)
-    seen = ""
+    text = ""
 
     async def main() -> None:
-        nonlocal seen
+        nonlocal text
         trees = Worktrees(tmp_path / "trees")
         try:
             copy = Path(await trees.open("r1", str(top)))
-            seen = (copy / "a.txt").read_text()
+            text = (copy / "a.txt").read_text()
             (copy / "b.txt").write_text("new\n")
         except RetinueError as error:
             assert str(tmp_path) in str(error)
         await trees.close("r1", "task")
-        seen += "".join(await look(top, tmp_path / "state", is_bare=True))
+        text += "".join(await look(top, tmp_path / "state", is_bare=True))
 
     asyncio.run(main())
-    assert "private" not in seen
+    assert "private" not in text
     assert sorted(str(p) for p in other.rglob("*")) == before
 
 
@@ -386,10 +386,10 @@ AGENT = {
 def test_an_untrusted_project_runs_nothing_for_an_isolated_agent(
     tmp_path: Path, names: tuple[str, ...]
 ) -> None:
-    ran = tmp_path / "ran"
+    path = tmp_path / "ran"
 
-    def model(heard: Any) -> Any:
-        n = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
+    def model(request: Any) -> Any:
+        n = sum(type(m).__name__ == "AssistantMessage" for m in request.messages)
         turns = [
             call("git", args=["status"]),
             call("write", path="new.txt", content="precious\n"),
@@ -399,13 +399,13 @@ def test_an_untrusted_project_runs_nothing_for_an_isolated_agent(
 
     with private_home(tmp_path, model) as home:
         (home.project / ".git").rmdir()
-        make(home.project, ran, *names)
-        done = home.real("run", "--yolo", "--agents", json.dumps(AGENT), "--agent", "one", "go")
-        assert done.returncode == 0 and "Done." in done.stdout, done.stderr
+        make(home.project, path, *names)
+        result = home.real("run", "--yolo", "--agents", json.dumps(AGENT), "--agent", "one", "go")
+        assert result.returncode == 0 and "Done." in result.stdout, result.stderr
         (branch,) = git(
             home.project, "branch", "--list", "retinue/*", "--format=%(refname:short)"
         ).split()
         assert git(home.project, "cat-file", "blob", f"{branch}:new.txt") == "precious\n"
-        assert not ran.exists()
+        assert not path.exists()
         home.ok("host", "stop")
-    assert not ran.exists()
+    assert not path.exists()

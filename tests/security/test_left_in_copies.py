@@ -117,9 +117,9 @@ def test_all_kinds_of_changes_are_kept_beside_a_submodule(repository: Path, tmp_
 
     asyncio.run(main())
     listed = git(repository, "ls-tree", "-r", "-z", "retinue/run-r1").split("\0")[:-1]
-    kept = {row.split("\t")[1]: row.split()[0] for row in listed}
+    modes = {row.split("\t")[1]: row.split()[0] for row in listed}
     files = {"a.txt/x": "100644", "b": "100644", "d e\n": "100644", "mode": "100755"}
-    assert kept == {**files, "link": "120000", "mod": "160000"}
+    assert modes == {**files, "link": "120000", "mod": "160000"}
 
 
 @needs("bwrap")
@@ -128,7 +128,7 @@ def test_the_next_host_starts_whatever_an_isolated_run_has_left(tmp_path: Path) 
         "python3 -c \"import os\nfor i in range(1500): os.mkdir('d'); os.chdir('d')\"; echo made"
     )
     model = turns(call("write", path="work.txt", content="x"), call("shell", command=command))
-    with private_home(tmp_path, lambda heard: model(heard)) as home:
+    with private_home(tmp_path, lambda request: model(request)) as home:
         ready(home)
         assert "made" in played(home, "--agents", ISOLATED, "--agent", "one")[1]
         home.ok("host", "stop")

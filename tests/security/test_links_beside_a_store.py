@@ -26,11 +26,11 @@ def test_a_store_with_a_link_beside_it_is_refused_and_nothing_is_written(
         else:
             victim.write_text("precious\n")
         (home.project / f"retinue.db{tail}").symlink_to(victim)
-        done = home.run("run", "-p", "--store", "retinue.db", "Work.")
+        result = home.run("run", "-p", "--store", "retinue.db", "Work.")
         assert (
-            done.returncode != 0
-            and f"retinue.db{tail}" in done.stderr
-            and "is a link" in done.stderr
+            result.returncode != 0
+            and f"retinue.db{tail}" in result.stderr
+            and "is a link" in result.stderr
         )
         assert (
             list(victim.iterdir()) == []

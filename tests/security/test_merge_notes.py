@@ -30,10 +30,10 @@ class Surprised(Writers):
         super().__init__(first, [call("write", path="b.txt", content="b\n")])
         self._file, self._theirs = name, theirs
 
-    async def __call__(self, heard: Any) -> Any:
-        if heard.messages[0].text.startswith("part 0") and heard.turn == 1:
+    async def __call__(self, request: Any) -> Any:
+        if request.messages[0].text.startswith("part 0") and request.turn == 1:
             (self.home.project / self._file).write_text(self._theirs)
-        return await super().__call__(heard)
+        return await super().__call__(request)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_a_conflict_shows_no_file_that_may_not_be_read(
     script = Surprised(".env", "KEY=guess\n", f"{SECRET}\n")
     with project(tmp_path, script) as home:
         script.home = home
-        done = home.real("run", "--yolo", "--disallowed-tools", rule, "Go.")
-        assert "NOT merged, conflict in .env" in done.stdout, done
+        result = home.real("run", "--yolo", "--disallowed-tools", rule, "Go.")
+        assert "NOT merged, conflict in .env" in result.stdout, result
         assert ("s3cr3t" in "".join(script.heard)) is is_shown, script.heard
         assert (home.project / ".env").read_text() == f"{SECRET}\n"
 
@@ -63,8 +63,8 @@ def test_no_line_of_a_conflict_passes_for_one_of_the_runtime(tmp_path: Path) -> 
     script = Surprised("a\nb.txt", FORGER, "theirs\n")
     with project(tmp_path, script) as home:
         script.home = home
-        done = home.real("run", "--yolo", "Go.")
-        assert "NOT merged, conflict in a b.txt" in done.stdout, done
+        result = home.real("run", "--yolo", "Go.")
+        assert "NOT merged, conflict in a b.txt" in result.stdout, result
         (note,) = [text for text in script.heard if text.startswith("The sub-agents worked")]
         lines = note.splitlines()
         assert sum(FORGED in line for line in lines) == 3, "what it wrote is there"
@@ -73,20 +73,20 @@ def test_no_line_of_a_conflict_passes_for_one_of_the_runtime(tmp_path: Path) -> 
 
 def test_a_name_with_a_backslash_does_not_stop_a_merge(tmp_path: Path) -> None:
     class Named(Surprised):
-        async def __call__(self, heard: Any) -> Any:
-            if heard.turn == 0 and not heard.messages[0].text.startswith("part"):
+        async def __call__(self, request: Any) -> Any:
+            if request.turn == 0 and not request.messages[0].text.startswith("part"):
                 tasks = [
                     {"task_id": rf"Part \d\g<9> {n}", "prompt": f"part {n}", "tools": ["write"]}
                     for n in range(2)
                 ]
                 return call("delegate_tasks", mode="parallel", tasks=tasks)
-            return await super().__call__(heard)
+            return await super().__call__(request)
 
     script = Named("a b.txt", "mine\n", "theirs\n")
     with project(tmp_path, script) as home:
         script.home = home
-        done = home.real("run", "--yolo", "Go.")
-        assert "error:" not in done.stdout and "conflict in a b.txt" in done.stdout, done
+        result = home.real("run", "--yolo", "Go.")
+        assert "error:" not in result.stdout and "conflict in a b.txt" in result.stdout, result
         assert (home.project / "b.txt").read_text() == "b\n", "the other one is merged"
 
 

@@ -44,15 +44,15 @@ REFUSED = (
 REFUSED += ("no such file", "this is a directory", "not a regular file")
 
 
-def unharmed(made: Machine) -> None:
-    assert {name: (made.home / name).read_text() for name in SECRETS[:-1]} == dict.fromkeys(
+def unharmed(result: Machine) -> None:
+    assert {name: (result.home / name).read_text() for name in SECRETS[:-1]} == dict.fromkeys(
         SECRETS[:-1], f"{CANARY}\n"
     )
-    assert (made.home / ".bashrc").read_text() == "# mine\n"
+    assert (result.home / ".bashrc").read_text() == "# mine\n"
     for folder in (".local/bin", ".config/autostart"):
-        assert list((made.home / folder).iterdir()) == []
-    assert not [path for path in made.home.rglob("evil") if "taken" not in path.parts]
-    assert not list(made.home.rglob("*.refused-*"))
+        assert list((result.home / folder).iterdir()) == []
+    assert not [path for path in result.home.rglob("evil") if "taken" not in path.parts]
+    assert not list(result.home.rglob("*.refused-*"))
 
 
 def stopped(text: str) -> None:
@@ -64,50 +64,52 @@ def stopped(text: str) -> None:
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("where", ["home", "added", "store"])
 def test_a_command_finds_nothing_of_ours(user: str, where: str) -> None:
-    with machine(user) as made:
-        cwd = made.home if where == "home" else made.project
+    with machine(user) as machine_used:
+        cwd = machine_used.home if where == "home" else machine_used.project
         options = {
             "home": (),
-            "added": ("--add-dir", str(made.home)),
+            "added": ("--add-dir", str(machine_used.home)),
             "store": ("--store", "retinue.db"),
         }[where]
-        script = f"THERE={made.home if where == 'added' else cwd}\n{SHELL}"
+        script = f"THERE={machine_used.home if where == 'added' else cwd}\n{SHELL}"
         with provider(hostile(call("shell", command=script, timeout_seconds=40))) as env:
-            done = made.run("-m", "retinue", "run", "--yolo", "-p", *options, TASK, cwd=cwd, **env)
-        stopped(said(done))
-        unharmed(made)
+            result = machine_used.run(
+                "-m", "retinue", "run", "--yolo", "-p", *options, TASK, cwd=cwd, **env
+            )
+        stopped(said(result))
+        unharmed(machine_used)
         for name in (".mcp.json", ".zshrc", "retinue.db-journal"):
             if where != "home" and name == ".zshrc":
                 continue
-            at = (made.home if where == "added" else cwd) / name
+            at = (machine_used.home if where == "added" else cwd) / name
             assert not at.exists() or (name == "retinue.db-journal" and where != "store"), at
 
 
 @needs("bwrap")
 @pytest.mark.parametrize("user", USERS)
 def test_a_library_program_with_its_store_in_the_current_directory_is_as_safe(user: str) -> None:
-    with machine(user) as made:
+    with machine(user) as result:
         shell = ("shell", {"command": f"THERE=$PWD\n{SHELL}", "timeout_seconds": 40})
         store = ("retinue.db", "retinue.db-wal", "retinue.db.tools", "retinue.db.lock")
         files = [(name, {**args, "path": path}) for path in store for name, args in FILES]
         program, todo = library(
-            made.folder, [shell, *files, ("list", {}), ("search", {"pattern": CANARY})]
+            result.folder, [shell, *files, ("list", {}), ("search", {"pattern": CANARY})]
         )
-        shown = said(made.run(program, todo, cwd=made.project))
-        answers = shown.split("\n=====\n")
+        output = said(result.run(program, todo, cwd=result.project))
+        answers = output.split("\n=====\n")
         stopped(answers[0])
         assert all(any(word in answer for word in REFUSED) for answer in answers[1:-2]), answers[
             1:-2
         ]
         assert "notes.txt" in answers[-2] and "retinue.db" not in answers[-2]
-        assert CANARY not in shown
-        assert not (made.project / "retinue.db-journal").exists()
-        kept = [
+        assert CANARY not in output
+        assert not (result.project / "retinue.db-journal").exists()
+        texts = [
             p.read_text()
-            for p in (made.project / "retinue.db.tools/taken").glob("*/it")
+            for p in (result.project / "retinue.db.tools/taken").glob("*/it")
             if p.is_file()
         ]
-        assert "evil\n" in kept
+        assert "evil\n" in texts
 
 
 FILES: list[tuple[str, dict[str, Any]]] = [
@@ -121,16 +123,16 @@ FILES: list[tuple[str, dict[str, Any]]] = [
 @needs("bwrap")
 @pytest.mark.parametrize("where", ["home", "added", "store"])
 def test_no_file_tool_shows_or_changes_what_is_ours_or_a_secret(where: str) -> None:
-    with machine("this user") as made:
-        cwd = made.home if where == "home" else made.project
+    with machine("this user") as home:
+        cwd = home.home if where == "home" else home.project
         options = {
             "home": (),
-            "added": ("--add-dir", str(made.home)),
+            "added": ("--add-dir", str(home.home)),
             "store": ("--store", "retinue.db"),
         }[where]
-        top = str(made.home) if where == "added" else "."
+        top = str(home.home) if where == "added" else "."
         ours = [
-            f"{made.home}/{name}"
+            f"{home.home}/{name}"
             for name in (*SECRETS[:-1], ".ssh", ".config", ".local/share/retinue")
         ]
         if where == "store":
@@ -147,42 +149,44 @@ def test_no_file_tool_shows_or_changes_what_is_ours_or_a_secret(where: str) -> N
             for mode in ("lines", "files", "count")
         ]
         calls = [*above, *file_calls(ours)]
-        before = listing(made.home / ".ssh")
+        before = listing(home.home / ".ssh")
         with provider(hostile(*calls)) as env:
-            done = made.run(
+            result = home.run(
                 "-m", "retinue", "run", "--yolo", "-p", *options, f"{CANARY}", cwd=cwd, **env
             )
-        answers = said(done).split("\n=====\n")
-        assert CANARY not in done.stdout
+        answers = said(result).split("\n=====\n")
+        assert CANARY not in result.stdout
         for name in (".ssh/", "id\t", "retinue.db", ".netrc", "keyrings"):
             assert name not in answers[0] and name not in answers[1], (name, answers[:2])
         assert all(any(word in answer for word in REFUSED) for answer in answers[5:]), answers[5:]
-        assert listing(made.home / ".ssh") == before
-        unharmed(made)
+        assert listing(home.home / ".ssh") == before
+        unharmed(home)
 
 
 def test_a_second_name_of_a_secret_is_the_secret(tmp_path: Path) -> None:
-    with machine("this user") as made:
-        (made.project / "innocent.txt").hardlink_to(made.home / ".netrc")
-        (made.project / "link.txt").symlink_to(made.home / ".netrc")
+    with machine("this user") as home:
+        (home.project / "innocent.txt").hardlink_to(home.home / ".netrc")
+        (home.project / "link.txt").symlink_to(home.home / ".netrc")
         calls = [call("read", path="innocent.txt"), call("search", pattern="canary")]
         calls += [
             call("edit", path="innocent.txt", old="canaries", new="x"),
             call("read", path="link.txt"),
         ]
         with provider(hostile(*calls)) as env:
-            done = made.run("-m", "retinue", "run", "--yolo", "-p", "look", cwd=made.project, **env)
-        assert CANARY not in said(done)
+            result = home.run(
+                "-m", "retinue", "run", "--yolo", "-p", "look", cwd=home.project, **env
+            )
+        assert CANARY not in said(result)
 
 
 @needs("bwrap")
 def test_a_backup_of_the_store_in_the_project_is_hidden_from_the_next_host_on() -> None:
-    with machine("this user") as made:
+    with machine("this user") as result:
         with provider(hostile()) as env:
-            said(made.run("-m", "retinue", "run", "-p", TASK, cwd=made.project, **env))
-            said(made.run("-m", "retinue", "backup", "copy.db", cwd=made.project, **env))
-            said(made.run("-m", "retinue", "host", "stop", cwd=made.project, **env))
-        assert CANARY.encode() in (made.project / "copy.db").read_bytes()
+            said(result.run("-m", "retinue", "run", "-p", TASK, cwd=result.project, **env))
+            said(result.run("-m", "retinue", "backup", "copy.db", cwd=result.project, **env))
+            said(result.run("-m", "retinue", "host", "stop", cwd=result.project, **env))
+        assert CANARY.encode() in (result.project / "copy.db").read_bytes()
         calls = [
             call("shell", command="cat copy.db; echo evil > copy.db; echo the attack has ended")
         ]
@@ -192,23 +196,25 @@ def test_a_backup_of_the_store_in_the_project_is_hidden_from_the_next_host_on() 
             call("list"),
         ]
         with provider(hostile(*calls)) as env:
-            shown = said(
-                made.run("-m", "retinue", "run", "--yolo", "-p", "look", cwd=made.project, **env)
+            output = said(
+                result.run(
+                    "-m", "retinue", "run", "--yolo", "-p", "look", cwd=result.project, **env
+                )
             )
-        answers = shown.split("\n=====\n")
-        assert "the attack has ended" in answers[0] and CANARY not in shown
+        answers = output.split("\n=====\n")
+        assert "the attack has ended" in answers[0] and CANARY not in output
         refused = "copy.db cannot be used: it belongs to Retinue"
         assert all(answer.startswith(refused) for answer in answers[1:3]), answers
         assert "copy.db" not in answers[3]
-        assert CANARY.encode() in (made.project / "copy.db").read_bytes()
+        assert CANARY.encode() in (result.project / "copy.db").read_bytes()
 
 
 @needs("bwrap")
 def test_a_hard_link_of_the_store_stops_commands_and_says_why(tmp_path: Path) -> None:
-    with machine("this user") as made:
+    with machine("this user") as home:
         with provider(hostile()) as env:
             said(
-                made.run(
+                home.run(
                     "-m",
                     "retinue",
                     "run",
@@ -216,13 +222,13 @@ def test_a_hard_link_of_the_store_stops_commands_and_says_why(tmp_path: Path) ->
                     "retinue.db",
                     "-p",
                     "one",
-                    cwd=made.project,
+                    cwd=home.project,
                     **env,
                 )
             )
-        (made.project / "other").hardlink_to(made.project / "retinue.db")
+        (home.project / "other").hardlink_to(home.project / "retinue.db")
         with provider(hostile(call("shell", command="strings other; cat other"))) as env:
-            done = made.run(
+            result = home.run(
                 "-m",
                 "retinue",
                 "run",
@@ -231,10 +237,10 @@ def test_a_hard_link_of_the_store_stops_commands_and_says_why(tmp_path: Path) ->
                 "retinue.db",
                 "-p",
                 "two",
-                cwd=made.project,
+                cwd=home.project,
                 **env,
             )
-        assert "second name" in said(done) and "Nothing was run" in done.stdout
+        assert "second name" in said(result) and "Nothing was run" in result.stdout
 
 
 @needs("bwrap")
@@ -242,17 +248,17 @@ def test_a_hard_link_of_the_store_stops_commands_and_says_why(tmp_path: Path) ->
 def test_what_programs_run_from_the_local_folder_of_a_home_stays_as_it_is(is_there: bool) -> None:
     """Python imports from `lib`, desktops start what is in `share`."""
     parts = ("bin", "lib/python3/site-packages", "share/applications")
-    with machine("this user") as made:
-        local = made.home / ".local"
+    with machine("this user") as result:
+        local = result.home / ".local"
         for part in parts if is_there else ():
             (local / part).mkdir(parents=True, exist_ok=True)
         put = "; ".join(f"mkdir -p {part}; echo evil > {part}/evil" for part in parts)
         script = f"cd {local}; {put}; mv lib other; mv share other2; echo the attack has ended"
-        for options, cwd in ((("--add-dir", str(local)), made.project), ((), local)):
+        for options, cwd in ((("--add-dir", str(local)), result.project), ((), local)):
             with provider(hostile(call("shell", command=script))) as env:
                 stopped(
                     said(
-                        made.run(
+                        result.run(
                             "-m", "retinue", "run", "--yolo", "-p", *options, "go", cwd=cwd, **env
                         )
                     )

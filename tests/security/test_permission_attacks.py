@@ -27,7 +27,7 @@ from retinue.runtime.conversations import Conversation  # type: ignore[attr-defi
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import Scripted, call
 from tests.core.driver import Story, hand
-from tests.core.driver import call as made
+from tests.core.driver import call as tool_call
 from tests.needs import needs
 from tests.security.holes import git
 from tests.security.holes import make_repository as repository
@@ -39,35 +39,35 @@ FREE = Permissions(mode="bypassPermissions")
 
 def story(**order: Any) -> Story:
     """A boss whose `note` needs a permission, and somebody to ask."""
-    told = Story()
+    story = Story()
     for name in ("boss", "hand"):
-        told.define(name, agents=("boss", "hand"), tool_risks={"note": WRITE})
-    told.start(**{"questions": "ask", **order})
-    return told
+        story.define(name, agents=("boss", "hand"), tool_risks={"note": WRITE})
+    story.start(**{"questions": "ask", **order})
+    return story
 
 
-def question(told: Story, id: str, index: int = 0) -> Question:
-    state = told.state(id)
+def question(story: Story, id: str, index: int = 0) -> Question:
+    state = story.state(id)
     assert isinstance(state, Asking | Working)
     return next(q for q in state.calls.questions if q.index == index)
 
 
-def decided(told: Story, id: str, call: ToolCall, index: int = 0, **fields: Any) -> Decided:
+def decided(story: Story, id: str, call: ToolCall, index: int = 0, **fields: Any) -> Decided:
     fields = {
-        "question": question(told, id, index).id,
-        "turn": told.run(id).turn,
+        "question": question(story, id, index).id,
+        "turn": story.run(id).turn,
         "allow": True,
         **fields,
     }
     return Decided(index=index, call=call, **fields)
 
 
-def unanswered(told: Story, id: str) -> list[str]:
+def unanswered(story: Story, id: str) -> list[str]:
     """Calls without exactly one result, as far as a turn has been closed."""
-    messages = told.messages(id)
-    given = [m.call_id for m in messages if isinstance(m, ToolMessage)]
-    wanted = [c.id for m in messages if isinstance(m, AssistantMessage) for c in m.calls]
-    return sorted({c for c in wanted + given if given.count(c) != wanted.count(c)})
+    messages = story.messages(id)
+    call_ids = [m.call_id for m in messages if isinstance(m, ToolMessage)]
+    run_ids = [c.id for m in messages if isinstance(m, AssistantMessage) for c in m.calls]
+    return sorted({c for c in run_ids + call_ids if call_ids.count(c) != run_ids.count(c)})
 
 
 # grants and decisions
@@ -122,39 +122,41 @@ def test_a_grant_is_worth_exactly_what_was_shown(guard: ToolRisk) -> None:
 
 
 def test_a_decision_counts_for_this_call_in_this_turn_and_once() -> None:
-    told, first = story(), made("note", "c1", '{"path":"a"}')
-    told.reply("root", "", first)
-    other = made("note", "c1", '{"path":"b"}')
-    assert told.post("root", decided(told, "root", other)), "other arguments"
-    assert told.post("root", decided(told, "root", first, turn=7)), "another turn"
-    assert told.post("root", decided(told, "root", first, question="0" * 16)), "another question"
-    yes = decided(told, "root", first)
-    assert told.post("root", yes) == ""
-    assert told.post("root", yes), "it was decided before"
-    told.tool("root")
-    assert told.post("root", yes), "the turn is over"
-    assert (told.is_("root"), unanswered(told, "root")) == ("Thinking", [])
+    driver, first = story(), tool_call("note", "c1", '{"path":"a"}')
+    driver.reply("root", "", first)
+    other = tool_call("note", "c1", '{"path":"b"}')
+    assert driver.post("root", decided(driver, "root", other)), "other arguments"
+    assert driver.post("root", decided(driver, "root", first, turn=7)), "another turn"
+    assert driver.post("root", decided(driver, "root", first, question="0" * 16)), (
+        "another question"
+    )
+    yes = decided(driver, "root", first)
+    assert driver.post("root", yes) == ""
+    assert driver.post("root", yes), "it was decided before"
+    driver.tool("root")
+    assert driver.post("root", yes), "the turn is over"
+    assert (driver.is_("root"), unanswered(driver, "root")) == ("Thinking", [])
 
 
 def test_a_no_that_comes_after_a_yes_does_not_end_the_call_twice() -> None:
-    told, first = story(), made("note", "c1", '{"path":"a"}')
-    told.reply("root", "", first)
-    yes, no = decided(told, "root", first), decided(told, "root", first, allow=False)
-    assert told.post("root", yes) == ""
-    assert "decided before" in told.post("root", no)
-    told.tool("root")
-    assert unanswered(told, "root") == []
+    driver, first = story(), tool_call("note", "c1", '{"path":"a"}')
+    driver.reply("root", "", first)
+    yes, no = decided(driver, "root", first), decided(driver, "root", first, allow=False)
+    assert driver.post("root", yes) == ""
+    assert "decided before" in driver.post("root", no)
+    driver.tool("root")
+    assert unanswered(driver, "root") == []
 
 
 def test_calls_that_wait_for_a_yes_cannot_together_spend_more_than_the_budget() -> None:
-    told = story(budget=Budget(calls=1))
-    calls = [made("note", f"c{n}", f'{{"path":"{n}"}}') for n in range(3)]
-    told.reply("root", "", *calls)
+    driver = story(budget=Budget(calls=1))
+    calls = [tool_call("note", f"c{n}", f'{{"path":"{n}"}}') for n in range(3)]
+    driver.reply("root", "", *calls)
     for n, one in enumerate(calls):
-        assert told.post("root", decided(told, "root", one, n)) == ""
-    texts = [r.text for r in told.results("root")]
+        assert driver.post("root", decided(driver, "root", one, n)) == ""
+    texts = [r.text for r in driver.results("root")]
     assert (len(texts), all("budget for tool calls is spent" in t for t in texts)) == (2, True)
-    assert told.account("root").spent[3] == 1
+    assert driver.account("root").spent[3] == 1
 
 
 def test_what_is_taken_while_somebody_thinks_about_it_stays_taken() -> None:
@@ -163,66 +165,70 @@ def test_what_is_taken_while_somebody_thinks_about_it_stays_taken() -> None:
         Permissions(mode="plan"),
         Permissions(rules=("deny: note(a)",)),
     ):
-        told, first = story(), made("note", "c1", '{"path":"a"}')
-        told.reply("root", "", first)
-        told.post("root", PermissionsRestricted(permissions=access))
-        assert told.post("root", decided(told, "root", first)) == ""
-        (result,) = told.results("root")
-        assert (result.error, told.is_("root")) == (True, "Thinking"), access
+        driver, first = story(), tool_call("note", "c1", '{"path":"a"}')
+        driver.reply("root", "", first)
+        driver.post("root", PermissionsRestricted(permissions=access))
+        assert driver.post("root", decided(driver, "root", first)) == ""
+        (result,) = driver.results("root")
+        assert (result.error, driver.is_("root")) == (True, "Thinking"), access
 
 
 # who may answer
 
 
 def test_nobody_but_the_parent_answers_what_was_put_to_the_parent() -> None:
-    told = story(questions="deny")
-    child, sibling = told.spawning("root", hand(join="none"), hand(join="none"))
-    told.reply(child, "", made("look", "q1"))
-    told.post(child, Asked(question="which?", **told.address(child, 0)))
+    driver = story(questions="deny")
+    child, sibling = driver.spawning("root", hand(join="none"), hand(join="none"))
+    driver.reply(child, "", tool_call("look", "q1"))
+    driver.post(child, Asked(question="which?", **driver.address(child, 0)))
     for sender in ("", sibling, child):
-        told.mail_to(child, "the red one", sender=sender)
-        assert told.is_(child) == "Asking", sender
-    told.mail_to(child, "stop!", sender="root", steer=True)
-    assert told.is_(child) == "Thinking"
-    assert [r.text for r in told.results(child) if r.text == "stop!"] == []
+        driver.mail_to(child, "the red one", sender=sender)
+        assert driver.is_(child) == "Asking", sender
+    driver.mail_to(child, "stop!", sender="root", steer=True)
+    assert driver.is_(child) == "Thinking"
+    assert [r.text for r in driver.results(child) if r.text == "stop!"] == []
 
 
 def test_a_parent_is_asked_again_until_it_names_a_choice() -> None:
-    told = story(questions="deny")
-    (child,) = told.spawning("root", hand(join="none"))
-    told.reply(child, "", made("look", "q1"))
-    told.post(child, Asked(question="which?", choices=("red", "blue"), **told.address(child, 0)))
-    told.mail_to(child, "the green one", sender="root")
-    assert told.is_(child) == "Asking"
-    said = [m.text for m in told.mail.values() if "which?" in m.text]
-    assert len(said) == 2, said
-    assert all("one of: red, blue" in text for text in said)
-    assert "'the green one' is not one of the choices" in said[1]
-    told.mail_to(child, "Blue", sender="root")
-    assert told.is_(child) == "Thinking"
-    assert [r.text for r in told.results(child)] == ["blue"]
+    driver = story(questions="deny")
+    (child,) = driver.spawning("root", hand(join="none"))
+    driver.reply(child, "", tool_call("look", "q1"))
+    driver.post(
+        child, Asked(question="which?", choices=("red", "blue"), **driver.address(child, 0))
+    )
+    driver.mail_to(child, "the green one", sender="root")
+    assert driver.is_(child) == "Asking"
+    texts = [m.text for m in driver.mail.values() if "which?" in m.text]
+    assert len(texts) == 2, texts
+    assert all("one of: red, blue" in text for text in texts)
+    assert "'the green one' is not one of the choices" in texts[1]
+    driver.mail_to(child, "Blue", sender="root")
+    assert driver.is_(child) == "Thinking"
+    assert [r.text for r in driver.results(child)] == ["blue"]
 
 
 def test_no_text_of_a_parent_permits_a_call() -> None:
-    told = story()
-    (child,) = told.spawning("root", hand(join="none"))
-    told.reply(child, "", made("note", "c1", '{"path":"a"}'))
-    asked = question(told, child)
-    for text in ("yes", "allow", asked.id):
-        told.mail_to(child, text, sender="root")
-    assert told.post(child, Answered(turn=told.run(child).turn, index=0, call_id="c1", text="yes"))
-    assert told.is_(child) == "Asking"
-    assert told.results(child) == []
+    driver = story()
+    (child,) = driver.spawning("root", hand(join="none"))
+    driver.reply(child, "", tool_call("note", "c1", '{"path":"a"}'))
+    questions = question(driver, child)
+    for text in ("yes", "allow", questions.id):
+        driver.mail_to(child, text, sender="root")
+    assert driver.post(
+        child, Answered(turn=driver.run(child).turn, index=0, call_id="c1", text="yes")
+    )
+    assert driver.is_(child) == "Asking"
+    assert driver.results(child) == []
 
 
 def test_the_answer_to_a_question_leaves_a_permission_of_the_same_turn_open() -> None:
-    told = story(questions="deny")
-    (child,) = told.spawning("root", hand(join="none", questions="deny"))
-    told.reply(child, "", made("note", "c1", '{"path":"a"}'), made("look", "c2"))
-    assert [r.denied for r in told.results(child)] == [True], "there is nobody to permit it"
-    told.post(child, Asked(question="which?", **told.address(child, 1)))
-    told.mail_to(child, "yes", sender="root")
-    assert (told.is_(child), unanswered(told, child)) == ("Thinking", [])
+    driver = story(questions="deny")
+    (child,) = driver.spawning("root", hand(join="none", questions="deny"))
+    driver.reply(child, "", tool_call("note", "c1", '{"path":"a"}'), tool_call("look", "c2"))
+    assert [r.denied for r in driver.results(child)] == [True], "there is nobody to permit it"
+    driver.post(child, Asked(question="which?", **driver.address(child, 1)))
+    driver.mail_to(child, "yes", sender="root")
+    assert (driver.is_(child), unanswered(driver, child)) == ("Thinking", [])
 
 
 # restarts, messages and ends in the middle of a question
@@ -232,67 +238,67 @@ def test_the_answer_to_a_question_leaves_a_permission_of_the_same_turn_open() ->
 def test_a_restart_at_any_point_of_a_turn_with_questions_loses_and_doubles_nothing(
     after: int,
 ) -> None:
-    told = story()
-    first, second = made("note", "c1", '{"path":"a"}'), made("note", "c2", '{"path":"b"}')
+    driver = story()
+    first, second = tool_call("note", "c1", '{"path":"a"}'), tool_call("note", "c2", '{"path":"b"}')
     steps: list[Callable[[], Any]] = [
-        lambda: told.reply("root", "", first, second, made("look", "c3")),
-        lambda: told.tool("root", 2),
-        lambda: told.post("root", decided(told, "root", first, 0)),
-        lambda: told.tool("root", 0),
-        lambda: told.post("root", decided(told, "root", second, 1, allow=False)),
+        lambda: driver.reply("root", "", first, second, tool_call("look", "c3")),
+        lambda: driver.tool("root", 2),
+        lambda: driver.post("root", decided(driver, "root", first, 0)),
+        lambda: driver.tool("root", 0),
+        lambda: driver.post("root", decided(driver, "root", second, 1, allow=False)),
     ]
     for n, step in enumerate(steps):
         assert step() == ""
         if n == after:
-            before = told.run("root").state
-            told.restart("pure")
+            before = driver.run("root").state
+            driver.restart("pure")
             if isinstance(before, Asking):
-                assert told.state("root") == before
-    assert (told.is_("root"), unanswered(told, "root")) == ("Thinking", [])
-    told.reply("root", "done")
-    assert (told.ended("root"), told.leaks()) == (("completed", "done"), {})
+                assert driver.state("root") == before
+    assert (driver.is_("root"), unanswered(driver, "root")) == ("Thinking", [])
+    driver.reply("root", "done")
+    assert (driver.ended("root"), driver.leaks()) == (("completed", "done"), {})
 
 
 @pytest.mark.parametrize("end", ["steer", "cancel", "deadline"])
 def test_a_turn_that_is_cut_short_leaves_no_question_behind(end: str) -> None:
-    told = story(timeout_ms=60_000)
-    first = made("note", "c1", '{"path":"a"}')
-    told.reply("root", "", first)
-    late = decided(told, "root", first)
+    driver = story(timeout_ms=60_000)
+    first = tool_call("note", "c1", '{"path":"a"}')
+    driver.reply("root", "", first)
+    late = decided(driver, "root", first)
     if end == "steer":
-        told.mail_to("root", "something else", steer=True)
+        driver.mail_to("root", "something else", steer=True)
     elif end == "cancel":
-        told.cancel("root")
+        driver.cancel("root")
     else:
-        told.wake("root")
-    assert told.post("root", late), "what was permitted too late is not made"
-    assert told.effects[-1].__class__.__name__ != "CallTool"
+        driver.wake("root")
+    assert driver.post("root", late), "what was permitted too late is not made"
+    assert driver.effects[-1].__class__.__name__ != "CallTool"
     shared = Conversation()
-    for message in told.messages("root"):
+    for message in driver.messages("root"):
         shared.append(message)
-    shown = list(ShownMessages(shared, 0, len(shared)))
-    calls = [c.id for m in shown if isinstance(m, AssistantMessage) for c in m.calls]
-    assert [m.call_id for m in shown if isinstance(m, ToolMessage)] == calls
+    messages = list(ShownMessages(shared, 0, len(shared)))
+    calls = [c.id for m in messages if isinstance(m, AssistantMessage) for c in m.calls]
+    assert [m.call_id for m in messages if isinstance(m, ToolMessage)] == calls
 
 
 def test_a_question_of_a_grandchild_can_be_answered_when_the_root_is_gone() -> None:
-    told = story()
-    (child,) = told.spawning(
+    driver = story()
+    (child,) = driver.spawning(
         "root", hand(join="none", on_parent_end="keep", children_on_end="keep")
     )
-    (grandchild,) = told.spawning(child, hand(join="none", on_parent_end="keep"))
-    first = made("note", "c1", '{"path":"a"}')
-    told.reply(grandchild, "", first)
+    (grandchild,) = driver.spawning(child, hand(join="none", on_parent_end="keep"))
+    first = tool_call("note", "c1", '{"path":"a"}')
+    driver.reply(grandchild, "", first)
     for id in (child, "root"):
-        while told.is_(id) == "Thinking":
-            told.reply(id, "bye")
-        assert told.is_(id) == "Ended"
-    told.restart()
-    assert told.post(grandchild, decided(told, grandchild, first, always=True)) == ""
-    assert told.is_(grandchild) == "Working"
-    told.tool(grandchild)
-    told.reply(grandchild, "", made("note", "c2", '{"path":"a"}'))
-    assert told.is_(grandchild) == "Working", "always means: in what is left of the tree"
+        while driver.is_(id) == "Thinking":
+            driver.reply(id, "bye")
+        assert driver.is_(id) == "Ended"
+    driver.restart()
+    assert driver.post(grandchild, decided(driver, grandchild, first, always=True)) == ""
+    assert driver.is_(grandchild) == "Working"
+    driver.tool(grandchild)
+    driver.reply(grandchild, "", tool_call("note", "c2", '{"path":"a"}'))
+    assert driver.is_(grandchild) == "Working", "always means: in what is left of the tree"
 
 
 # through the front door
@@ -307,8 +313,8 @@ def agent(name: str, *turns: Any, **fields: Any) -> Agent:
 
 async def first_question(retinue: Retinue) -> Any:
     for _ in range(12_000):
-        if found := await retinue.open_questions():
-            return found[0]
+        if questions := await retinue.open_questions():
+            return questions[0]
         await asyncio.sleep(0.01)
     raise AssertionError("nothing was asked")
 
@@ -319,10 +325,10 @@ def test_of_many_who_decide_at_once_one_is_heard(tmp_path: Path) -> None:
             one = agent("one", call("write", path="a", content="x"), tools=["write"])
             run = await retinue.spawn(one, "Go.", questions="ask")
             q = await first_question(retinue)
-            told = [retinue.decide(q.id, n % 2 == 0, by=str(n)) for n in range(20)]
-            came = await asyncio.gather(*told, return_exceptions=True)
-            assert sum(c is None for c in came) == 1
-            assert all(isinstance(c, Refused | NotFound) for c in came if c is not None)
+            decisions = [retinue.decide(q.id, n % 2 == 0, by=str(n)) for n in range(20)]
+            replies = await asyncio.gather(*decisions, return_exceptions=True)
+            assert sum(c is None for c in replies) == 1
+            assert all(isinstance(c, Refused | NotFound) for c in replies if c is not None)
             await retinue.wait(run)
             results = [m for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
             assert len(results) == 1
@@ -375,12 +381,12 @@ def test_no_spelling_sends_a_child_out_of_its_parents_directory(tmp_path: Path, 
 
 def test_a_lease_is_given_back_however_its_run_ends(tmp_path: Path) -> None:
     async def main() -> None:
-        writes, begun = call("write", path="a", content="x"), asyncio.Event()
+        writes, event = call("write", path="a", content="x"), asyncio.Event()
 
         @tool(name="rest", restart="pure")
         async def rest() -> str:
             """Wait."""
-            begun.set()
+            event.set()
             await asyncio.sleep(600)
             return ""
 
@@ -399,7 +405,7 @@ def test_a_lease_is_given_back_however_its_run_ends(tmp_path: Path) -> None:
             run = await retinue.spawn(
                 agent("slow", writes, call("rest"), tools=["write", rest]), "Go.", permissions=FREE
             )
-            await asyncio.wait_for(begun.wait(), 30)
+            await asyncio.wait_for(event.wait(), 30)
             assert list(retinue._builtin.writers._leases) == [run]
             await retinue.cancel(run)
             assert not retinue._builtin.writers._leases
@@ -438,8 +444,8 @@ def test_a_repository_that_cannot_be_copied_is_left_as_it_was(
         with pytest.raises(RetinueError):
             await trees.open("r1", str(top))
         await trees.close("r1")
-        left = sorted(p.name for p in trees.folder.iterdir()) if trees.folder.is_dir() else []
-        assert left == []
+        names = sorted(p.name for p in trees.folder.iterdir()) if trees.folder.is_dir() else []
+        assert names == []
 
     asyncio.run(main())
 

@@ -48,8 +48,8 @@ def test_modules_of_the_project_are_not_imported(tmp_path: Path, path: str) -> N
         plant_modules(home.project / "lib", mark)
         env = {"PYTHONPATH": f"{home.env['PYTHONPATH']}:{path}"} if path else {}
         for command in (("run", "-p", "Work."), ("ps",), ("doctor", "--json")):
-            done = home.real(*command, env=env)
-            assert done.returncode in (0, 1), (command, done.stdout, done.stderr)
+            result = home.real(*command, env=env)
+            assert result.returncode in (0, 1), (command, result.stdout, result.stderr)
             assert not mark.exists(), (command, mark.read_text())
         assert "Done." in home.real("run", "-p", "Work.", env=env).stdout
 
@@ -63,19 +63,19 @@ def test_the_installed_program_imports_nothing_of_the_project(tmp_path: Path) ->
         plant_modules(home.project, mark)
         for name in ("typing", "importlib", "__future__", "re"):
             (home.project / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write({name!r})\n")
-        done = _installed(home, program, "run", "-p", "Work.")
-        assert "Done." in done
+        result = _installed(home, program, "run", "-p", "Work.")
+        assert "Done." in result
         assert not mark.exists(), mark.read_text()
 
 
 def _installed(home: PrivateHome, program: str, *arguments: str) -> str:
     import subprocess
 
-    done = subprocess.run(
+    process = subprocess.run(
         [program, *arguments], cwd=home.project, env=home.env, capture_output=True, text=True
     )
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    return done.stdout
+    assert process.returncode == 0, (process.stdout, process.stderr)
+    return process.stdout
 
 
 def test_the_host_does_not_stay_in_the_project(tmp_path: Path) -> None:
@@ -96,14 +96,18 @@ def plant_programs(folder: Path, mark: Path) -> None:
 
 @needs("bwrap", "rg", "git")
 def test_programs_of_the_project_are_not_run_by_the_host(tmp_path: Path) -> None:
-    def script(heard: Any) -> Any:
-        shown = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+    def script(request: Any) -> Any:
+        messages = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
         calls = [
             call("search", pattern="x"),
             call("shell", command="echo it ran"),
             call("git", args=["log"]),
         ]
-        return calls[len(shown)] if len(shown) < len(calls) else "\n".join(m.text for m in shown)
+        return (
+            calls[len(messages)]
+            if len(messages) < len(calls)
+            else "\n".join(m.text for m in messages)
+        )
 
     with private_home(tmp_path, script) as home:
         mark = tmp_path / "mark"
@@ -119,8 +123,8 @@ def test_programs_of_the_project_are_not_run_by_the_host(tmp_path: Path) -> None
 
 def test_a_program_is_only_taken_from_where_no_command_can_write(tmp_path: Path) -> None:
     plant_programs(tmp_path / "bin", tmp_path / "mark")
-    found, why = programs.find("rg", f"{tmp_path}/bin")
-    assert (found, "not used" in why) == ("", True)
+    result, why = programs.find("rg", f"{tmp_path}/bin")
+    assert (result, "not used" in why) == ("", True)
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     for path in ("", ".", "bin", str(tmp_path / "open"), f"{tmp_path}/missing"):

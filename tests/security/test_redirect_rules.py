@@ -94,9 +94,9 @@ def test_a_person_who_permits_an_address_has_not_permitted_where_it_leads(
                     run = await retinue.spawn(
                         reader, "Go.", permissions=Permissions(mode="manual"), questions="ask"
                     )
-                    (asked,) = await until(lambda: retinue.open_questions(run))
-                    await retinue.decide(asked.id, True, always=True)
-                    (again,) = await until(lambda: _other(retinue, run, asked.id))
+                    (questions,) = await until(lambda: retinue.open_questions(run))
+                    await retinue.decide(questions.id, True, always=True)
+                    (again,) = await until(lambda: _other(retinue, run, questions.id))
                     assert last.n_connects == 0 and address in again.text
                     await retinue.decide(again.id, True)
                     await retinue.wait(run)
@@ -107,8 +107,8 @@ def test_a_person_who_permits_an_address_has_not_permitted_where_it_leads(
     asyncio.run(main())
 
 
-async def _other(retinue: Retinue, run: str, known: str) -> list[object]:
-    return [q for q in await retinue.open_questions(run) if q.id != known]
+async def _other(retinue: Retinue, run: str, name: str) -> list[object]:
+    return [q for q in await retinue.open_questions(run) if q.id != name]
 
 
 SPELLINGS = [
@@ -188,8 +188,8 @@ def test_what_is_permitted_is_read_however_it_is_written(
             plain = f"http://first.example:{server.port}"
             fetch = web.FetchTool(allow=server.allow, ports=(server.port,), resolve=resolve)
             monkeypatch.setattr(web, "FetchTool", lambda: fetch)
-            asked = url.format(port=server.port, plain=plain)
-            reader = agent("reader", call("fetch", url=asked), tools=["fetch"])
+            text = url.format(port=server.port, plain=plain)
+            reader = agent("reader", call("fetch", url=text), tools=["fetch"])
             async with Retinue(tmp_path / "r.db") as retinue:
                 access = Permissions(mode="manual", rules=(f"allow: fetch({plain}*)",))
                 run = await retinue.spawn(reader, "Go.", permissions=access)
@@ -259,10 +259,10 @@ def test_whoever_is_asked_sees_the_host_that_will_be_asked(
             run = await retinue.spawn(
                 reader, "Go.", permissions=Permissions(mode="manual"), questions="ask"
             )
-            (asked,) = await until(lambda: retinue.open_questions(run))
-            await retinue.decide(asked.id, False)
+            (questions,) = await until(lambda: retinue.open_questions(run))
+            await retinue.decide(questions.id, False)
             await retinue.wait(run)
-            return str(asked.shown)
+            return str(questions.shown)
 
     first = asyncio.run(main()).splitlines()[0]
     assert first == (f"fetch (host: {host})" if host else "fetch")

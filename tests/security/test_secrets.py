@@ -73,13 +73,13 @@ def test_the_form_of_this_test_finds_what_is_planted() -> None:
 
 
 def test_no_secret_is_written_anywhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    seen: list[str] = []
-    told = Told()
+    records: list[str] = []
+    record = Told()
     caplog.set_level(logging.DEBUG)
 
     async def main() -> None:
         async with Retinue(
-            tmp_path / "r.db", secrets=CANARIES, channels={"told": channel(told)}
+            tmp_path / "r.db", secrets=CANARIES, channels={"told": channel(record)}
         ) as retinue:
             caplog.handler.addFilter(Redacting(retinue._engine.redactor))  # type: ignore[arg-type]
             talk = Scripted(script)
@@ -90,19 +90,19 @@ def test_no_secret_is_written_anywhere(tmp_path: Path, caplog: pytest.LogCapture
             )
             await retinue.send(run, leaky(1))
             async for item in retinue.steps(run, tree=False, deltas=True):
-                seen.append(repr(item))
+                records.append(repr(item))
                 if "Asked" in repr(item):
-                    seen.append(repr(await retinue.open_questions()))
+                    records.append(repr(await retinue.open_questions()))
                     await retinue.answer(run, leaky(2))
             outcome = await retinue.outcome(run)
             assert outcome is not None
-            seen.append(
+            records.append(
                 repr(outcome) + repr(await retinue.messages(run)) + repr(await retinue.tree(run))
             )
             assert outcome.ok, outcome
-            await retinue.settle(timeout=30)
-            broken = Agent("broken", model=Scripted(refuse, name="b"))
-            seen.append(repr(await retinue.run(broken, "Go.")))
+            await retinue.settle(timeout=120)
+            bad_agent = Agent("broken", model=Scripted(refuse, name="b"))
+            records.append(repr(await retinue.run(bad_agent, "Go.")))
             await retinue.backup(tmp_path / "copy.db")
             logging.getLogger("retinue").warning("by hand: %s", leaky(3))
 
@@ -110,12 +110,12 @@ def test_no_secret_is_written_anywhere(tmp_path: Path, caplog: pytest.LogCapture
     for path in sorted(tmp_path.rglob("*")):
         if path.is_file():
             assert everything(path.read_bytes().decode("latin-1")) == [], path
-    assert everything("\n".join(seen)) == []
-    assert any("TextPiece" in s for s in seen), "previews were watched"
-    assert told.texts
-    assert everything("\n".join(told.texts)) == []
+    assert everything("\n".join(records)) == []
+    assert any("TextPiece" in s for s in records), "previews were watched"
+    assert record.texts
+    assert everything("\n".join(record.texts)) == []
     assert everything(caplog.text) == []
-    assert "[redacted:CANARY_0_KEY]" in "\n".join(seen)
+    assert "[redacted:CANARY_0_KEY]" in "\n".join(records)
 
 
 def script(request: ModelRequest) -> object:
@@ -133,8 +133,8 @@ def refuse(request: ModelRequest) -> object:
     raise ModelError(f"401: bad key {leaky(1)}", kind="auth")
 
 
-def channel(told: Told) -> Channel:
-    return told  # type: ignore[return-value]
+def channel(record: Told) -> Channel:
+    return record  # type: ignore[return-value]
 
 
 def test_a_secret_that_is_a_word_of_the_format_does_not_break_the_record(tmp_path: Path) -> None:
@@ -170,6 +170,6 @@ def test_a_preview_that_splits_a_secret_is_clean_too(tmp_path: Path) -> None:
                 if isinstance(item, TextPiece)
             ]
 
-    shown = "".join(asyncio.run(main()))
-    assert "is [redacted:CANARY_3_KEY]" in shown
-    assert secret not in shown
+    text = "".join(asyncio.run(main()))
+    assert "is [redacted:CANARY_3_KEY]" in text
+    assert secret not in text

@@ -39,14 +39,14 @@ def test_the_file_of_tokens_is_hidden_wherever_it_lies(tmp_path: Path) -> None:
         file = home.project / "tokens.txt"
         (home.project / "link").symlink_to("tokens.txt")
         with serving(home, file) as served:
-            told = served.text(served.start(ADMIN, **FREE))
-            kept = file.read_text()
-        assert ADMIN[::-1] not in told and "read,run" not in told, told
-        assert told.count("belongs to Retinue") == 2 and "tokens.txt\t" not in told, told
+            texts = served.text(served.start(ADMIN, **FREE))
+            text = file.read_text()
+        assert ADMIN[::-1] not in texts and "read,run" not in texts, texts
+        assert texts.count("belongs to Retinue") == 2 and "tokens.txt\t" not in texts, texts
         # The next host, which serves nothing, hides it too.
         again = home.ok("run", "--yolo", "-p", "go")
         assert ADMIN[::-1] not in again and "read,run" not in again, again
-        assert file.read_text() == kept
+        assert file.read_text() == text
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ REQUESTS = {("starts.py", "_start"), ("starts.py", "fork"), ("starts.py", "resum
 
 @cache
 def everything() -> dict[str, set[tuple[str, str]]]:
-    found: dict[str, set[tuple[str, str]]] = {}
+    results: dict[str, set[tuple[str, str]]] = {}
     for path in sorted(SOURCE.rglob("*.py")):
         if path.parts[len(SOURCE.parts)] == "testing":
             continue
@@ -32,8 +32,8 @@ def everything() -> dict[str, set[tuple[str, str]]]:
                 if isinstance(node.func, ast.Attribute)
                 else getattr(node.func, "id", "")
             )
-            found.setdefault(called, set()).add((path.relative_to(SOURCE).as_posix(), function))
-    return found
+            results.setdefault(called, set()).add((path.relative_to(SOURCE).as_posix(), function))
+    return results
 
 
 def uses(name: str) -> set[tuple[str, str]]:
@@ -118,7 +118,7 @@ def test_a_root_of_each_kind_has_no_more_than_was_asked_for() -> None:
             rows = [await retinue._store.row(id) for id in (first, forked, resumed)]
             return [row.spec.permissions for row in rows if row is not None]
 
-    held = asyncio.run(main())
-    assert [(h.deny, h.mode, h.tools) for h in held] == [
+    amount = asyncio.run(main())
+    assert [(h.deny, h.mode, h.tools) for h in amount] == [
         (("look",), "plan", ("artifact", "look"))
     ] * 3

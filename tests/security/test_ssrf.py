@@ -221,10 +221,10 @@ def corpus(port: int) -> list[str]:
 def test_every_way_to_write_an_inner_address_is_refused_without_a_connect() -> None:
     """The port is open to fetch, so that it is the address that is refused. The names do resolve:
     to loopback."""
-    asked: list[str] = []
+    questions: list[str] = []
 
     async def resolve(host: str, port: int) -> Sequence[str]:
-        asked.append(host)
+        questions.append(host)
         return ["127.0.0.1", "::1"]
 
     async def story() -> None:
@@ -241,7 +241,7 @@ def test_every_way_to_write_an_inner_address_is_refused_without_a_connect() -> N
                 answer.text for answer in answers.values() if "not allowed" in answer.text
             ] == []
             assert (four.n_connects, six.n_connects) == (0, 0)
-            assert asked == [], "no name inside of a network is even asked for"
+            assert questions == [], "no name inside of a network is even asked for"
             # The listeners do count: when the address is allowed, the same request arrives.
             opened = FetchTool(allow=(*four.allow, f"[::1]:{four.port}"))
             assert "got in" in (await told(opened, four.url)).text
@@ -258,10 +258,10 @@ def test_a_public_name_that_leads_inside_is_refused_though_others_of_its_address
     inner: str,
 ) -> None:
     async def story() -> None:
-        for found in ([inner], ["93.184.215.14", inner], [inner, "93.184.215.14"]):
+        for addresses in ([inner], ["93.184.215.14", inner], [inner, "93.184.215.14"]):
 
-            async def resolve(host: str, port: int, found: list[str] = found) -> Sequence[str]:
-                return found
+            async def resolve(host: str, port: int, answer: list[str] = addresses) -> Sequence[str]:
+                return answer
 
             with pytest.raises(Refused, match=r"www\.example\.org"):
                 await Gate(resolve=resolve).admit(parse_url("http://www.example.org/"))
@@ -476,10 +476,10 @@ def test_a_run_reaches_only_the_hosts_that_it_holds(
 
 
 def test_hosts_are_checked_at_every_step_before_any_name_is_asked_for() -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     async def resolve(host: str, port: int) -> Sequence[str]:
-        asked.append(host)
+        questions.append(host)
         return ["127.0.0.1"]
 
     async def story() -> None:
@@ -492,7 +492,7 @@ def test_hosts_are_checked_at_every_step_before_any_name_is_asked_for() -> None:
                 assert answer.error and "other.example.net is not one of the hosts" in answer.text
                 answer = await told(fetch, f"http://third.example.net:{first.port}/", who)
                 assert answer.error and (first.n_connects, server.n_connects) == (1, 0)
-                assert asked == ["www.example.org"]
+                assert questions == ["www.example.org"]
 
     asyncio.run(story())
 

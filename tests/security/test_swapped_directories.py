@@ -35,20 +35,16 @@ class Hostile:
         self.lead, self.child, self._before = lead, child, before
         self.heard: list[str] = []
 
-    async def __call__(self, heard: Any) -> Any:
-        self.heard += [m.text for m in heard.messages]
-        is_lead = "Be the lead" in heard.messages[0].text
-        n = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
+    async def __call__(self, request: Any) -> Any:
+        self.heard += [m.text for m in request.messages]
+        is_lead = "Be the lead" in request.messages[0].text
+        n = sum(type(m).__name__ == "AssistantMessage" for m in request.messages)
         turns = self.lead if is_lead else self.child
         if not is_lead and n == 0 and self._before is not None:
             await asyncio.to_thread(self._before)
-        return (
-            turns[n]
-            if n < len(turns)
-            else "Done."
-            if is_lead
-            else call("submit_result", result="done")
-        )
+        if n < len(turns):
+            return turns[n]
+        return "Done." if is_lead else call("submit_result", result="done")
 
     @property
     def told(self) -> str:
@@ -57,13 +53,13 @@ class Hostile:
 
 def outside(home: PrivateHome) -> Path:
     """Beside the project, with the names that are in it."""
-    made = home.folder / "outside"
-    (made / "deep").mkdir(parents=True)
+    path = home.folder / "outside"
+    (path / "deep").mkdir(parents=True)
     for name in ("a.txt", "deep/b.txt"):
-        (made / name).write_text(f"{CANARY}\n")
-    subprocess.run(["git", "init", "-q", str(made)], check=True)
-    (made / ".git/description").write_text(CANARY)
-    return made
+        (path / name).write_text(f"{CANARY}\n")
+    subprocess.run(["git", "init", "-q", str(path)], check=True)
+    (path / ".git/description").write_text(CANARY)
+    return path
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -103,7 +99,7 @@ def test_a_child_whose_directory_became_a_link_works_nowhere(
     with private_home(tmp_path, model) as home:
         commit(home.project)
         out = outside(home)
-        kept = contents(out)
+        rest = contents(out)
         where = [home.project]
 
         def swap() -> None:
@@ -123,11 +119,11 @@ def test_a_child_whose_directory_became_a_link_works_nowhere(
             call("spawn_agents", tasks=[{"task": "look", "cwd": "sub", "read_first": ["a.txt"]}]),
         ]
         agent = ("--agents", json.dumps(ISOLATED), "--agent", "lead") if isolated else ()
-        done = home.real(*RUN, *agent, "Be the lead.")
-        assert done.returncode == 0, done.stderr
+        result = home.real(*RUN, *agent, "Be the lead.")
+        assert result.returncode == 0, result.stderr
         assert isolated == (where[0] != home.project)
         assert CANARY not in model.told
-        assert contents(out) == kept
+        assert contents(out) == rest
         assert model.told.count("was replaced by a symbolic link") >= len(CALLS)
 
 
@@ -144,8 +140,8 @@ def test_no_file_from_outside_is_handed_over_while_a_directory_is_swapped_all_th
             call("shell", command=FLIP.format(outside=out), background=True),
             *[call("spawn_agents", tasks=[task])] * 40,
         ]
-        done = home.real(*RUN, "Be the lead.")
-        assert done.returncode == 0, done.stderr
+        result = home.real(*RUN, "Be the lead.")
+        assert result.returncode == 0, result.stderr
         assert CANARY not in model.told
 
 
@@ -193,8 +189,8 @@ def test_what_may_not_be_read_is_shown_by_nothing(tmp_path: Path, turns: list[An
         for name in (".env", "conf/.env"):
             (home.project / name).write_text(f"{SECRET}\nOTHER=1\n")
         (home.project / "link.txt").symlink_to(".env")
-        done = home.real(*RUN, *DENIED, "Be the lead.")
-        assert done.returncode == 0, done.stderr
+        result = home.real(*RUN, *DENIED, "Be the lead.")
+        assert result.returncode == 0, result.stderr
         assert "s3cr3t-value" not in model.told.replace(WRONG, "")
         assert "OTHER" not in model.told
         assert (home.project / ".env").read_text() == f"{SECRET}\nOTHER=1\n"
@@ -229,10 +225,10 @@ def test_what_may_not_be_read_is_not_shown_from_the_history_either(tmp_path: Pat
         shutil.rmtree(home.project / ".git")
 
         def git(*words: str) -> str:
-            done = subprocess.run(
+            process = subprocess.run(
                 ["git", *WHO, *words], cwd=home.project, check=True, capture_output=True, text=True
             )
-            return done.stdout.strip()
+            return process.stdout.strip()
 
         git("init", "-q")
         (home.project / "conf").mkdir()
@@ -246,8 +242,8 @@ def test_what_may_not_be_read_is_not_shown_from_the_history_either(tmp_path: Pat
         git("tag", "tagged", names["blob"])
         model.lead += [call("git", args=[w.format(**names) for w in words]) for words in GIT]
         model.lead += [call("git", args=["show", "HEAD:free.txt"])]
-        done = home.real(*RUN, *DENIED, "Be the lead.")
-        assert done.returncode == 0, done.stderr
+        result = home.real(*RUN, *DENIED, "Be the lead.")
+        assert result.returncode == 0, result.stderr
         assert "KEY=" not in model.told
         assert "+free-two" in model.told and "\nfree-two" in model.told, "the rest is shown"
 
@@ -265,8 +261,8 @@ def test_without_a_tool_that_reads_nothing_is_shown(tmp_path: Path) -> None:
     )
     with private_home(tmp_path, model) as home:
         (home.project / "notes.txt").write_text(f"{SECRET}\nOTHER=1\n")
-        done = home.real(*RUN, "--agents", json.dumps(agents), "--agent", "lead", "Be the lead.")
-        assert done.returncode == 0, done.stderr
+        result = home.real(*RUN, "--agents", json.dumps(agents), "--agent", "lead", "Be the lead.")
+        assert result.returncode == 0, result.stderr
         assert "s3cr3t-value" not in model.told.replace(WRONG, "")
         assert "no tool that reads" in model.told
         assert "OTHER=2" in (home.project / "notes.txt").read_text()
@@ -277,7 +273,7 @@ def test_without_a_tool_that_reads_no_file_is_handed_over(tmp_path: Path) -> Non
     model = Hostile([call("spawn_agents", tasks=[task])], [])
     with private_home(tmp_path, model) as home:
         (home.project / "notes.txt").write_text(f"{SECRET}\n")
-        done = home.real(*RUN, "--disallowed-tools", "read,search,shell", "Be the lead.")
-        assert done.returncode == 0, done.stderr
+        result = home.real(*RUN, "--disallowed-tools", "read,search,shell", "Be the lead.")
+        assert result.returncode == 0, result.stderr
         assert "s3cr3t-value" not in model.told
         assert "no tool that reads" in model.told

@@ -32,12 +32,12 @@ def played(
         str(seed),
         *how,
     ]
-    done = subprocess.run(
+    process = subprocess.run(
         command, capture_output=True, text=True, timeout=850, env={**os.environ, **env}
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    assert process.returncode == 0, process.stderr[-3000:]
+    texts: dict[str, Any] = json.loads(process.stdout)
+    return texts
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -47,17 +47,17 @@ def test_no_schedule_of_swaps_reads_or_writes_a_byte_outside(tmp_path: Path, par
         ("unshare", "-m", "--propagation", "private") if is_root and shutil.which("unshare") else ()
     )
     may = bool(mounts) and not subprocess.run([*mounts, "true"], capture_output=True).returncode
-    found = played(
+    output = played(
         tmp_path,
         N // PARTS,
         part,
         before=mounts if may else (),
         RETINUE_SWAP_MOUNTS="1" if may else "0",
     )
-    assert found["escapes"] == []
-    assert sum(found["swaps"].values()) >= N // PARTS
+    assert output["escapes"] == []
+    assert sum(output["swaps"].values()) >= N // PARTS
     assert N < 1000 * PARTS or all(
-        n for kind, n in found["swaps"].items() if kind != "mount" or may
+        n for kind, n in output["swaps"].items() if kind != "mount" or may
     )
 
 
@@ -74,13 +74,13 @@ def test_nor_does_one_for_a_user_without_privileges(tmp_path: Path) -> None:
             [*before, sys.executable, "-c", "import retinue"], capture_output=True
         ).returncode:
             pytest.skip("this installation cannot be read by another user")
-        found = played(folder, max(N // PARTS, 1), 1000, before=before, HOME=str(folder))
-        assert found["uid"] == NOBODY
-        assert found["escapes"] == []
+        output = played(folder, max(N // PARTS, 1), 1000, before=before, HOME=str(folder))
+        assert output["uid"] == NOBODY
+        assert output["escapes"] == []
     finally:
         shutil.rmtree(folder)
 
 
 def test_the_schedules_find_out_who_goes_by_name(tmp_path: Path) -> None:
-    found = played(tmp_path, 300, 1, "by-name")
-    assert found["n_escapes"] > 3, found
+    output = played(tmp_path, 300, 1, "by-name")
+    assert output["n_escapes"] > 3, output

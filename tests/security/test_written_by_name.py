@@ -30,20 +30,20 @@ from tests.security.test_planted_programs import plant_programs
 @needs("bwrap")
 @pytest.mark.parametrize("path", ["out/evil.desktop", "out/new/evil.desktop", "new/evil.desktop"])
 def test_an_answer_is_not_written_through_a_link_that_the_run_has_made(path: str) -> None:
-    with machine("this user") as made:
-        (made.project / "out").mkdir()
-        outside = made.home / ".config/autostart"
+    with machine("this user") as home:
+        (home.project / "out").mkdir()
+        outside = home.home / ".config/autostart"
         swap = f"rm -rf out; ln -s {outside} out; ln -s {outside} new; echo it was swapped"
         with provider(hostile(call("shell", command=swap))) as env:
-            done = made.run(
-                "-m", "retinue", "run", "--yolo", "-p", "-o", path, "go", cwd=made.project, **env
+            result = home.run(
+                "-m", "retinue", "run", "--yolo", "-p", "-o", path, "go", cwd=home.project, **env
             )
-        assert "it was swapped" in done.stdout
+        assert "it was swapped" in result.stdout
         assert list(outside.iterdir()) == []
         assert (
-            done.returncode != 0
-            and "was not written" in done.stderr
-            and "Traceback" not in done.stderr
+            result.returncode != 0
+            and "was not written" in result.stderr
+            and "Traceback" not in result.stderr
         )
 
 
@@ -110,8 +110,8 @@ AGENT = {
 def test_no_copy_is_made_with_a_sandbox_that_a_command_could_have_put_on_path(
     tmp_path: Path,
 ) -> None:
-    def model(heard: Any) -> Any:
-        n = sum(type(m).__name__ == "AssistantMessage" for m in heard.messages)
+    def model(request: Any) -> Any:
+        n = sum(type(m).__name__ == "AssistantMessage" for m in request.messages)
         return call("write", path="new.txt", content="precious\n") if n == 0 else "Done."
 
     with private_home(tmp_path, model) as home:
@@ -120,10 +120,10 @@ def test_no_copy_is_made_with_a_sandbox_that_a_command_could_have_put_on_path(
         plant_programs(tools, mark)
         top = make_repository(home.project / "repository")
         home.env["PATH"] = f"{tools}:{home.env['PATH']}"
-        done = home.real(
+        result = home.real(
             "run", "--yolo", "--agents", json.dumps(AGENT), "--agent", "one", "go", cwd=top
         )
-        assert done.returncode == 0 and "Done." in done.stdout, done.stderr
+        assert result.returncode == 0 and "Done." in result.stdout, result.stderr
         assert "retinue/" in by_hand(top, "branch", "--list")
         home.ok("host", "stop")
         assert not mark.exists(), mark.read_text()

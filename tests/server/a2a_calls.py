@@ -99,5 +99,5 @@ def events_of(reply: Reply) -> list[Any]:
 
 
 def message(text: str = "Hello", **fields: Any) -> dict[str, Any]:
-    made = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
-    return {**made, **fields}
+    result = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
+    return {**result, **fields}

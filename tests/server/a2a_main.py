@@ -36,7 +36,7 @@ async def check(api: Served, binding: str) -> int:
 
     headers = {"authorization": f"Bearer {ADMIN}"}
     place = f"http://127.0.0.1:{api.port}"
-    seen: list[bool] = []
+    records: list[bool] = []
     async with httpx.AsyncClient(headers=headers, timeout=60) as http:
 
         async def client_of(base: str, *, streaming: bool) -> Any:
@@ -64,64 +64,64 @@ async def check(api: Served, binding: str) -> int:
         main = await client_of(place, streaming=False)
         [first] = await sent(main, says("hi"))
         task = first.task
-        seen.append(task.status.state == types.TaskState.TASK_STATE_COMPLETED)
-        seen.append(task.artifacts[0].parts[0].text == "Answer to message 1.")
+        records.append(task.status.state == types.TaskState.TASK_STATE_COMPLETED)
+        records.append(task.artifacts[0].parts[0].text == "Answer to message 1.")
         [second] = await sent(main, says("and?", context_id=task.context_id))
-        seen.append(second.task.artifacts[0].parts[0].text == "Answer to message 3.")
+        records.append(second.task.artifacts[0].parts[0].text == "Answer to message 3.")
         again = await main.get_task(types.GetTaskRequest(id=task.id))
-        seen.append(again == task)
+        records.append(again == task)
         request = types.ListTasksRequest(context_id=task.context_id, page_size=1)
         page = await main.list_tasks(request)
-        seen.append([t.id for t in page.tasks] == [second.task.id] and page.total_size == 2)
+        records.append([t.id for t in page.tasks] == [second.task.id] and page.total_size == 2)
 
         curious = await client_of(f"{place}/a2a/curious", streaming=True)
         events = await sent(curious, says("book"))
         last = events[-1].status_update
-        seen.append(last.status.state == types.TaskState.TASK_STATE_INPUT_REQUIRED)
+        records.append(last.status.state == types.TaskState.TASK_STATE_INPUT_REQUIRED)
         id = last.task_id
         subscribed = curious.subscribe(types.SubscribeToTaskRequest(id=id))
         opening = await anext(subscribed)
-        seen.append(opening.task.id == id)
+        records.append(opening.task.id == id)
         answer = await sent(curious, says("Lima", task_id=id))
-        seen.append(answer[-1].status_update.status.state == 3)
+        records.append(answer[-1].status_update.status.state == 3)
         rest = [event async for event in subscribed]
-        seen.append(rest[-1].status_update.status.state == 3)
+        records.append(rest[-1].status_update.status.state == 3)
 
         config = types.TaskPushNotificationConfig(
             task_id=id, id="one", url="https://example.org/hook"
         )
-        made = await curious.create_task_push_notification_config(config)
-        seen.append(made.url == config.url)
+        result = await curious.create_task_push_notification_config(config)
+        records.append(result.url == config.url)
         one = types.GetTaskPushNotificationConfigRequest(task_id=id, id="one")
-        seen.append(await curious.get_task_push_notification_config(one) == made)
+        records.append(await curious.get_task_push_notification_config(one) == result)
         every = types.ListTaskPushNotificationConfigsRequest(task_id=id)
         listed = await curious.list_task_push_notification_configs(every)
-        seen.append(list(listed.configs) == [made])
-        gone = types.DeleteTaskPushNotificationConfigRequest(task_id=id, id="one")
-        await curious.delete_task_push_notification_config(gone)
+        records.append(list(listed.configs) == [result])
+        delete_request = types.DeleteTaskPushNotificationConfigRequest(task_id=id, id="one")
+        await curious.delete_task_push_notification_config(delete_request)
         listed = await curious.list_task_push_notification_configs(every)
-        seen.append(not listed.configs)
+        records.append(not listed.configs)
 
-        for asked, error in ((id, TaskNotCancelableError), ("nothing", TaskNotFoundError)):
+        for question, error in ((id, TaskNotCancelableError), ("nothing", TaskNotFoundError)):
             try:
-                await main.cancel_task(types.CancelTaskRequest(id=asked))
-                seen.append(False)
+                await main.cancel_task(types.CancelTaskRequest(id=question))
+                records.append(False)
             except error:
-                seen.append(True)
+                records.append(True)
         [waiting] = await sent(await client_of(f"{place}/a2a/curious", streaming=False), says("b"))
         ended = await curious.cancel_task(types.CancelTaskRequest(id=waiting.task.id))
-        seen.append(ended.status.state == types.TaskState.TASK_STATE_CANCELED)
-    if not all(seen):
-        sys.stderr.write(f"{binding}: {seen}\n")
-    return len(seen) if all(seen) else 0
+        records.append(ended.status.state == types.TaskState.TASK_STATE_CANCELED)
+    if not all(records):
+        sys.stderr.write(f"{binding}: {records}\n")
+    return len(records) if all(records) else 0
 
 
 def main() -> int:
     with served(agents=AGENTS) as api:
         counts = {name: asyncio.run(check(api, name)) for name in ("JSONRPC", "HTTP+JSON")}
     is_ok = all(counts.values())
-    told = {"ok": is_ok, "sdk": importlib.metadata.version("a2a-sdk"), "checks": counts}
-    sys.stdout.write(json.dumps(told) + "\n")
+    text = {"ok": is_ok, "sdk": importlib.metadata.version("a2a-sdk"), "checks": counts}
+    sys.stdout.write(json.dumps(text) + "\n")
     return 0 if is_ok else 1
 
 

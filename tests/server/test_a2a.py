@@ -68,16 +68,16 @@ def completed(a2a: Binding, **options: Any) -> Any:
 
 def asking(a2a: Binding) -> Any:
     """A task that waits for its client."""
-    sent = a2a.call("SendMessage", message=message("book a flight"), tenant="curious")
-    return sent.result["task"]
+    reply = a2a.call("SendMessage", message=message("book a flight"), tenant="curious")
+    return reply.result["task"]
 
 
 def started(a2a: Binding) -> Any:
     """A task that is at work."""
     OPENED.clear()
     options = {"returnImmediately": True}
-    sent = a2a.call("SendMessage", message=message(), tenant="slow", configuration=options)
-    return sent.result["task"]
+    reply = a2a.call("SendMessage", message=message(), tenant="slow", configuration=options)
+    return reply.result["task"]
 
 
 def test_the_card_says_what_there_is(api: Served) -> None:
@@ -125,8 +125,8 @@ def test_a_task_is_read_again_with_as_much_history_as_wanted(a2a: Binding) -> No
     assert "history" not in a2a.call("GetTask", id=task["id"], historyLength=0).result
     for one in (1, 1.0):
         assert len(a2a.call("GetTask", id=task["id"], historyLength=one).result["history"]) == 1
-    sent = a2a.call("SendMessage", message=message(), configuration={"historyLength": 0})
-    assert "history" not in sent.result["task"]
+    reply = a2a.call("SendMessage", message=message(), configuration={"historyLength": 0})
+    assert "history" not in reply.result["task"]
     missing = a2a.call("GetTask", id="nothing-here")
     assert missing.code in (-32001, 404) and missing.reason == "TASK_NOT_FOUND"
 
@@ -134,8 +134,8 @@ def test_a_task_is_read_again_with_as_much_history_as_wanted(a2a: Binding) -> No
 def test_a_task_that_is_over_takes_nothing(a2a: Binding) -> None:
     """CORE-SEND-002, CORE-CANCEL-002, STREAM-SUB-003."""
     task = completed(a2a)
-    sent = a2a.call("SendMessage", message=message(taskId=task["id"]))
-    assert sent.code in (-32004, 400) and sent.reason == "UNSUPPORTED_OPERATION"
+    reply = a2a.call("SendMessage", message=message(taskId=task["id"]))
+    assert reply.code in (-32004, 400) and reply.reason == "UNSUPPORTED_OPERATION"
     ended = a2a.call("CancelTask", id=task["id"])
     assert ended.code in (-32002, 409) and ended.reason == "TASK_NOT_CANCELABLE"
     follow = a2a.call("SubscribeToTask", id=task["id"])
@@ -152,8 +152,8 @@ def test_a_task_that_is_over_takes_nothing(a2a: Binding) -> None:
 )
 def test_media_that_no_agent_reads_are_refused(a2a: Binding, part: Any) -> None:
     """CORE-SEND-003."""
-    sent = a2a.call("SendMessage", message=message(parts=[part]))
-    assert sent.code in (-32005, 415) and sent.reason == "CONTENT_TYPE_NOT_SUPPORTED"
+    reply = a2a.call("SendMessage", message=message(parts=[part]))
+    assert reply.code in (-32005, 415) and reply.reason == "CONTENT_TYPE_NOT_SUPPORTED"
 
 
 @pytest.mark.parametrize(
@@ -169,14 +169,14 @@ def test_media_that_no_agent_reads_are_refused(a2a: Binding, part: Any) -> None:
 )
 def test_a_message_that_is_none_is_refused(a2a: Binding, change: Any) -> None:
     """CORE-ERR-001, CORE-ERR-002, DM-PART-001, DM-SERIAL-004."""
-    sent = a2a.call("SendMessage", message=message(**change))
-    assert sent.code in (-32602, 400) and sent.reason == "INVALID_PARAMS" and sent.message
+    reply = a2a.call("SendMessage", message=message(**change))
+    assert reply.code in (-32602, 400) and reply.reason == "INVALID_PARAMS" and reply.message
 
 
 def test_data_and_unknown_fields_are_taken(a2a: Binding) -> None:
     """DM-SERIAL-005."""
-    made = message(parts=[{"data": {"city": "Lima"}}], someday={"x": 1})
-    task = a2a.call("SendMessage", message=made, later=True).result["task"]
+    result = message(parts=[{"data": {"city": "Lima"}}], someday={"x": 1})
+    task = a2a.call("SendMessage", message=result, later=True).result["task"]
     assert task["history"][0]["parts"][0]["text"] == '{"city":"Lima"}'
 
 
@@ -225,8 +225,8 @@ def test_a_stream_begins_with_the_task_and_ends_with_it(a2a: Binding) -> None:
     assert last["status"]["state"] == "TASK_STATE_COMPLETED"
     assert events[1]["artifactUpdate"]["artifact"]["parts"][0]["text"] == "Answer to message 1."
     assert a2a.call("GetTask", id=events[0]["task"]["id"]).result["status"] == last["status"]
-    asked = a2a.call("SendStreamingMessage", message=message(), tenant="curious").events or []
-    assert asked[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    question = a2a.call("SendStreamingMessage", message=message(), tenant="curious").events or []
+    assert question[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     failed = a2a.call("SendStreamingMessage", message=message(), tenant="broken").events or []
     status = failed[-1]["statusUpdate"]["status"]
     assert status["state"] == "TASK_STATE_FAILED"
@@ -235,10 +235,10 @@ def test_a_stream_begins_with_the_task_and_ends_with_it(a2a: Binding) -> None:
 
 def test_all_streams_of_a_task_say_the_same(a2a: Binding) -> None:
     """STREAM-ORDER-001 to -004, STREAM-SUB-001, STREAM-SUB-002."""
-    task, found = asking(a2a), list[Any]()
+    task, results = asking(a2a), list[Any]()
 
     def listen() -> None:
-        found.append(a2a.call("SubscribeToTask", id=task["id"]).events)
+        results.append(a2a.call("SubscribeToTask", id=task["id"]).events)
 
     threads = [threading.Thread(target=listen) for _ in range(2)]
     for thread in threads:
@@ -250,7 +250,7 @@ def test_all_streams_of_a_task_say_the_same(a2a: Binding) -> None:
     a2a.call("SendMessage", message=message("Lima", taskId=task["id"]))
     for thread in threads:
         thread.join(SECONDS)
-    first, second = found
+    first, second = results
     assert first == second and first[0]["task"] == task
     assert [next(iter(event)) for event in first] == ["task", "artifactUpdate", "statusUpdate"]
     assert first[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -361,21 +361,21 @@ class Receiver(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def receiver() -> Iterator[tuple[str, list[Any]]]:
-    got: list[Any] = []
-    handler = type("One", (Receiver,), {"got": got})
+    replies: list[Any] = []
+    handler = type("One", (Receiver,), {"got": replies})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/news", got
+    yield f"http://127.0.0.1:{server.server_port}/news", replies
     server.shutdown()
     server.server_close()
 
 
-def until_over(got: list[Any]) -> None:
+def until_over(replies: list[Any]) -> None:
     until = time.monotonic() + SECONDS
     while not any(
         body.get("statusUpdate", {}).get("status", {}).get("state") == "TASK_STATE_COMPLETED"
-        for _, body in list(got)
+        for _, body in list(replies)
     ):
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -384,13 +384,13 @@ def until_over(got: list[Any]) -> None:
 def test_where_news_are_sent_is_kept_with_the_task(a2a: Binding) -> None:
     """PUSH-CREATE-001, PUSH-CREATE-002, PUSH-GET-*, PUSH-LIST-001, PUSH-DEL-*."""
     task = completed(a2a)["id"]
-    made = a2a.call(
+    result = a2a.call(
         "CreateTaskPushNotificationConfig", taskId=task, id="one", url="https://example.com/hook"
     ).result
-    assert made == {"id": "one", "taskId": task, "url": "https://example.com/hook"}
-    assert a2a.call("GetTaskPushNotificationConfig", taskId=task, id="one").result == made
+    assert result == {"id": "one", "taskId": task, "url": "https://example.com/hook"}
+    assert a2a.call("GetTaskPushNotificationConfig", taskId=task, id="one").result == result
     listed = a2a.call("ListTaskPushNotificationConfigs", taskId=task).result
-    assert listed["configs"] == [made]
+    assert listed["configs"] == [result]
     missing = a2a.call("GetTaskPushNotificationConfig", taskId=task, id="two")
     assert missing.reason == "TASK_NOT_FOUND"
     for _ in range(2):
@@ -405,24 +405,24 @@ def test_where_news_are_sent_is_kept_with_the_task(a2a: Binding) -> None:
 
 def test_news_are_sent_with_what_lets_them_in(a2a: Binding, receiver: Any) -> None:
     """PUSH-DELIVER-001 to -003."""
-    url, got = receiver
+    url, reply = receiver
     a2a.token = ADMIN
     config = {
         "url": url,
         "token": "t-1",
         "authentication": {"scheme": "Bearer", "credentials": "for-the-hook"},
     }
-    sent = a2a.call(
+    task = a2a.call(
         "SendMessage",
         message=message(),
         tenant="curious",
         configuration={"taskPushNotificationConfig": config},
     ).result["task"]
-    [kept] = a2a.call("ListTaskPushNotificationConfigs", taskId=sent["id"]).result["configs"]
-    assert kept["authentication"] == {"scheme": "Bearer"}, "what lets in is not shown again"
-    a2a.call("SendMessage", message=message("Lima", taskId=sent["id"]))
-    until_over(got)
-    for headers, body in got:
+    [rest] = a2a.call("ListTaskPushNotificationConfigs", taskId=task["id"]).result["configs"]
+    assert rest["authentication"] == {"scheme": "Bearer"}, "what lets in is not shown again"
+    a2a.call("SendMessage", message=message("Lima", taskId=task["id"]))
+    until_over(reply)
+    for headers, body in reply:
         assert headers["authorization"] == "Bearer for-the-hook"
         assert headers["x-a2a-notification-token"] == "t-1"
         assert len(body) == 1 and {*body} <= {"task", "statusUpdate", "artifactUpdate"}
@@ -433,8 +433,8 @@ def test_news_do_not_reach_private_networks(
 ) -> None:
     """Whoever may start runs may not have the host send requests to its own network."""
     caplog.set_level("INFO", logger="retinue.host")
-    url, got = receiver
-    sent = a2a.call(
+    url, reply = receiver
+    send_reply = a2a.call(
         "SendMessage",
         message=message(),
         configuration={"taskPushNotificationConfig": {"url": url}},
@@ -443,7 +443,7 @@ def test_news_do_not_reach_private_networks(
     while "Refused" not in caplog.text:
         assert time.monotonic() < until
         time.sleep(0.02)
-    assert sent.result["task"]["status"]["state"] == "TASK_STATE_COMPLETED" and not got
+    assert send_reply.result["task"]["status"]["state"] == "TASK_STATE_COMPLETED" and not reply
 
 
 def test_news_are_sent_after_a_restart(tmp_path: Path, receiver: Any) -> None:

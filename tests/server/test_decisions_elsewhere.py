@@ -79,11 +79,11 @@ def decide(api: Served, model: str) -> None:
     assert question["kind"] == ("budget" if model == "limited" else "permission")
     root = question["root"]
     if model == "limited":
-        done = api.post(f"/runs/{root}/budget", {"turns": 9}, token=ALICE)
+        reply = api.post(f"/runs/{root}/budget", {"turns": 9}, token=ALICE)
     else:
         answer = {"question": question["id"], "allow": True}
-        done = api.post(f"/runs/{root}/answer", answer, token=ALICE)
-    assert done.status == 200, done
+        reply = api.post(f"/runs/{root}/answer", answer, token=ALICE)
+    assert reply.status == 200, reply
 
 
 def is_asked(api: Served) -> bool:
@@ -119,8 +119,8 @@ def test_a_chat_waits_for_what_someone_else_decides(
 def test_a_task_says_that_someone_else_has_to_decide(api: Served, model: str) -> None:
     binding = Binding(api, True)
     options = {"returnImmediately": True}
-    sent = binding.call("SendMessage", message=message(), tenant=model, configuration=options)
-    task = sent.result["task"]["id"]
+    reply = binding.call("SendMessage", message=message(), tenant=model, configuration=options)
+    task = reply.result["task"]["id"]
     until_here(lambda: is_asked(api))
     assert state(api, task) == "TASK_STATE_AUTH_REQUIRED"
     decide(api, model)

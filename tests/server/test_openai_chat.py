@@ -87,14 +87,14 @@ def api() -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def client(api: Served) -> Iterator[openai.OpenAI]:
-    with client_of(api) as made:
-        yield made
+    with client_of(api) as client:
+        yield client
 
 
 def streamed(chunks: Any) -> tuple[str, list[Any]]:
     """The text of a stream, and its chunks."""
-    found = list(chunks)
-    return "".join(c.choices[0].delta.content or "" for c in found if c.choices), found
+    result = list(chunks)
+    return "".join(c.choices[0].delta.content or "" for c in result if c.choices), result
 
 
 def test_agents_are_models(client: openai.OpenAI) -> None:
@@ -196,8 +196,8 @@ def test_calls_of_the_clients_tools_wait_for_its_results(
     talk.append(first.choices[0].message.model_dump(exclude_none=True))
     one = [*talk, {"role": "tool", "tool_call_id": calls[0].id, "content": "sun"}]
     partly = client.chat.completions.create(messages=one, **ask)
-    left = partly.choices[0].message.tool_calls or []
-    assert [c.id for c in left] == [calls[1].id], "the other call still waits"
+    tool_calls = partly.choices[0].message.tool_calls or []
+    assert [c.id for c in tool_calls] == [calls[1].id], "the other call still waits"
     both = [*one, {"role": "tool", "tool_call_id": calls[1].id, "content": "rain"}]
     text, _ = streamed(client.chat.completions.create(messages=both, stream=True, **ask))
     assert text == "Sun in Lima, rain in Oslo."

@@ -56,8 +56,8 @@ def api() -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def client(api: Served) -> Iterator[openai.OpenAI]:
-    with client_of(api) as made:
-        yield made
+    with client_of(api) as client:
+        yield client
 
 
 def finished(client: openai.OpenAI, id: str) -> Any:
@@ -102,8 +102,8 @@ def test_a_stream_has_every_event_in_its_place(client: openai.OpenAI) -> None:
     assert [e.sequence_number for e in events] == list(range(9))
     final: Any = events[-1]
     assert final.response.output_text == "Hello there."
-    done: Any = events[-2]
-    assert done.item == final.response.output[0]
+    result: Any = events[-2]
+    assert result.item == final.response.output[0]
     assert client.responses.retrieve(final.response.id) == final.response
 
 
@@ -203,14 +203,14 @@ def test_a_response_in_the_background_is_cancelled_and_streamed_again() -> None:
             assert ended.status == "cancelled"
             assert client.responses.cancel(work.id) == ended, "twice is as good as once"
             plain = client.responses.create(model="slow", input="go", background=True, stream=True)
-            seen = []
+            records = []
             for event in plain:
-                seen.append(event)
+                records.append(event)
                 if event.type == "response.in_progress":
                     break
             plain.close()
             opened.set()
-            id = seen[0].response.id  # type: ignore[union-attr]
+            id = records[0].response.id  # type: ignore[union-attr]
             rest = list(client.responses.retrieve(id, stream=True, starting_after=1))
             assert [e.sequence_number for e in rest] == [2, 3, 4, 5, 6, 7, 8]
             assert rest[-1].type == "response.completed"
@@ -223,11 +223,11 @@ def test_a_response_in_the_background_is_cancelled_and_streamed_again() -> None:
 def test_only_what_is_in_the_background_is_cancelled_or_streamed_again(
     client: openai.OpenAI,
 ) -> None:
-    made = client.responses.create(model="main", input="hi")
+    answer = client.responses.create(model="main", input="hi")
     with pytest.raises(openai.BadRequestError, match="in the background"):
-        client.responses.cancel(made.id)
+        client.responses.cancel(answer.id)
     with pytest.raises(openai.BadRequestError, match="in the background"):
-        client.responses.retrieve(made.id, stream=True)
+        client.responses.retrieve(answer.id, stream=True)
 
 
 def test_a_response_of_another_looks_as_if_it_was_not_there(
@@ -282,7 +282,7 @@ def test_everything_goes_on_after_a_restart_of_the_server(tmp_path: Path) -> Non
             model="forecaster", input="?", tools=RESPONSE_TOOLS, background=True
         )
         parked = finished(client, parked.id)
-        asked: Any = client.chat.completions.create(
+        question: Any = client.chat.completions.create(
             model="forecaster",
             messages=[{"role": "user", "content": "?"}],
             tools=[{"type": "function", "function": {"name": "weather"}}],
@@ -300,7 +300,7 @@ def test_everything_goes_on_after_a_restart_of_the_server(tmp_path: Path) -> Non
             input=result, previous_response_id=parked.id, tools=RESPONSE_TOOLS
         )
         assert answer.output_text == "Sun in Lima."
-        message = asked.choices[0].message
+        message = question.choices[0].message
         talk = [
             {"role": "user", "content": "?"},
             message.model_dump(exclude_none=True),

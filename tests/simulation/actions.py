@@ -157,13 +157,13 @@ def _break_a_tree(sim: Simulation, id: str) -> None:
         machine.step = real  # type: ignore[attr-defined]
     failed, sim.trees.failed = [r for r, _ in sim.trees.failed], []
     must(failed[:1] == [root], f"a planted defect broke {failed} and not {root}")
-    for broken in failed:
-        found = now(sim.store.row(broken))
-        row = None if found is None or isinstance(found.run.state, Ended) else found.run
-        sim.trees.set_aside(broken, sim.at, "planted", row)
-        sim.aside[broken] = row is not None
-        members = {s.id for s in sim.books.specs.values() if s.root == broken}
-        sim.flying = [e for e in sim.flying if not _is_of(e, broken, members, sim.books)]
+    for call in failed:
+        result = now(sim.store.row(call))
+        row = None if result is None or isinstance(result.run.state, Ended) else result.run
+        sim.trees.set_aside(call, sim.at, "planted", row)
+        sim.aside[call] = row is not None
+        members = {s.id for s in sim.books.specs.values() if s.root == call}
+        sim.flying = [e for e in sim.flying if not _is_of(e, call, members, sim.books)]
         sim.admissions = [a for a in sim.admissions if a[0] not in members]
     sim.had_defect = True
     world_checks.set_aside(sim, before, failed)
@@ -176,18 +176,18 @@ def _reply_to_question(sim: Simulation, id: str) -> bool:
     if not calls.asks:
         return False
     index = (calls.asks & -calls.asks).bit_length() - 1
-    asked = next(q for q in calls.questions if q.index == index)
+    question = next(q for q in calls.questions if q.index == index)
     id = sim.trees.index.questions[
-        asked.id
+        question.id
     ]  # whoever has an answer knows the question, not the run
-    if asked.kind == "permission":
+    if question.kind == "permission":
         at = (tree.specs[id].conversation, calls.message)
-        said = sim.books.messages.get(at[0], {}).get(at[1])
-        said = said or next(m for c, n, m in tree.changes.messages if (c, n) == at)
-        call, allow = said.calls[index], sim.random.random() < 0.7  # type: ignore[union-attr]
+        message = sim.books.messages.get(at[0], {}).get(at[1])
+        message = message or next(m for c, n, m in tree.changes.messages if (c, n) == at)
+        call, allow = message.calls[index], sim.random.random() < 0.7  # type: ignore[union-attr]
         always = sim.random.random() < 0.2
         decided = Decided(
-            question=asked.id, turn=run.turn, index=index, call=call, allow=allow, always=always
+            question=question.id, turn=run.turn, index=index, call=call, allow=allow, always=always
         )
         if allow:
             sim.said_yes.add((id, run.turn, index))

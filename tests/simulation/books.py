@@ -149,10 +149,10 @@ class Books:
                 if isinstance(event, Requested | Recovered):
                     broken(f"refused: {entry.stale}")
             elif isinstance(event, ChildEnded):
-                told = self.told.setdefault(entry.run, set())
-                if event.child in told:
+                deliveries = self.told.setdefault(entry.run, set())
+                if event.child in deliveries:
                     broken(f"I3 {entry.run} was told twice that {event.child} ended")
-                told.add(event.child)
+                deliveries.add(event.child)
             elif isinstance(event, CancelAsked):
                 self.cancels.setdefault(entry.run, event)
             elif isinstance(event, LimitChanged):
@@ -235,7 +235,7 @@ class Books:
         """Money that is really gone, whether or not the answer ever arrives: on the run and on all
         above it."""
         tokens = reply.usage.input + reply.usage.output
-        nanos = script.MODEL.cost(reply.usage.input, reply.usage.output)
+        nanos = script.MODEL.cost_of(reply.usage)
         while id:
             spec = self.specs[id]
             self.spent[id] += tokens

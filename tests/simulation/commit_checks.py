@@ -101,9 +101,9 @@ def _heard_of(books: Books, id: str, changes: Changes, now: set[str]) -> None:
         spec.request.skip_token and ending.text.strip() == spec.request.skip_token
     ):
         return
-    got = any(to == above.id and mail.sender == id for (to, _), mail in changes.posted.items())
+    is_there = any(to == above.id and mail.sender == id for (to, _), mail in changes.posted.items())
     read = (m for c, _, m in changes.messages if c == above.conversation)
-    if not got and not any(getattr(m, "sender", "") == id for m in read):
+    if not is_there and not any(getattr(m, "sender", "") == id for m in read):
         broken(f"I3 the result of {id} reached nobody, though {above.id} could have heard it")
 
 
@@ -136,8 +136,8 @@ def _truthful(books: Books, id: str, run: Run) -> None:
     if ending.stop == "quarantined":
         broken(f"I27 {id} was put aside, though it was never tried alone")
     if ending.state == "cancelled":
-        asked = books.cancels[id]
-        if not ending.by or ending.along != (asked.by if asked.along else ""):
+        cancel_event = books.cancels[id]
+        if not ending.by or ending.along != (cancel_event.by if cancel_event.along else ""):
             broken(f"I7 {id} does not say who ended it: {ending.by!r}, with {ending.along!r}")
     if ending.along:
         # Whoever it ends with may still wait to hear what its stopped call has cost.

@@ -99,7 +99,7 @@ def make(
                 preamble=r.choice((0, 30)),
             )
         )
-    said = r.choice(((0.01,), (0.01, 0.1), (0.01, 0.1, 0.5, 1.0)))
+    delays = r.choice(((0.01,), (0.01, 0.1), (0.01, 0.1, 0.5, 1.0)))
     some = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))
     kinds = {"none": ((),), "alike": ((), r.choice(some)), "mixed": ((), (), *some)}[grants]
 
@@ -113,30 +113,30 @@ def make(
                 for _ in range(2)
                 if r.random() < fails
             ]
-            output = int(model.max_output * r.choice(said))
+            output = int(model.max_output * r.choice(delays))
             turns.append(Turn(r.choice((0.1, 0.3, 1.0)), output, breaks))
-        found = Node(name, model.name, r.choice((10, 200, 2_000)), turns, owns=owns)
+        result = Node(name, model.name, r.choice((10, 200, 2_000)), turns, owns=owns)
         if width and n_turns == 1:
-            found.turns.append(replace(turns[0], breaks=[]))
+            result.turns.append(replace(turns[0], breaks=[]))
         if width:
-            found.spawns_at = r.randrange(len(found.turns) - 1)
+            result.spawns_at = r.randrange(len(result.turns) - 1)
             for i in range(width):
                 # What is granted is taken at once: it is only sure to be there in an account of the
                 # parent's own.
-                given, drawn = r.choice(kinds), False
+                kind, is_drawn = r.choice(kinds), False
                 if grants == "mixed":
-                    given = tuple(k for k in given if k in owns or k not in above)
-                elif not all(k in owns or k not in above for k in given):
-                    given = ()
+                    kind = tuple(k for k in kind if k in owns or k not in above)
+                elif not all(k in owns or k not in above for k in kind):
+                    kind = ()
                 if r.random() < 0.3:
-                    given, drawn = r.choice(some), True
+                    kind, is_drawn = r.choice(some), True
                 below = 0 if level >= depth or r.random() < 0.7 else r.randint(1, 4)
                 child = node(
-                    f"{name}.{i}", level + 1, below, () if drawn else given, above | set(given)
+                    f"{name}.{i}", level + 1, below, () if is_drawn else kind, above | set(kind)
                 )
-                child.owns, child.drawn = given, drawn
-                found.children.append(child)
-        return found
+                child.owns, child.drawn = kind, is_drawn
+                result.children.append(child)
+        return result
 
     owns = r.choice(some)
     root = node("0", 0, n_children, owns, set(owns))
@@ -265,12 +265,12 @@ class Play:
             mine = self.asks
         if not self.waiting:
             return
-        drawn = self.draws(id)
+        draws = self.draws(id)
         for other, (since, account) in self.waiting.items():
             is_last = id == account and purpose != "turn"
             if (
                 since < mine
-                and account in drawn
+                and account in draws
                 and not is_last
                 and not self.has_grant(id, account)
             ):
@@ -311,9 +311,9 @@ class Play:
                 raise Violation(
                     f"{self.nodes[account.id].name} covers more than its limit: {account}"
                 )
-        kept = self.most_kept.setdefault(account.id, [0, 0, 0])
+        most = self.most_kept.setdefault(account.id, [0, 0, 0])
         for i in range(3):
-            kept[i] = max(kept[i], account.reserve[i])
+            most[i] = max(most[i], account.reserve[i])
 
     # the world
 
@@ -344,24 +344,26 @@ class Play:
         n = self.tried[key]
         self.tried[key] += 1
         if n < len(turn.breaks):
-            broken = turn.breaks[n]
+            fault = turn.breaks[n]
             usage = None
-            if broken is not None:
-                usage = self.pay(call.run, prompt * broken[0] // 100, output * broken[1] // 100, 0)
+            if fault is not None:
+                usage = self.pay(call.run, prompt * fault[0] // 100, output * fault[1] // 100, 0)
             return ModelFailed(
                 attempt=call.attempt, kind="server_error", message="no", retry=True, usage=usage
             )
         usage = self.pay(call.run, prompt, output)
         if call.purpose == "turn" and run.turn == node.spawns_at:
             self.early[call.run] = list(self.real[call.run])
-            said, stop = AssistantMessage(calls=(ToolCall(id="c", name="hire"),)), "calls"
+            message, stop = AssistantMessage(calls=(ToolCall(id="c", name="hire"),)), "calls"
         elif call.purpose == "turn" and run.turn < len(node.turns) - 1:
-            said, stop = AssistantMessage(calls=(ToolCall(id="c", name="nothing"),)), "calls"
+            message, stop = AssistantMessage(calls=(ToolCall(id="c", name="nothing"),)), "calls"
         else:
-            said, stop = AssistantMessage(text="done"), "end"
+            message, stop = AssistantMessage(text="done"), "end"
         if turn.output > call.max_output:
             stop = "length"
-        return Replied(attempt=call.attempt, reply=ModelReply(message=said, usage=usage, stop=stop))  # type: ignore[arg-type]
+        return Replied(
+            attempt=call.attempt, reply=ModelReply(message=message, usage=usage, stop=stop)
+        )  # type: ignore[arg-type]
 
     def stopped(self, effect: AbortRun) -> AnyEvent:
         """A call that was stopped: it never left, or it has cost a part, or nobody knows, and then
@@ -424,9 +426,9 @@ class Play:
         stuck = {self.nodes[s.id].name: run.state for s, run in self.trees.live()}
         if stuck:
             raise Violation(f"nothing is under way, and these wait: {stuck}")
-        held = {self.nodes[a.id].name: a.held for a in self.accounts.values() if any(a.held)}
-        if held:
-            raise Violation(f"something is held at the end: {held}")
+        amount = {self.nodes[a.id].name: a.held for a in self.accounts.values() if any(a.held)}
+        if amount:
+            raise Violation(f"something is held at the end: {amount}")
         if self.trees.by_root or self.trees.index.runs:
             raise Violation("a tree is left")
 
@@ -467,9 +469,9 @@ def set_limits(case: Case, play: Play) -> None:
             set_(child)
         node.limit = {}
         for i in node.owns:
-            given = sum(child.limit.get(i, 0) for child in node.children if not child.drawn)
+            n_given = sum(child.limit.get(i, 0) for child in node.children if not child.drawn)
             early = play.early.get(id, [0, 0, 0])[i]
-            kept = play.most_kept[id][i]
-            node.limit[i] = max(play.real[id][i] + held(node, i) + kept, early + kept + given)
+            most = play.most_kept[id][i]
+            node.limit[i] = max(play.real[id][i] + held(node, i) + most, early + most + n_given)
 
     set_(case.root)

@@ -48,13 +48,14 @@ def before_effect(sim: Simulation, effect: Effect) -> None:
         if effect.attempt <= books.attempts[effect.run]:
             broken(f"I6 attempt {effect.attempt} of {effect.run} again")
         books.attempts[effect.run] = effect.attempt
+        _priced(sim, effect)
         history_checks.check(sim, run, effect)
     if isinstance(effect, CallTool):
         _permitted(sim, effect)
         functions.before_run(sim, effect)
-        said = books.messages[books.specs[effect.run].conversation][_calls_of(run).message]
-        assert isinstance(said, AssistantMessage)
-        if len(said.calls) > 1 and effect.call.name in script.SUBMITS:
+        message = books.messages[books.specs[effect.run].conversation][_calls_of(run).message]
+        assert isinstance(message, AssistantMessage)
+        if len(message.calls) > 1 and effect.call.name in script.SUBMITS:
             broken("I8 a submission was taken beside other calls")
 
 
@@ -63,6 +64,16 @@ def _calls_of(run: Run) -> OpenCalls:
     if calls is None:
         broken(f"I7 a tool of {run.id} is started while it is {type(run.state).__name__}")
     return calls  # type: ignore[no-any-return]
+
+
+def _priced(sim: Simulation, effect: CallModel) -> None:
+    """I10: a limit in dollars binds every call below it. (What was begun before the price was lost
+    is paid at the price it had.)"""
+    tree, id = sim.tree_of(effect.run), effect.run
+    while id and not tree.shared.models["sim"].priced:
+        if sim.books.accounts[id].limit[1] is not None:
+            broken(f"I10 {effect.run} calls a model without a price below the limit of {id}")
+        id = sim.books.specs[id].parent
 
 
 def _permitted(sim: Simulation, effect: CallTool) -> None:
@@ -77,9 +88,9 @@ def _permitted(sim: Simulation, effect: CallTool) -> None:
     if name == "write" and sim.rules.mode != "bypassPermissions" and not said_yes:
         broken(f"I9 {name} was run by {id} although nobody has permitted it")
     while id in tree.specs:
-        held = sim.books.specs[id].permissions
-        inside = held.tools is None or name in held.tools
-        if not (inside and name not in held.deny):
+        permissions = sim.books.specs[id].permissions
+        inside = permissions.tools is None or name in permissions.tools
+        if not (inside and name not in permissions.deny):
             broken(f"I9 {name} was run although {id} withholds it")
         ended = tree.specs[id].permissions
         now = tree.runs[id].permissions if id in tree.runs else ended

@@ -84,7 +84,8 @@ class Mortal:
     comes meanwhile is stepped, and must not be seen before it is on record."""
 
     def __init__(self, inner: Store, r: random.Random, rate: float, died: asyncio.Event) -> None:
-        self._inner, self._random, self._rate, self._died = inner, r, rate, died
+        self._inner, self._died = inner, died
+        self._random, self._rate = r, rate
         self._slow = r.choice((0.0, 0.5))
         self._is_writing = False
 
@@ -241,9 +242,11 @@ def agents(world: World) -> list[Agent]:
                     await context.spawn(worker, f"beside {n}", tell_parent=False)
                     continue
                 texts = [f"part {n} {k}" for k in range(tasks)]
-                found = await context.gather(worker, *texts, at_once=r.choice((None, 1)))
-                world.must(len(found) == tasks, f"I36 {context.key} got {len(found)} of {tasks}")
-                out += [outcome.text for outcome in found]
+                outcomes = await context.gather(worker, *texts, at_once=r.choice((None, 1)))
+                world.must(
+                    len(outcomes) == tasks, f"I36 {context.key} got {len(outcomes)} of {tasks}"
+                )
+                out += [outcome.text for outcome in outcomes]
         return " ".join(out) or "done"
 
     @tool(restart="keyed")
@@ -349,10 +352,10 @@ async def _one_life(retinue: Retinue, world: World, seed: int) -> str:
             if isinstance(run.state, Asking):
                 with contextlib.suppress(Refused):
                     await retinue.answer(run.id, "yes")
-        for asked in await retinue.open_questions():
-            if asked.kind == "budget" and world.generosity.random() < 0.2:
+        for question in await retinue.open_questions():
+            if question.kind == "budget" and world.generosity.random() < 0.2:
                 with contextlib.suppress(Refused, NotFound):
-                    await retinue.decide(asked.id, world.generosity.random() < 0.6)
+                    await retinue.decide(question.id, world.generosity.random() < 0.6)
         await asyncio.sleep(1.0)
     await running.caught_up()
     return root

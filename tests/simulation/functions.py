@@ -67,9 +67,9 @@ def answered(sim: Simulation, effect: AnswerStep) -> None:
 
 def _is_ready(sim: Simulation, key: Key, function: Function) -> bool:
     run, turn, index = key
-    found = sim.run_of(run)
-    calls = calls_of(found)
-    if found is None or calls is None or found.turn != turn or not calls.open >> index & 1:
+    result = sim.run_of(run)
+    calls = calls_of(result)
+    if result is None or calls is None or result.turn != turn or not calls.open >> index & 1:
         return False
     plan = _plan(sim, function)
     if not (calls.woken | calls.tools) >> index & 1:
@@ -102,11 +102,11 @@ def _next(sim: Simulation, function: Function) -> AnyEvent:
     calls = calls_of(sim.run_of(e.run))
     while function.stage < len(plan):
         n, (kind, requests) = function.stage, plan[function.stage]
-        known = calls is not None and any(
+        is_known = calls is not None and any(
             s.index == e.index and s.key == f"q{n}" and s.text is not None for s in calls.steps
         )
         new = [k for k in range(len(requests)) if _child(function, n, k) not in sim.books.specs]
-        if kind == "ask" and not known:
+        if kind == "ask" and not is_known:
             function.asks = f"q{n}"
             return StepTaken(**where, step=f"q{n}", question=f"{e.key} {n}?", parks=True)
         if kind != "ask" and new:
@@ -193,8 +193,8 @@ def parked(tree: Tree, id: str, state: object, calls: OpenCalls) -> None:
         is_asked = any(q.index == index for q in calls.questions)
         if not (fan is not None and fan.pending) and not is_asked:
             broken(f"I15 call {index} of {id} waits for what has come")
-    asked = {q.step for q in calls.questions}
-    if any(s.key.startswith("q") and s.text is None and s.key not in asked for s in calls.steps):
+    steps = {q.step for q in calls.questions}
+    if any(s.key.startswith("q") and s.text is None and s.key not in steps for s in calls.steps):
         broken(f"I36 a function of {id} has asked, and the answer is not on record: {calls}")
     if bits and not isinstance(state, Working | Waiting) and not calls.asks:
         broken(f"I15 {id} is {type(state).__name__} and its function waits")
@@ -203,9 +203,9 @@ def parked(tree: Tree, id: str, state: object, calls: OpenCalls) -> None:
 def told(sim: Simulation) -> None:
     """I36: whoever has asked hears the answer."""
     for (run, turn, index), function in sim.functions.items():
-        found = sim.run_of(run)
-        calls = calls_of(found)
-        if found is None or calls is None or found.turn != turn or function.is_answered:
+        result = sim.run_of(run)
+        calls = calls_of(result)
+        if result is None or calls is None or result.turn != turn or function.is_answered:
             continue
         step = f"q{function.stage}"
         if function.asks == step and any(

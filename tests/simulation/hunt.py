@@ -35,16 +35,16 @@ def main() -> int:
     parser.add_argument("--kind", choices=("pure", "engine"), default="pure")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=2_000)
-    asked = parser.parse_args()
-    for seed in range(asked.first, asked.first + asked.seeds):
+    arguments = parser.parse_args()
+    for seed in range(arguments.first, arguments.first + arguments.seeds):
         try:
-            run_seed(asked.kind, seed)
+            run_seed(arguments.kind, seed)
         except Exception as error:
             print(f"seed {seed}: {type(error).__name__}: {error}")
-            print(f"replay with: {replay(asked.kind, seed)}")
+            print(f"replay with: {replay(arguments.kind, seed)}")
             traceback.print_exc(file=sys.stderr)
             return 1
-    print(f"{asked.seeds} seeds, no violation")
+    print(f"{arguments.seeds} seeds, no violation")
     return 0
 
 

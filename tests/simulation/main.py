@@ -9,6 +9,7 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tests.simulation.hunt import replay, run_seed
 
@@ -18,7 +19,16 @@ ENGINE_SHARE = 25
 faster."""
 
 
-def work(chunk: tuple[str, int, int]) -> tuple[int, int, int, list[str]]:
+class Played(NamedTuple):
+    """What came of some schedules; `bad` has a line for each that broke an invariant."""
+
+    n: int
+    steps: int
+    crashes: int
+    bad: list[str]
+
+
+def work(chunk: tuple[str, int, int]) -> Played:
     """One chunk. What goes wrong in it is meant to, and is not logged; tests that come after this
     one log again."""
     before = logging.root.manager.disable
@@ -29,7 +39,7 @@ def work(chunk: tuple[str, int, int]) -> tuple[int, int, int, list[str]]:
         logging.disable(before)
 
 
-def _work(kind: str, first: int, n: int) -> tuple[int, int, int, list[str]]:
+def _work(kind: str, first: int, n: int) -> Played:
     steps = crashes = 0
     bad = []
     for seed in range(first, first + n):
@@ -41,7 +51,7 @@ def _work(kind: str, first: int, n: int) -> tuple[int, int, int, list[str]]:
                 f"{kind} seed {seed}: {type(error).__name__}: {error}; replay with: "
                 f"{replay(kind, seed)}"
             )
-    return n, steps, crashes, bad
+    return Played(n, steps, crashes, bad)
 
 
 def chunks(first: int, schedules: int) -> Iterator[tuple[str, int, int]]:
@@ -55,28 +65,29 @@ def chunks(first: int, schedules: int) -> Iterator[tuple[str, int, int]]:
 
 def run(schedules: int, first: int = 0, processes: int = 2) -> dict[str, object]:
     began, last = time.monotonic(), 0.0
-    done = steps = crashes = 0
+    n_done = steps = crashes = 0
     bad: list[str] = []
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for n, s, c, b in pool.imap_unordered(work, chunks(first, schedules)):
-            done, steps, crashes, bad = done + n, steps + s, crashes + c, bad + b
-            for line in b:
+        for played in pool.imap_unordered(work, chunks(first, schedules)):
+            n_done, bad = n_done + played.n, bad + played.bad
+            steps, crashes = steps + played.steps, crashes + played.crashes
+            for line in played.bad:
                 print(line, file=sys.stderr, flush=True)
             if time.monotonic() - last > 2:
                 last = time.monotonic()
                 print(
-                    f"{done:,} of {schedules:,} schedules, {len(bad)} violations",
+                    f"{n_done:,} of {schedules:,} schedules, {len(bad)} violations",
                     file=sys.stderr,
                     flush=True,
                 )
     return {
-        "schedules": done,
+        "schedules": n_done,
         "steps": steps,
         "crashes": crashes,
-        "crashes_per_schedule": round(crashes / max(1, done), 2),
+        "crashes_per_schedule": round(crashes / max(1, n_done), 2),
         "violations": len(bad),
         "seconds": round(time.monotonic() - began, 1),
-        "ok": not bad and done == schedules,
+        "ok": not bad and n_done == schedules,
     }
 
 
@@ -85,8 +96,8 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=1_000_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
-    asked = parser.parse_args()
-    figures = run(asked.schedules, asked.first, asked.processes)
+    arguments = parser.parse_args()
+    figures = run(arguments.schedules, arguments.first, arguments.processes)
     print(json.dumps(figures))
     return 0 if figures["ok"] else 1
 

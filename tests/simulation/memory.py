@@ -10,6 +10,6 @@ def now(work: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine that never really waits."""
     try:
         work.send(None)
-    except StopIteration as done:
-        return done.value
+    except StopIteration as result:
+        return result.value
     raise AssertionError("the memory store waited")

@@ -24,7 +24,7 @@ def end_of(books: Books, id: str) -> Ending:
 def count(books: Books, id: str, now: set[str]) -> str:
     """What is wrong with the count of helpers in the end of a run, "" when nothing is. `now` are
     those who have ended in the same transaction."""
-    found = end_of(books, id).helpers
+    helpers = end_of(books, id).helpers
     n = [0, 0, 0]
     for spec in books.children.get(id, ()):
         if spec.id in now and spec.id not in books.told.get(id, ()):
@@ -42,16 +42,16 @@ def count(books: Books, id: str, now: set[str]) -> str:
             n[2] += ending.helpers.n_partial + (ending.state == "incomplete")
         else:
             n[1] += 1
-    if n != [found.n_started, found.n_lost, found.n_partial]:
-        return f"I28 {id} rests on {n} (started, lost, partial) and tells {found}"
-    named, most = len(found.lost), found.n_lost + found.n_partial
+    if n != [helpers.n_started, helpers.n_lost, helpers.n_partial]:
+        return f"I28 {id} rests on {n} (started, lost, partial) and tells {helpers}"
+    named, most = len(helpers.lost), helpers.n_lost + helpers.n_partial
     return "" if named == min(5, most) else f"I28 {id} names {named} of {most}"
 
 
 def untold(books: Books, id: str, mine: Iterable[Message], unread: set[str]) -> str:
     """Which child's missing helpers its parent has not read of in words of the runtime, "" when it
     has of all."""
-    told = None
+    text = None
     for child in books.told.get(id, ()):
         order, ending = books.specs[child].request, end_of(books, child)
         is_silent = (
@@ -61,10 +61,10 @@ def untold(books: Books, id: str, mine: Iterable[Message], unread: set[str]) -> 
         )
         if is_silent or child in unread or ending.helpers.is_whole:
             continue
-        if told is None:
+        if text is None:
             notes = (m for m in mine if isinstance(m, UserMessage) and m.kind in ("note", "news"))
-            told = "\n".join(m.text for m in notes)
-        if provenance_text(ending.helpers) not in told and "more of these" not in told:
+            text = "\n".join(m.text for m in notes)
+        if provenance_text(ending.helpers) not in text and "more of these" not in text:
             return f"I28 {id} was not told who is missing behind the result of {child}"
     return ""
 
@@ -75,11 +75,11 @@ def unheard(books: Books, id: str, box: Iterable[Mail], changes: Changes) -> str
     if not box:
         return ""
     spec = books.specs[id]
-    ends, heard = [end_of(books, id)], set[str]()
+    ends, requests = [end_of(books, id)], set[str]()
     above = books.specs.get(spec.parent)
     while above is not None and books.is_deaf(above.id):
         # It may have heard of it in this very transaction, and have ended since.
-        heard |= {
+        requests |= {
             getattr(m, "sender", "") for c, _, m in changes.messages if c == above.conversation
         }
         ends.append(
@@ -87,14 +87,14 @@ def unheard(books: Books, id: str, box: Iterable[Mail], changes: Changes) -> str
         )
         above = books.specs.get(above.parent)
     for mail in box:
-        if mail.sender in heard:
+        if mail.sender in requests:
             continue
         if above is not None:
-            got = any(
+            is_there = any(
                 to == above.id and m.sender == mail.sender for (to, _), m in changes.posted.items()
             )
             read = (m for c, _, m in changes.messages if c == above.conversation)
-            if not got and not any(getattr(m, "sender", "") == mail.sender for m in read):
+            if not is_there and not any(getattr(m, "sender", "") == mail.sender for m in read):
                 return f"I3 {above.id} was not told of {mail.sender}, of whom {id} had not read"
         elif (
             spec.origin.channel

@@ -113,18 +113,20 @@ class Simulation:
         epoch = now(self.store.open())
         snapshot = now(self.store.load())
         self.trees = Trees(self.rules)
-        found = recover.rebuild(self.trees, snapshot)
+        snapshot_runs = recover.rebuild(self.trees, snapshot)
         self.flying.clear()
         self.functions.clear()
         self.admissions.clear()
         self.aside.clear()
         self.booting = True
         self.take("", Opened(epoch=epoch, limits=self.rules))
+        if self.crashes and script.loses_price(self.seed):
+            self.take("", ModelRegistered(model=script.UNPRICED))
         for delivery in snapshot.deliveries:
             if delivery.state in ("pending", "sent"):
                 self.flying.append(ScheduleDelivery(key=delivery.key, at=delivery.next_at))
-        known = {spec.id: (spec, run) for spec, run in self.trees.live()}
-        for spec, run in [known[id] for id in found]:
+        specs = {spec.id: (spec, run) for spec, run in self.trees.live()}
+        for spec, run in [specs[id] for id in snapshot_runs]:
             if self.run_of(spec.id) is None:
                 continue
             calls = now(recover.open_calls(spec, run, self.store.messages, restart_class))
@@ -184,8 +186,8 @@ class Simulation:
 
     def perform(self, effect: Effect) -> None:
         if isinstance(effect, AbortRun):
-            begun = [e for e in self.flying if isinstance(e, CallModel | CallTool)]
-            stopped = [e for e in begun if e.run == effect.run]
+            starts = [e for e in self.flying if isinstance(e, CallModel | CallTool)]
+            stopped = [e for e in starts if e.run == effect.run]
             if "late" in self.faults:
                 self._hear_late(stopped)
             self.flying = [e for e in self.flying if e not in stopped]
@@ -198,9 +200,9 @@ class Simulation:
             if (granted := self.trees.seat(effect)) is not None:
                 self.admissions.append(granted)
             else:
-                gone = [a for a in self.admissions if a[0] == effect.run]
-                self.heard.extend((id, Admitted(ticket=ticket)) for id, ticket in gone)
-                self.admissions = [a for a in self.admissions if a not in gone]
+                admissions = [a for a in self.admissions if a[0] == effect.run]
+                self.heard.extend((id, Admitted(ticket=ticket)) for id, ticket in admissions)
+                self.admissions = [a for a in self.admissions if a not in admissions]
             return
         if isinstance(effect, AnswerStep):
             functions.answered(self, effect)

@@ -58,6 +58,8 @@ MODEL = ModelInfo(
     cache_tokens=8,
     shared_tokens=8,
 )
+UNPRICED = ModelInfo(name="sim", window=4_000, max_output=300, cache_tokens=8, shared_tokens=8)
+"""The same, of whose price a later process knows nothing."""
 GUARDS = {"write": ToolRisk(risk="write", guarded=True, changes_files=True)}
 DEFINITIONS = (
     Definition(
@@ -298,7 +300,8 @@ def reply(
         return final
     usual = ("read", "write", "post", "read", "ask", "nothing", "watch")
     names = [r.choice(usual) for _ in range(r.choice((0, 1, 2)))]
-    names += ["hand_out"] * r.choice((1, 2) if eager else (0, 0, 0, 1) if depth < 2 else (0,))
+    rates = (0, 0, 0, 1) if depth < 2 else (0,)
+    names += ["hand_out"] * r.choice((1, 2) if eager else rates)
     r.shuffle(names)
     if has_steps(seed) and depth < 2:
         names = _stepping(names, _draws(f"{seed} {path} {turn} stepping"))
@@ -310,6 +313,11 @@ def reply(
         usage=usage,
         stop="calls",
     )
+
+
+def loses_price(seed: int) -> bool:
+    """Whether processes after the first do not know what the model costs."""
+    return seed % 16 == 9
 
 
 def has_steps(seed: int) -> bool:
@@ -331,10 +339,10 @@ def stages(seed: int, path: str, turn: int, index: int) -> list[tuple[str, tuple
         kind = r.choice(("await", "await", "await", "spawn", "ask"))
         join, count = ("none", 1) if kind == "spawn" else ("step", r.choice((1, 1, 2)))
         where = f"{path} {turn} {index} {n}"
-        made = [_child(r, i, where, join) for i in range(count if kind != "ask" else 0)]
+        children = [_child(r, i, where, join) for i in range(count if kind != "ask" else 0)]
         silent = {"tell_parent": False, "fail_fast": r.random() < 0.2, "stay_open": False}
         plain = {"result_order": "input", **(silent if join == "step" else {})}
-        out.append((kind, tuple(_with(order, plain) for order in made)))
+        out.append((kind, tuple(_with(order, plain) for order in children)))
     return out
 
 

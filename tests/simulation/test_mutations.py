@@ -82,13 +82,13 @@ def test_a_planted_bug_is_found(mutation: Mutation, tmp_path: Path) -> None:
         if first is None:
             continue
         places = ["--first", str(first), "--seeds", str(n)]
-        found = subprocess.run(
+        process = subprocess.run(
             [*hunt, *places], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=290
         )
-        if found.returncode:
+        if process.returncode:
             break
-    assert found.returncode == 1, (
-        f"not found in {most} seeds: {found.stdout[-500:]}{found.stderr[-500:]}"
+    assert process.returncode == 1, (
+        f"not found in {most} seeds: {process.stdout[-500:]}{process.stderr[-500:]}"
     )
-    assert "seed " in found.stdout
-    assert "replay with: " in found.stdout
+    assert "seed " in process.stdout
+    assert "replay with: " in process.stdout

@@ -48,8 +48,8 @@ def before_commit(sim: Simulation) -> None:
         if tree.changes.entries:
             _check_tree(sim, tree)
         for run in tree.runs.values():
-            for asked in questions_of(run):
-                questions[asked.id] = run.id
+            for question in questions_of(run):
+                questions[question.id] = run.id
     if sim.trees.index.questions != questions:
         broken(f"I32 whoever asks is not found: {sim.trees.index.questions}, {questions}")
 
@@ -68,8 +68,8 @@ def _check_tree(sim: Simulation, tree: Tree) -> None:
             _add(tree, holds, id, state.hold)
         elif isinstance(state, Short) and state.asks:
             asking.setdefault((state.account, state.lack), set()).add(id)
-        for lost in run.broken_off:
-            _add(tree, holds, id, lost.hold)
+        for call in run.broken_off:
+            _add(tree, holds, id, call.hold)
         for lane in spec.request.lanes[: _n_held(state, spec)]:
             lanes[lane.name] = lanes.get(lane.name, 0) + 1
     _ledger(tree, holds)
@@ -95,10 +95,10 @@ def _n_held(state: object, spec: RunSpec) -> int:
     return max(0, state.lane) if isinstance(state, Queued) else 0
 
 
-def _lanes(tree: Tree, held: dict[str, int]) -> None:
+def _lanes(tree: Tree, amounts: dict[str, int]) -> None:
     for name, lane in tree.lanes.by_name.items():
-        if lane.held != held.get(name, 0):
-            broken(f"I11 lane {name} counts {lane.held}, {held.get(name, 0)} hold it")
+        if lane.held != amounts.get(name, 0):
+            broken(f"I11 lane {name} counts {lane.held}, {amounts.get(name, 0)} hold it")
         if lane.held > lane.size:
             broken(f"I11 lane {name} holds more than its size")
         if lane.held != lane.size and lane.waiting:
@@ -125,14 +125,14 @@ def _ledger(tree: Tree, holds: dict[str, list[int]]) -> None:
                 grant[i] = limit - account.spent[i]
                 _add(tree, holds, account.parent, (grant[0], grant[1], grant[2], grant[3]))
     for id, account in accounts.items():
-        held, spent = list(account.held), list(account.spent)
-        if held != holds.get(id, NOTHING_HELD):
-            broken(f"I10 account {id} holds {held}, its runs {holds.get(id)}")
-        if min(held) < 0 or min(spent) < 0:
+        amount, spent = list(account.held), list(account.spent)
+        if amount != holds.get(id, NOTHING_HELD):
+            broken(f"I10 account {id} holds {amount}, its runs {holds.get(id)}")
+        if min(amount) < 0 or min(spent) < 0:
             broken(f"I10 account {id} is negative")
         for i, limit in enumerate(account.limit if account.limit is not UNLIMITED else ()):
-            if limit is not None and held[i] + spent[i] > limit:
-                broken(f"I10 account {id} covers {held[i] + spent[i]} of {limit}")
+            if limit is not None and amount[i] + spent[i] > limit:
+                broken(f"I10 account {id} covers {amount[i] + spent[i]} of {limit}")
 
 
 def _alive(tree: Tree, id: str, run: Run, spec: RunSpec) -> None:
@@ -178,25 +178,25 @@ def _alive(tree: Tree, id: str, run: Run, spec: RunSpec) -> None:
 def _writing(tree: Tree, id: str) -> list[str]:
     """Who of a run's siblings edits the same files now; there is one at most."""
     spec = tree.specs[id]
-    found = []
+    results = []
     for other in tree.children.get(spec.parent, ()):
         run, order = tree.runs.get(other), tree.specs[other].request
         is_in_line = order.writers == "turns" and order.cwd == spec.request.cwd
         if run is None or not is_in_line or isinstance(run.state, Ended):
             continue
         if not (isinstance(run.state, Queued) and run.state.lane == TURN):
-            found.append(other)
-    if len(found) > 1:
-        broken(f"I35 {found} edit the same files at a time")
-    return found
+            results.append(other)
+    if len(results) > 1:
+        broken(f"I35 {results} edit the same files at a time")
+    return results
 
 
 def _stopping(tree: Tree, run: Run, state: Stopping) -> None:
     live = [c for c in tree.children.get(run.id, ()) if c in tree.runs]
-    bound = [c for c in live if state.all or tree.specs[c].request.on_parent_end != "keep"]
-    if not bound and not run.broken_off:
+    children = [c for c in live if state.all or tree.specs[c].request.on_parent_end != "keep"]
+    if not children and not run.broken_off:
         broken(f"I15 {run.id} stops for nobody")
-    if not all(isinstance(tree.runs[c].state, Stopping) for c in bound):
+    if not all(isinstance(tree.runs[c].state, Stopping) for c in children):
         broken(f"I7 {run.id} is stopping and its children go on")
 
 

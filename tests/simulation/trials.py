@@ -48,8 +48,8 @@ class KilledProcesses:
         trial = Trial(self.rows.values(), self.epoch, clean=self.epoch == 1, limits=self.rules)
         waiting, at, dies = dict.fromkeys(self.rows), 0, fate
         while True:
-            taken = [id for id in waiting if not trial.holds(id)]
-            for id in taken:
+            entries = [id for id in waiting if not trial.holds(id)]
+            for id in entries:
                 del waiting[id]
                 dies = (
                     min(dies, at + self.kills[id])

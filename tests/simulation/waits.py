@@ -26,24 +26,24 @@ def check(tree: Tree) -> str:
         if not all(isinstance(tree.runs[id].state, Short) for id in line):
             return f"I15 somebody stands in line at {account} and does not wait"
         ask, ticket, verdict = ledger.waits[first]
-        found, state = ledger.check(first, ask, ticket), tree.runs[first].state
-        asks = found.word == "short" and ledger.accounts[found.account].on_limit == "ask"
+        shortage, state = ledger.check(first, ask, ticket), tree.runs[first].state
+        asks = shortage.word == "short" and ledger.accounts[shortage.account].on_limit == "ask"
         heads = [
-            ledger.lines.first(found.account, has_grant=has_grant) for has_grant in (True, False)
+            ledger.lines.first(shortage.account, has_grant=has_grant) for has_grant in (True, False)
         ]
         if asks and first not in [head[0] for head in heads if head is not None]:
             continue  # it is short, too, and hears of it when those before it were answered
         if (
-            found.word == "short"
-            and found.account != account
+            shortage.word == "short"
+            and shortage.account != account
             and _lacks(ledger, first, account, free=True)
         ):
             # others have spent more above meanwhile: it hears of that when it has its turn here
             continue
-        if verdict.account == account and found[:2] != verdict[:2]:
+        if verdict.account == account and shortage[:2] != verdict[:2]:
             return f"I15 {first} could go on and waits for its budget at {account}"
         is_silent = not (asks and isinstance(state, Short) and state.asks)
-        if verdict.account == account and found.word == "short" and is_silent:
+        if verdict.account == account and shortage.word == "short" and is_silent:
             return f"I30 {first} waits at {account} for an answer, and nobody is asked"
     for id, (ask, ticket, verdict) in ledger.waits.items():
         is_news = ask.asked and ledger.check(id, ask, ticket) != verdict
@@ -64,9 +64,9 @@ def _thinking(tree: Tree, id: str, state: Thinking) -> str:
     is_last = state.purpose not in ("turn", "compact")
     if is_last or account.limit is UNLIMITED or tree.specs[id].request.budget.on_limit == "stop":
         return ""
-    kept = (state.hold[0] + tree.shared.limits.final_output, 0, 1, 0)
+    amounts = (state.hold[0] + tree.shared.limits.final_output, 0, 1, 0)
     for i, limit in enumerate(account.limit):
-        if limit is not None and account.reserve[i] < kept[i]:
+        if limit is not None and account.reserve[i] < amounts[i]:
             return f"I10 {id} could not pay a last turn after its call: {account}"
     return ""
 
@@ -79,8 +79,8 @@ def _lacks(ledger: Ledger, id: str, account: str, *, only: str = "", free: bool 
     for i in draw.amounts:
         if only in ("", DIMENSIONS[i]):
             need = ask.need[i] + (ask.last[i] if draw.is_own and not ask.is_last else 0)
-            left = draw.unspent(i) - draw.account.held[i] if free else ledger.left(draw, i)
-            if ask.need[i] and left < need:
+            n_left = draw.unspent(i) - draw.account.held[i] if free else ledger.left(draw, i)
+            if ask.need[i] and n_left < need:
                 return True
     return False
 
@@ -101,39 +101,39 @@ class Order:
         self._waited.clear()
         self._known.clear()
         self.after(sim)
-        kept = [
+        rows = [
             (run.state.kept.ticket, id)
             for id, run in self._known.items()
             if isinstance(run.state, Short | Queued) and run.state.kept.ticket
         ]
-        for _, id in sorted(kept):
+        for _, id in sorted(rows):
             self._n += 1
             self._came[id] = self._n
 
     def after(self, sim: Simulation) -> str:
         """Who went before whom in the last step, "" when nobody did."""
-        known, why = self._known, ""
+        name, why = self._known, ""
         changed = [
             (id, run)
             for tree in sim.trees.by_root.values()
             for id, run in tree.runs.items()
-            if known.get(id) is not run
+            if name.get(id) is not run
         ]
         for id, run in changed if self._waited else ():
-            if not why and _began(known.get(id), run):
+            if not why and _began(name.get(id), run):
                 why = self._overtook(sim, run)
-        came = []
+        newcomers = []
         for id, run in changed:
-            known[id], state = run, run.state
+            name[id], state = run, run.state
             if not isinstance(state, Short | Queued):
                 self._came.pop(id, None)
             elif isinstance(state, Short) and id not in self._came:
-                came.append((state.kept.ticket, id))
+                newcomers.append((state.kept.ticket, id))
             if isinstance(state, Short):
                 self._waited[id] = state.account
             else:
                 self._waited.pop(id, None)
-        for _, id in sorted(came):  # in one step several can begin to wait
+        for _, id in sorted(newcomers):  # in one step several can begin to wait
             self._n += 1
             self._came[id] = self._n
         return why
@@ -141,7 +141,7 @@ class Order:
     def _overtook(self, sim: Simulation, run: Run) -> str:
         id, state, ledger = run.id, run.state, sim.tree_of(run.id).ledger
         assert isinstance(state, Thinking)
-        drawn = {
+        draws = {
             draw.account.id: draw
             for draw in ledger.draws(id)
             if any(state.hold[i] for i in draw.amounts)
@@ -149,10 +149,10 @@ class Order:
         for other, account in self._waited.items():
             waiter = sim.run_of(other)
             still = waiter.state if waiter is not None else None
-            if not isinstance(still, Short) or still.account != account or account not in drawn:
+            if not isinstance(still, Short) or still.account != account or account not in draws:
                 continue
-            is_exempt = drawn[account].has_grant or (
-                drawn[account].is_own and state.purpose not in ("turn", "compact")
+            is_exempt = draws[account].has_grant or (
+                draws[account].is_own and state.purpose not in ("turn", "compact")
             )
             if not is_exempt and self._came[other] < self._came.get(id, LATEST):
                 return f"I15 {id} goes before {other}, which began to wait at {account} before it"
@@ -208,8 +208,8 @@ def _in_a_circle(tree: Tree) -> set[str]:
             if limit is None or any(a.funded[i] for a in ledger.chain(id)[:n]):
                 continue
             need = ask.need[i] + (ask.last[i] if n == 0 and not ask.is_last else 0)
-            left = limit - account.spent[i] - (account.reserve[i] if n else 0)
-            lost = sum(
+            rest = limit - account.spent[i] - (account.reserve[i] if n else 0)
+            n_lost = sum(
                 (other.limit[i] or 0) - other.spent[i]
                 for other in ledger.accounts.values()
                 if other.funded[i]
@@ -217,7 +217,7 @@ def _in_a_circle(tree: Tree) -> set[str]:
                 and not comes_back(other.id)
             )
             # Who lacks too much even so hears of it when it is the first in line.
-            if left - lost < need <= left and account.on_limit != "ask":
+            if rest - n_lost < need <= rest and account.on_limit != "ask":
                 return True
         return False
 
@@ -244,9 +244,11 @@ def _in_a_circle(tree: Tree) -> set[str]:
             if isinstance(run.state, Waiting):
                 children = tree.children.get(id, ())
                 fans = tree.fans[id].fans.values() if id in tree.fans else ()
-                is_timed = run.state.calls is not None and bool(run.state.calls.waits)
-                is_timed = is_timed or any(fan.composing for fan in fans)
-                if is_timed or any(comes_back(c) for c in children):
+                calls = run.state.calls
+                # A wait for runs has a deadline, and a function that was woken returns.
+                ends = calls is not None and bool(calls.waits or calls.woken)
+                ends = ends or any(fan.composing for fan in fans)
+                if ends or any(comes_back(c) for c in children):
                     going.add(id)
         going |= {id for id in waits - going if is_freed(id)}
     return waits - going

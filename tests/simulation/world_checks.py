@@ -49,8 +49,8 @@ def set_aside(sim: Simulation, before: dict[str, dict[str, Run]], failed: list[s
                 f"I31 {root} was changed by a defect in {failed}",
             )
     if len(failed) > 1:
-        sent = [e for e in sim.trees._own.entries if isinstance(e.event, Broken)]
-        must(len(sent) >= len(failed), f"I31 not all of {failed} are on record")
+        events = [e for e in sim.trees._own.entries if isinstance(e.event, Broken)]
+        must(len(events) >= len(failed), f"I31 not all of {failed} are on record")
 
 
 def before_commit(sim: Simulation, changes: Changes) -> None:
@@ -96,8 +96,8 @@ def _flying(sim: Simulation) -> set[object]:
 
 def _under_way(tree: Tree, run: Run, flying: set[object]) -> None:
     id, state = run.id, run.state
-    for lost in run.broken_off:
-        if (AbortRun, id, lost.attempt) not in flying:
+    for call in run.broken_off:
+        if (AbortRun, id, call.attempt) not in flying:
             broken(f"I15 nobody says what a stopped call of {id} has cost")
     if isinstance(state, Thinking):
         if state.retry_at is None and (CallModel, id, state.attempt) not in flying:
@@ -116,15 +116,15 @@ def _under_way(tree: Tree, run: Run, flying: set[object]) -> None:
 def _shared_lanes(sim: Simulation) -> None:
     """I11, I15: a slot is held by who is at work, or is about to hear of it; who waits is in the
     queue."""
-    shared, held = sim.trees.lanes.lanes, dict[str, int]()
-    told = {id for id, _ in sim.admissions}
+    shared, amounts = sim.trees.lanes.lanes, dict[str, int]()
+    texts = {id for id, _ in sim.admissions}
     for tree in sim.trees.by_root.values():
         for id, run in tree.runs.items():
             if lanes := tree.specs[id].request.lanes:
-                for name in _held_by(run, lanes, told, shared):
-                    held[name] = held.get(name, 0) + 1
+                for name in _held_by(run, lanes, texts, shared):
+                    amounts[name] = amounts.get(name, 0) + 1
     for name, lane in shared.by_name.items():
-        n = held.pop(name, 0)
+        n = amounts.pop(name, 0)
         if lane.held != n:
             broken(f"I11 lane {name} counts {lane.held}, {n} hold it")
         # Whoever is taken up again after a defect goes on at once, though its slot was given to
@@ -133,21 +133,21 @@ def _shared_lanes(sim: Simulation) -> None:
             broken(f"I11 lane {name} holds more than its size")
         if lane.held < lane.size and lane.waiting:
             broken(f"I15 lane {name} has room and somebody waits")
-    if held:
-        broken(f"I11 {held} are not known")
+    if amounts:
+        broken(f"I11 {amounts} are not known")
 
 
-def _held_by(run: Run, lanes: tuple[Lane, ...], told: set[str], shared: Lanes) -> list[str]:
+def _held_by(run: Run, lanes: tuple[Lane, ...], texts: set[str], shared: Lanes) -> list[str]:
     """In which lanes that trees share a run holds a slot."""
     state = run.state
     if holds_slots(run):
         return [lane.name for lane in lanes if lane.is_shared]
     if not isinstance(state, Queued) or state.lane == TURN:
         return []
-    held = [lane.name for lane in lanes[: state.lane] if lane.is_shared]
+    names = [lane.name for lane in lanes[: state.lane] if lane.is_shared]
     lane = lanes[state.lane]
-    if lane.is_shared and run.id in told:
-        held.append(lane.name)
+    if lane.is_shared and run.id in texts:
+        names.append(lane.name)
     elif lane.is_shared and not shared.waits(run.id, lane):
         broken(f"I15 {run.id} waits for a lane that does not know of it")
-    return held
+    return names

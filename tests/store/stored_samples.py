@@ -115,13 +115,13 @@ def _values(info: inspect.Type, above: tuple[type, ...]) -> Iterator[Any]:
 def _structs(info: inspect.StructType, above: tuple[type, ...]) -> Iterator[Any]:
     again = info.cls in above or len(above) > DEEPEST
     fields = [f for f in info.fields if f.required or not again]
-    found = {
+    checks = {
         f.encode_name: CHECKED.get((info.cls, f.name)) or list(_values(f.type, (*above, info.cls)))
         for f in fields
     }
     tag = {info.tag_field: info.tag} if info.tag_field is not None else {}
-    for n in range(max((len(values) for values in found.values()), default=1) or 1):
-        yield tag | {name: values[n % len(values)] for name, values in found.items() if values}
+    for n in range(max((len(values) for values in checks.values()), default=1) or 1):
+        yield tag | {name: values[n % len(values)] for name, values in checks.items() if values}
 
 
 def lines() -> Iterator[str]:
@@ -136,11 +136,11 @@ def lines() -> Iterator[str]:
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     n = 1 + len(list(FOLDER.glob("stored_*.jsonl")))
-    known = {
+    frozen_lines = {
         line
         for file in FOLDER.glob("stored_*.jsonl")
         for line in file.read_text("utf-8").splitlines()
     }
-    new = [line for line in dict.fromkeys(lines()) if line not in known]
+    new = [line for line in dict.fromkeys(lines()) if line not in frozen_lines]
     if new:
         (FOLDER / f"stored_{n}.jsonl").write_text("\n".join(new) + "\n", encoding="utf-8")

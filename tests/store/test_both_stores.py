@@ -101,10 +101,10 @@ class RandomActs:
 
     def forget(self) -> str:
         """The id of a root whose whole tree has ended, or "". What hung on it is not used again."""
-        done = [id for id in self.roots if self.world.trees.spec(id) is None and id in self.ended]
-        if not done:
+        roots = [id for id in self.roots if self.world.trees.spec(id) is None and id in self.ended]
+        if not roots:
             return ""
-        return self.rng.choice(done)
+        return self.rng.choice(roots)
 
 
 def sorted_parts(answers: dict[str, Any]) -> dict[str, Any]:

@@ -64,30 +64,31 @@ class Made:
 @pytest.mark.parametrize("schema", [1, 2])
 @run_async
 async def test_an_old_log_is_split_into_trees_and_verifies(tmp_path: Path, schema: int) -> None:
-    made = Made(tmp_path / "log.db", schema)
-    made.old.close()
+    result = Made(tmp_path / "log.db", schema)
+    result.old.close()
     store = SqliteStore(tmp_path / "log.db")
     await store.open()
     assert await store.verify() == []
     entries = await store.entries()
-    assert [entry for _, entry in entries] == list(made.kept)
+    assert [entry for _, entry in entries] == list(result.kept)
     seqs = [seq for seq, _ in entries]
     assert (
-        seqs == sorted(set(seqs)) and seqs[-1] == len(made.entries) == (await store.load()).last_seq
+        seqs == sorted(set(seqs))
+        and seqs[-1] == len(result.entries) == (await store.load()).last_seq
     )
-    for tree in ("", made.open, made.done, made.thin):
+    for tree in ("", result.open, result.done, result.thin):
         numbers = [n for n, _ in await store.entries(tree=tree)]
         assert numbers == list(range(1, len(numbers) + 1))
-    assert await store.entries(tree=made.gone) == await store.entries(run=made.lost) == []
-    assert texts(await store.messages(made.done)) == ["ended", "Done."]
+    assert await store.entries(tree=result.gone) == await store.entries(run=result.lost) == []
+    assert texts(await store.messages(result.done)) == ["ended", "Done."]
     last = await store.commit(
         Changes(entries=[replace(entry, at=entry.at + 1) for _, entry in entries[-2:]])
     )
     assert last == seqs[-1] + 2
-    await store.note(made.open, "k", 1, Added(titles=("now there is a list",)))
-    assert len(await store.task_list(made.open)) == 1
-    made.world.apply("", Forgotten(root=made.done))
-    await store.commit(made.world.take())
+    await store.note(result.open, "k", 1, Added(titles=("now there is a list",)))
+    assert len(await store.task_list(result.open)) == 1
+    result.world.apply("", Forgotten(root=result.done))
+    await store.commit(result.world.take())
     assert await store.verify() == []
     before = await all_of(store)
     await store.close()
@@ -99,16 +100,16 @@ async def test_an_old_log_is_split_into_trees_and_verifies(tmp_path: Path, schem
 
 
 def test_a_file_that_no_writer_has_opened_yet_can_be_read_and_checked(tmp_path: Path) -> None:
-    made = Made(tmp_path / "log.db")
-    made.old.close()
+    result = Made(tmp_path / "log.db")
+    result.old.close()
     assert verify(str(tmp_path / "log.db")) == []
     reader = SqliteReader(str(tmp_path / "log.db"))
     reader.open()
-    assert [replace(e, tree="") for e in made.kept] == [
+    assert [replace(e, tree="") for e in result.kept] == [
         entry for _, entry in reader.entries(0, "", 1_000)
     ]
-    assert reader.entries(0, made.done, 1)[0][1].event.id == made.done
-    assert reader.load().last_seq == len(made.entries)
+    assert reader.entries(0, result.done, 1)[0][1].event.id == result.done
+    assert reader.load().last_seq == len(result.entries)
     reader.close()
 
 
@@ -138,30 +139,30 @@ def test_a_file_that_no_writer_has_opened_yet_can_be_read_and_checked(tmp_path: 
 async def test_what_was_damaged_before_is_still_known_to_be(
     tmp_path: Path, sql: str, says: str
 ) -> None:
-    made = Made(tmp_path / "log.db")
-    made.old.db.execute(sql)
-    made.old.close()
+    result = Made(tmp_path / "log.db")
+    result.old.db.execute(sql)
+    result.old.close()
     assert verify(str(tmp_path / "log.db")) != []
     store = SqliteStore(tmp_path / "log.db")
     await store.open()
-    found = await store.verify()
-    assert any(says.format(open=made.open) in sentence for sentence in found), found
+    problems = await store.verify()
+    assert any(says.format(open=result.open) in sentence for sentence in problems), problems
     await store.close()
 
 
 @run_async
 async def test_artifacts_of_old_events_are_known_by_their_trees(tmp_path: Path) -> None:
-    made = Made(tmp_path / "log.db")
+    result = Made(tmp_path / "log.db")
     artifacts = Artifacts(str(tmp_path / "log.db.artifacts"))
     named, shared, loose = (artifacts.put(text).sha256 for text in (b"named", b"shared", b"loose"))
     for text in (
         f"in artifact {named} and {shared}",
         f"in {shared} not {sha256(b'other').hexdigest()}",
     ):
-        root = made.world.start()
-        made.world.say(root, text)
-        made.write()
-    made.old.close()
+        root = result.world.start()
+        result.world.say(root, text)
+        result.write()
+    result.old.close()
     store = SqliteStore(tmp_path / "log.db")
     await store.open()
     roots = [line.id for line in (await store.listing(limit=2))]

@@ -39,13 +39,13 @@ async def filled(store: Any) -> tuple[World, str]:
     root, (child, *_) = world.family(announce=True, origin=Origin(channel="chat"))
     world.apply(root, MailReceived(mail=Mail(seq=0, text=f"see {named}")))
     world.say(child, f"found {named}")
-    gone = world.start("gone", label="nul \0 ünï")
-    world.say(gone)
+    run = world.start("gone", label="nul \0 ünï")
+    world.say(run)
     short, (dropped,) = world.family("kept by nobody", retention="delete")
     world.say(dropped)
     world.say(world.start(announce=True, origin=Origin(channel="chat")))
     await store.commit(world.take())
-    await store.commit(Changes(forgotten=[gone]))
+    await store.commit(Changes(forgotten=[run]))
     await store.note(root, "k", 1, Added(titles=("read",)))
     await store.note(short, "k\0", 1, Added(titles=("write",)))
     return world, root
@@ -68,10 +68,10 @@ async def test_a_store_moves_to_postgres_and_back(tmp_path: Path) -> None:
     before = await what_is_in(store)
     epoch = store._writer.epoch
     await store.close()
-    seen: list[tuple[str, int, int]] = []
-    counts = move_store(str(file), url, lambda *one: seen.append(one))
+    records: list[tuple[str, int, int]] = []
+    counts = move_store(str(file), url, lambda *one: records.append(one))
     assert counts["artifacts"] == 2 and counts["runs"] == len(before["runs"])
-    assert {what for what, _, _ in seen} == {"Copying", "Comparing"}
+    assert {what for what, _, _ in records} == {"Copying", "Comparing"}
     assert move_store(url, str(again), silent) == counts
     for heir in (PostgresStore(url), SqliteStore(again)):
         assert await heir.open() > epoch
@@ -197,8 +197,8 @@ async def test_a_move_that_was_killed_is_not_opened_and_can_be_done_again(tmp_pa
 
 
 def test_the_address_is_named_without_its_password() -> None:
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(StoreError) as failure:
         move_store("postgresql://ada:s3cret@127.0.0.1:1/db", "x", silent)
-    assert "s3cret" not in str(caught.value)
+    assert "s3cret" not in str(failure.value)
     with pytest.raises(StoreError):
         connect("postgresql://ada:s3cret@127.0.0.1:1/db")

@@ -146,7 +146,7 @@ async def test_a_batch_that_a_killed_server_has_forgotten_is_written_again(
 
     def kill_after(db: Any, *args: Any) -> Any:
         nonlocal n_writes
-        done = write(db, *args)
+        result = write(db, *args)
         n_writes += 1
         if n_writes == 1:
             killable.kill()
@@ -154,7 +154,7 @@ async def test_a_batch_that_a_killed_server_has_forgotten_is_written_again(
             with connect(url) as other:
                 for _ in range(others):
                     other.execute("select pg_current_xact_id()")
-        return done
+        return result
 
     monkeypatch.setattr(postgres_writer, "write", kill_after)
     world.call(root, "read")
@@ -206,14 +206,14 @@ async def test_a_transaction_that_is_still_under_way_is_ended_before_it_is_asked
 
     store, world, root = await opened(fresh())
     run, n_runs = postgres_writer._Attempt.run, 0
-    lost: list[Any] = []
+    losses: list[Any] = []
 
     def leave_open(self: Any, db: Any) -> None:
         nonlocal n_runs
         n_runs += 1
         if n_runs > 1:
             return run(self, db)
-        lost.append(other := connect(store.database.url))
+        losses.append(other := connect(store.database.url))
         other.execute("begin")
         (number,) = other.execute(
             postgres_writer._LEAVE_NUMBER, (self._writer, self.n)
@@ -227,7 +227,7 @@ async def test_a_transaction_that_is_still_under_way_is_ended_before_it_is_asked
     await until_saved(store, world.take())
     assert n_runs == 2
     with pytest.raises(psycopg.OperationalError):
-        lost[0].execute("commit")
+        losses[0].execute("commit")
     assert texts(await store.messages(root)) == ["Do it.", "Working."]
     await store.close()
 
@@ -309,9 +309,9 @@ async def test_each_refusal_of_the_server_has_its_kind(code: str, kind: type[Sto
         )
     world.call(root, "read")
     changes = world.take()
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(StoreError) as failure:
         await store.commit(changes)
-    assert type(caught.value) is kind and "planted" in str(caught.value)
+    assert type(failure.value) is kind and "planted" in str(failure.value)
     with connect(url) as db:
         db.execute("drop trigger planted on events")
     await store.commit(changes)
@@ -338,7 +338,7 @@ async def test_a_store_that_is_closed_does_not_wait_for_a_server_that_is_away(
     try:
         await asyncio.sleep(0.3)
         assert not commit.done()
-        await asyncio.wait_for(store.close(), 20)
+        await asyncio.wait_for(store.close(), 120)
         with pytest.raises(StoreUnreachable):
             await commit
     finally:

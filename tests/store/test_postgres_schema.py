@@ -64,9 +64,9 @@ def test_a_password_is_shown_to_nobody() -> None:
 
 def test_an_address_that_is_none_is_refused_without_its_password() -> None:
     for url in ("postgresql://ada:s3cret%zz@host/db", "postgresql://ada:s3cret@host/db?x=1"):
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ConfigError) as failure:
             connect(url)
-        assert "s3cret" not in str(caught.value)
+        assert "s3cret" not in str(failure.value)
 
 
 def test_a_server_that_is_not_there_and_a_database_that_is_not_there_are_told_apart() -> None:

@@ -48,14 +48,14 @@ async def test_a_tree_is_read_back_whole_by_the_next_worker() -> None:
     two = await worker(url)
     heir = PostgresTree(two, root)
     assert await heir.open() > tree.epoch
-    snapshot, held = await heir.load(), MemoryStore()
+    snapshot, store = await heir.load(), MemoryStore()
     assert {row.spec.id for row in snapshot.open} == {root, second}
     assert [row.spec.id for row in snapshot.back] == [first]
     assert {row.spec.id: row.run for row in snapshot.open} == {
         id: world.run(id) for id in (root, second)
     }
     assert [d.name for d in snapshot.definitions] == ["worker"]
-    assert held.sent.is_unsent(root, 0, 1)
+    assert store.sent.is_unsent(root, 0, 1)
     world.say(second)
     await heir.commit(world.take())
     numbers = [n for n, _ in await heir.entries(tree=root)]
@@ -85,11 +85,11 @@ async def test_of_a_transaction_only_the_tree_that_was_taken_is_refused() -> Non
     await heir.open()
     for _, world, root in trees:
         world.call(root, "read")
-    done = await asyncio.gather(
+    result = await asyncio.gather(
         *(tree.commit(world.take()) for tree, world, _ in trees), return_exceptions=True
     )
-    assert [type(one) is TreeTaken for one in done] == [n == 2 for n in range(6)]
-    assert "owned by another worker" in str(done[2])
+    assert [type(one) is TreeTaken for one in result] == [n == 2 for n in range(6)]
+    assert "owned by another worker" in str(result[2])
     for n, (tree, _, root) in enumerate(trees):
         assert len(texts(await tree.messages(root))) == (1 if n == 2 else 2)
     with pytest.raises(TreeTaken):
@@ -109,12 +109,12 @@ async def test_a_tree_that_cannot_be_written_does_not_stop_the_others() -> None:
         world.call(root, "read")
     batches: list[Changes] = [world.take() for _, world, _ in trees]
     batches[1].messages.append(batches[1].messages[0])  # the same place twice
-    done = await asyncio.gather(
+    result = await asyncio.gather(
         *(tree.commit(batch) for (tree, _, _), batch in zip(trees, batches, strict=True)),
         return_exceptions=True,
     )
-    assert [isinstance(one, StoreError) for one in done] == [False, True, False, False]
-    assert type(done[1]) is StoreError and "not saved" in str(done[1])
+    assert [isinstance(one, StoreError) for one in result] == [False, True, False, False]
+    assert type(result[1]) is StoreError and "not saved" in str(result[1])
     assert await trees[0][0].verify() == []
     await database.close()
 
@@ -195,14 +195,14 @@ async def test_whoever_watches_everything_misses_nothing_of_workers_that_write_a
     workers = [await worker(url) for _ in range(3)]
     watcher = await worker(url)
     reader = PostgresTree(watcher, "nobody")
-    seen: list[int] = []
-    done = asyncio.Event()
+    numbers: list[int] = []
+    event = asyncio.Event()
 
     async def watch() -> None:
         while True:
-            is_last = done.is_set()
-            page: list[tuple[int, LogEntry]] = await reader.entries(seen[-1] if seen else 0)
-            seen.extend(n for n, _ in page)
+            is_last = event.is_set()
+            page: list[tuple[int, LogEntry]] = await reader.entries(numbers[-1] if numbers else 0)
+            numbers.extend(n for n, _ in page)
             if is_last and not page:
                 return
 
@@ -215,10 +215,12 @@ async def test_whoever_watches_everything_misses_nothing_of_workers_that_write_a
 
     watching = asyncio.ensure_future(watch())
     await asyncio.gather(*(work(one, f"{n}") for n, one in enumerate(workers)))
-    done.set()
+    event.set()
     await watching
     with connect(url) as db:
-        assert [(n,) for n in seen] == db.execute("select seq from events order by seq").fetchall()
+        assert [(n,) for n in numbers] == db.execute(
+            "select seq from events order by seq"
+        ).fetchall()
     for one in (*workers, watcher):
         await one.close()
 

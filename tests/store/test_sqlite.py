@@ -31,8 +31,8 @@ class TestInline(StoreContract):
 def test_transactions_begin_immediate_and_in_no_other_way() -> None:
     folder = Path(retinue.store.__file__).parent
     source = "\n".join(path.read_text() for path in [*folder.rglob("*.py"), *folder.rglob("*.sql")])
-    found = re.findall(r"""(?i)["'; ]begin(?: \w+)?["';]""", source)
-    assert set(found) == {'"BEGIN IMMEDIATE"'}
+    matches = re.findall(r"""(?i)["'; ]begin(?: \w+)?["';]""", source)
+    assert set(matches) == {'"BEGIN IMMEDIATE"'}
     assert not re.search(r"(?i)savepoint|with (self\._)?db:", source)
 
 
@@ -122,8 +122,8 @@ async def test_a_backup_made_while_writing_is_whole(tmp_path: Path) -> None:
         again = SqliteStore(copy)
         await again.open()
         assert await again.verify() == []
-        found = await again.entries(limit=100_000)
-        assert found and found == everything[: len(found)]
+        entries = await again.entries(limit=100_000)
+        assert entries and entries == everything[: len(entries)]
         assert await again.get_artifact(artifact.sha256) == b"kept beside the log"
         await again.close()
 
@@ -143,14 +143,14 @@ async def test_a_backup_never_overwrites(tmp_path: Path) -> None:
 @run_async
 async def test_a_damaged_artifact_is_not_given_out(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    kept = await store.put_artifact(b"as it was")
-    path = tmp_path / "log.db.artifacts" / kept.sha256[:2] / kept.sha256
+    artifact = await store.put_artifact(b"as it was")
+    path = tmp_path / "log.db.artifacts" / artifact.sha256[:2] / artifact.sha256
     path.write_bytes(b"as it isn")
     with pytest.raises(StoreCorrupt, match=r"does not match its hash"):
-        await store.get_artifact(kept.sha256)
+        await store.get_artifact(artifact.sha256)
     path.write_bytes(b"as it")
     await store.put_artifact(b"as it was")
-    assert await store.get_artifact(kept.sha256) == b"as it was"
+    assert await store.get_artifact(artifact.sha256) == b"as it was"
     await store.close()
 
 

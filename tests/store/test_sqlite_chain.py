@@ -104,9 +104,9 @@ async def test_a_row_that_is_not_what_was_written_is_named(
     alter(tmp_path / "log.db", "update bodies set body = body")
     assert await store.verify() == []
     alter(tmp_path / "log.db", sql.replace("{tree}", tree))
-    found = await store.verify()
+    problems = await store.verify()
     for text in says:
-        assert any(text.format(tree=tree, last=last) in sentence for sentence in found), found
+        assert any(text.format(tree=tree, last=last) in sentence for sentence in problems), problems
     await store.close()
 
 
@@ -163,10 +163,10 @@ async def test_a_child_that_was_not_to_be_kept_keeps_its_place_in_the_chain(tmp_
     world.say(other)
     await store.commit(world.take())
     assert await store.row(child) is None and await store.row(root) is not None
-    left = store._reader._all(
+    rest = store._reader._all(
         "select count(*) from events e left join bodies using (seq) where e.run = ?", (child,)
     )
-    assert left[0][0] and await store.entries(run=child) == []
+    assert rest[0][0] and await store.entries(run=child) == []
     assert store._reader._all("select count(*) from bodies where instr(body, 'Done.')") == [(0,)]
     numbers = [n for n, _ in await store.entries(tree=root)]
     assert numbers != list(range(1, len(numbers) + 1))
@@ -187,7 +187,7 @@ async def test_the_heads_and_numbers_that_are_kept_in_memory_are_few(
         world.say(root)
         await store.commit(world.take())
     rows = store._writer._rows
-    for known in (rows.heads._known, rows._runs._known, rows._conversations._known):
-        assert not any(root in known for root in roots)
+    for name in (rows.heads._known, rows._runs._known, rows._conversations._known):
+        assert not any(root in name for root in roots)
     assert await store.verify() == []
     await store.close()

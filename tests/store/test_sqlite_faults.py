@@ -163,35 +163,35 @@ def test_a_torn_wal_gives_a_prefix_of_whole_commits(tmp_path: Path) -> None:
 
     async def check(path: Path, lasts: list[int], entries: list[Any]) -> int:
         store = await opened(path)
-        found = await store.entries(limit=10_000)
-        assert found == entries[: len(found)]
-        assert len(found) in (0, *lasts)
+        result = await store.entries(limit=10_000)
+        assert result == entries[: len(result)]
+        assert len(result) in (0, *lasts)
         assert await store.verify() == []
         for row in (await store.load()).open:
             assert len(await store.messages(row.spec.conversation)) == row.run.length
             assert await store.account(row.spec.id) is not None
         world = World()
-        assert await store.commit(world.take()) == len(found) + 2
+        assert await store.commit(world.take()) == len(result) + 2
         assert await store.verify() == []
         await store.close()
-        return len(found)
+        return len(result)
 
     lasts, entries = asyncio.run(write())
     wal = (tmp_path / "log.db-wal.taken").read_bytes()
     rng = random.Random(40)
-    seen = set()
+    record = set()
     for n in range(40):
         folder = tmp_path / f"torn{n}"
         folder.mkdir()
         shutil.copy(tmp_path / "log.db.taken", folder / "log.db")
-        cut = rng.randrange(len(wal) + 1)
-        torn = wal[:cut]
-        if n % 3 == 0 and cut > 1_024:  # a sector of garbage instead of a clean cut
-            at = rng.randrange(cut - 512)
+        position = rng.randrange(len(wal) + 1)
+        torn = wal[:position]
+        if n % 3 == 0 and position > 1_024:  # a sector of garbage instead of a clean cut
+            at = rng.randrange(position - 512)
             torn = wal[:at] + rng.randbytes(512) + wal[at + 512 :]
         (folder / "log.db-wal").write_bytes(torn)
-        seen.add(asyncio.run(check(folder / "log.db", lasts, entries)))
-    assert len(seen) > 4
+        record.add(asyncio.run(check(folder / "log.db", lasts, entries)))
+    assert len(record) > 4
 
 
 @pytest.mark.parametrize("what", ["deleted", "replaced", "wal deleted", "folder moved"])
@@ -217,17 +217,17 @@ async def test_a_file_that_is_taken_away_is_noticed_at_once(tmp_path: Path, what
 
 
 @pytest.mark.parametrize("what", ["", "-wal"])
-@pytest.mark.parametrize("left", [0, 0.5, 0.99])
+@pytest.mark.parametrize("rest", [0, 0.5, 0.99])
 @run_async
 async def test_a_file_that_is_cut_is_noticed_at_the_next_commit(
-    tmp_path: Path, what: str, left: float
+    tmp_path: Path, what: str, rest: float
 ) -> None:
     store, _ = await filled(tmp_path / "log.db", 20)
     if not what:
         store._writer._checkpoint()
     path = tmp_path / f"log.db{what}"
     whole = path.read_bytes()
-    os.truncate(path, int(len(whole) * left))
+    os.truncate(path, int(len(whole) * rest))
     world = World()
     world.start(id="new")
     changes = world.take()

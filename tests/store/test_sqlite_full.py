@@ -66,8 +66,8 @@ def test_a_file_that_may_not_grow_keeps_what_was_acknowledged_and_goes_on_later(
     def limit(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     """
-    done = run(python(limit + FILL, tmp_path / "log.db"))
-    assert done.stdout == "ok 3\n", done.stderr
+    result = run(python(limit + FILL, tmp_path / "log.db"))
+    assert result.stdout == "ok 3\n", result.stderr
 
 
 def in_a_sandbox(folder: Path, kind: str, command: list[str]) -> list[str]:
@@ -100,8 +100,8 @@ def test_a_full_disk_keeps_what_was_acknowledged_and_goes_on_later(tmp_path: Pat
             with open(ballast, "wb") as file:
                 file.write(bytes(1_500_000))
     """
-    done = run(in_a_sandbox(tmp_path, "small", python(limit + FILL, tmp_path / "log.db")))
-    assert done.stdout == "ok 3\n", done.stderr
+    result = run(in_a_sandbox(tmp_path, "small", python(limit + FILL, tmp_path / "log.db")))
+    assert result.stdout == "ok 3\n", result.stderr
 
 
 OPEN = """
@@ -127,9 +127,9 @@ def test_a_read_only_folder_is_refused_in_one_line(tmp_path: Path, existing: boo
     if existing:
         asyncio.run(make())
     before = contents(folder, "log.db")
-    done = run(in_a_sandbox(folder, "read-only", python(OPEN, folder / "log.db")))
-    assert "(Read-only file system)" in done.stdout, done.stderr
-    assert "Nothing was changed" in done.stdout and done.stdout.count("\n") == 1
+    result = run(in_a_sandbox(folder, "read-only", python(OPEN, folder / "log.db")))
+    assert "(Read-only file system)" in result.stdout, result.stderr
+    assert "Nothing was changed" in result.stdout and result.stdout.count("\n") == 1
     assert contents(folder, "log.db") == before
 
 
@@ -143,7 +143,7 @@ def test_a_read_only_file_is_refused_in_one_line(tmp_path: Path) -> None:
 
     asyncio.run(make())
     before = contents(folder, "log.db")
-    done = run(in_a_sandbox(folder / "log.db", "read-only", python(OPEN, folder / "log.db")))
-    assert "for writing" in done.stdout, done.stderr
-    assert "Nothing was changed" in done.stdout and done.stdout.count("\n") == 1
+    result = run(in_a_sandbox(folder / "log.db", "read-only", python(OPEN, folder / "log.db")))
+    assert "for writing" in result.stdout, result.stderr
+    assert "Nothing was changed" in result.stdout and result.stdout.count("\n") == 1
     assert contents(folder, "log.db") == before

@@ -150,8 +150,10 @@ async def test_a_batch_that_is_no_json_is_refused_alone(tmp_path: Path) -> None:
         batches.append(world.take())
     bad = Changes(entries=[replace(batches[1].entries[0], at=object())])
     worse = Changes(specs=batches[1].specs)
-    sent = [batches[0], batches[1], bad, batches[2], worse, batches[3], batches[4]]
-    results = await asyncio.gather(*(store.commit(one) for one in sent), return_exceptions=True)
+    batches_sent = [batches[0], batches[1], bad, batches[2], worse, batches[3], batches[4]]
+    results = await asyncio.gather(
+        *(store.commit(one) for one in batches_sent), return_exceptions=True
+    )
     wrong = [results.pop(4), results.pop(2)]
     assert all(
         isinstance(error, StoreError) and "This batch was not saved" in str(error)
@@ -167,11 +169,11 @@ async def test_a_batch_that_is_no_json_is_refused_alone(tmp_path: Path) -> None:
 async def test_rows_are_made_in_the_writers_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads, made = set[str](), sqlite_store.encode  # type: ignore[attr-defined]
+    threads, encoder = set[str](), sqlite_store.encode  # type: ignore[attr-defined]
 
     def told(*args: Any, **options: Any) -> Any:
         threads.add(threading.current_thread().name)
-        return made(*args, **options)
+        return encoder(*args, **options)
 
     monkeypatch.setattr(sqlite_store, "encode", told)
     store = await filled(tmp_path)

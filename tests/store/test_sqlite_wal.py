@@ -82,8 +82,8 @@ async def test_readers_who_take_turns_do_not_keep_the_wal_growing(
     await store.commit(world.take())
     with Turns(tmp_path / "log.db", 0.02):
         most = await grow(store, world, 500)
-    written = (tmp_path / "log.db").stat().st_size
-    assert written > 3_000_000
+    n_bytes = (tmp_path / "log.db").stat().st_size
+    assert n_bytes > 3_000_000
     assert most < 2_500 * FRAME, f"{most} bytes"
     assert await store.verify() == []
     await store.close()
@@ -161,12 +161,12 @@ async def test_a_tree_that_grows_or_goes_while_it_is_checked_is_no_fault(
     store = SqliteStore(tmp_path / "log.db", inline=True, synchronous="OFF")
     await store.open()
     world = World()
-    gone, grows = world.start(), world.start()
-    for root in (gone, grows):
+    run, grows = world.start(), world.start()
+    for root in (run, grows):
         for _ in range(5):
             world.call(root, "read")
             world.result(root)
-    world.say(gone)
+    world.say(run)
     await store.commit(world.take())
     follows, n_looks = chains.follows, 0
 
@@ -174,7 +174,7 @@ async def test_a_tree_that_grows_or_goes_while_it_is_checked_is_no_fault(
         nonlocal n_looks
         n_looks += 1
         if n_looks == 5:
-            store._writer.write([writer.RowBatch(forgotten=[gone])])  # type: ignore[attr-defined]
+            store._writer.write([writer.RowBatch(forgotten=[run])])  # type: ignore[attr-defined]
         if n_looks > 8 and not n_looks % 2 and n_looks < 30:
             row = (grows, grows, n_looks, b"{}", sha256(b"{}").digest())
             store._writer.write([writer.RowBatch(events=[row])])  # type: ignore[attr-defined]

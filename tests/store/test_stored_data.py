@@ -28,20 +28,20 @@ def includes(now: Any, then: Any) -> bool:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_what_was_stored_is_read_and_written_as_it_was(file: Path) -> None:
     decoders = {role: msgspec.json.Decoder(kind).decode for role, kind in ROLES.items()}
-    seen = set()
+    record = set()
     for line in file.read_text("utf-8").splitlines():
         stored = json.loads(line)
         again = msgspec.json.encode(decoders[stored["role"]](stored["json"]))
         assert includes(json.loads(again), json.loads(stored["json"])), stored["role"]
-        seen.add(stored["role"])
-    assert seen, "a file without a line proves nothing"
+        record.add(stored["role"])
+    assert record, "a file without a line proves nothing"
 
 
 def test_every_stored_shape_of_today_is_among_the_samples() -> None:
     """A line that is missing is a new shape: `python -m tests.store.stored_samples` adds it. One
     that is there already with another name or tag is a mistake, which the test above finds."""
-    known = {line for file in FILES for line in file.read_text("utf-8").splitlines()}
-    assert [line for line in lines() if line not in known] == []
+    name = {line for file in FILES for line in file.read_text("utf-8").splitlines()}
+    assert [line for line in lines() if line not in name] == []
 
 
 def test_every_event_state_and_message_occurs() -> None:

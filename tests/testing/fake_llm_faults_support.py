@@ -36,10 +36,10 @@ def hit(
         async with FakeLLM(script, settings=settings) as llm:
             post = good(dialect, stream=stream)
             post.headers["x-fault"] = name
-            got = await send(llm, post, first=first, quiet=quiet)
+            reply = await send(llm, post, first=first, quiet=quiet)
             assert llm.injected == [(1, name)]
             assert llm.violations == []
-            return got
+            return reply
 
     return asyncio.run(story())
 
@@ -54,14 +54,14 @@ def at(value: Any, path: str) -> Any:
     return value
 
 
-def is_ended(dialect: str, got: Got) -> bool:
+def is_ended(dialect: str, reply: Got) -> bool:
     """Whether the reply says that it is complete."""
     match dialect:
         case "anthropic":
-            return b"event: message_stop" in got.body
+            return b"event: message_stop" in reply.body
         case "openai_chat":
-            return b"data: [DONE]" in got.body
+            return b"data: [DONE]" in reply.body
         case "openai_responses":
-            return b"event: response.completed" in got.body
+            return b"event: response.completed" in reply.body
         case _:
-            return b"finishReason" in got.body
+            return b"finishReason" in reply.body

@@ -75,29 +75,29 @@ def model(name: str) -> Bend:
     return bend
 
 
-def message_of(dialect: str, got: Got) -> str:
+def message_of(dialect: str, reply: Got) -> str:
     """The message, out of exactly the provider's shape."""
-    told = got.json
+    json = reply.json
     if dialect == "anthropic":
-        assert set(told) == {"type", "error", "request_id"}
-        assert told["type"] == "error"
-        assert {"type", "message"} <= set(told["error"])
-        assert got.headers["request-id"] == told["request_id"]
+        assert set(json) == {"type", "error", "request_id"}
+        assert json["type"] == "error"
+        assert {"type", "message"} <= set(json["error"])
+        assert reply.headers["request-id"] == json["request_id"]
     elif dialect == "gemini":
-        assert set(told) == {"error"}
-        assert {"code", "message", "status"} <= set(told["error"])
-        assert told["error"]["code"] == got.status
-        assert told["error"]["status"] in (
+        assert set(json) == {"error"}
+        assert {"code", "message", "status"} <= set(json["error"])
+        assert json["error"]["code"] == reply.status
+        assert json["error"]["status"] in (
             "INVALID_ARGUMENT",
             "PERMISSION_DENIED",
             "NOT_FOUND",
             "UNIMPLEMENTED",
         )
     else:
-        assert set(told) == {"error"}
-        assert set(told["error"]) == {"message", "type", "param", "code"}
-        assert told["error"]["type"] == "invalid_request_error"
-    return str(told["error"]["message"])
+        assert set(json) == {"error"}
+        assert set(json["error"]) == {"message", "type", "param", "code"}
+        assert json["error"]["type"] == "invalid_request_error"
+    return str(json["error"]["message"])
 
 
 def refused(
@@ -120,11 +120,11 @@ def answers(dialect: str, bend: Bend) -> list[tuple[int, str]]:
             for stream in (False, True):
                 post = good(dialect, turns=2, stream=stream)
                 bend(post)
-                got = await send(llm, post)
-                assert got.status != 200, got.body
-                out.append((got.status, message_of(dialect, got)))
-            kept = [(v.n, v.dialect, v.status, v.message) for v in llm.violations]
-            assert kept == [(n, dialect, *told) for n, told in enumerate(out, 1)]
+                reply = await send(llm, post)
+                assert reply.status != 200, reply.body
+                out.append((reply.status, message_of(dialect, reply)))
+            rows = [(v.n, v.dialect, v.status, v.message) for v in llm.violations]
+            assert rows == [(n, dialect, *text) for n, text in enumerate(out, 1)]
             assert llm.requests == []
             return out
 
@@ -138,8 +138,8 @@ def trouble(dialect: str, bend: Bend) -> list[Any]:
         async with FakeLLM() as llm:
             post = good(dialect, turns=2)
             bend(post)
-            got = await send(llm, post)
-            return [*llm.violations, *([] if got.status == 200 else [got])]
+            reply = await send(llm, post)
+            return [*llm.violations, *([] if reply.status == 200 else [reply])]
 
     return asyncio.run(story())
 

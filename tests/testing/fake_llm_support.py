@@ -163,11 +163,11 @@ def gemini_contents(text: str, turns: int) -> list[dict[str, Any]]:
     contents: list[dict[str, Any]] = [{"role": "user", "parts": [{"text": text}]}]
     for _ in range(turns):
         calls = [{"functionCall": {"name": "read", "args": {"path": f"{i}"}}} for i in (0, 1)]
-        told = [
+        texts = [
             {"functionResponse": {"name": "read", "response": {"output": f"result {i}"}}}
             for i in (0, 1)
         ]
-        contents += [{"role": "model", "parts": calls}, {"role": "user", "parts": told}]
+        contents += [{"role": "model", "parts": calls}, {"role": "user", "parts": texts}]
     return contents
 
 
@@ -227,7 +227,7 @@ class Got:
     @property
     def events(self) -> list[tuple[str, str]]:
         """Name and data of each event, for streams that are plain."""
-        found = []
+        results = []
         for block in self.body.decode().replace("\r\n", "\n").split("\n\n"):
             name, data = "", []
             for line in block.split("\n"):
@@ -236,8 +236,8 @@ class Got:
                 elif line.startswith("data: "):
                     data.append(line[6:])
             if data:
-                found.append((name, "\n".join(data)))
-        return found
+                results.append((name, "\n".join(data)))
+        return results
 
     @property
     def datas(self) -> list[Any]:
@@ -296,9 +296,9 @@ async def connect(llm: FakeLLM) -> tuple[asyncio.StreamReader, asyncio.StreamWri
     return await asyncio.open_connection("127.0.0.1", int(llm.url.rsplit(":", 1)[1]))
 
 
-def text_of(dialect: str, got: Got, stream: bool) -> str:
+def text_of(dialect: str, reply: Got, stream: bool) -> str:
     """The text of a reply, however it came."""
-    datas = got.datas if stream else [got.json]
+    datas = reply.datas if stream else [reply.json]
     return "".join(piece for data in datas for piece in _texts(dialect, data))
 
 
@@ -324,13 +324,13 @@ def _texts(dialect: str, data: dict[str, Any]) -> Sequence[str]:
                 for part in item["content"]
             ]
         case _:
-            found = [c.get("content", {}).get("parts", []) for c in data.get("candidates", [])]
-            return [part.get("text", "") for parts in found for part in parts]
+            result = [c.get("content", {}).get("parts", []) for c in data.get("candidates", [])]
+            return [part.get("text", "") for parts in result for part in parts]
 
 
-def calls_of(dialect: str, got: Got, stream: bool) -> list[tuple[str, str]]:
+def calls_of(dialect: str, reply: Got, stream: bool) -> list[tuple[str, str]]:
     """Name and raw arguments of each call of a reply."""
-    datas = got.datas if stream else [got.json]
+    datas = reply.datas if stream else [reply.json]
     calls: dict[Any, list[str]] = {}
     for data in datas:
         match dialect:
@@ -348,10 +348,10 @@ def calls_of(dialect: str, got: Got, stream: bool) -> list[tuple[str, str]]:
                     calls[data["index"]][1] += data["delta"]["partial_json"]
             case "openai_chat":
                 for choice in data["choices"]:
-                    found = (choice.get("delta") or choice.get("message") or {}).get(
+                    tool_calls = (choice.get("delta") or choice.get("message") or {}).get(
                         "tool_calls", []
                     )
-                    for n, call in enumerate(found):
+                    for n, call in enumerate(tool_calls):
                         at = call.get("index", n)
                         calls.setdefault(at, [call["function"].get("name", ""), ""])
                         calls[at][1] += call["function"]["arguments"]

@@ -260,7 +260,8 @@ def test_answers_that_nobody_asks_for_break_the_replay_instead_of_stopping_it(
 ) -> None:
     record_one(tmp_path / "c", WEIGH)
     with (tmp_path / "c").open("rb") as file:
-        header, first, second, third = file.read().splitlines()
+        header, first, *others = file.read().splitlines()
+    second, third = others
     foreign = first.replace(b'"0 turn 0 turn #0"', b'"0/9 turn 0 turn #0"')
     (tmp_path / "c").write_bytes(
         b"\n".join([header, foreign, *_renumber([first, second, third])]) + b"\n"
@@ -343,10 +344,10 @@ def test_run_ids_in_answers_are_those_of_the_replay(tmp_path: Path) -> None:
             await asyncio.sleep(seconds)
             if isinstance(last(request), UserMessage):
                 return call("start") if request.turn == 0 else last(request).text.splitlines()[1]
-            said = last(request).text
+            text = last(request).text
             return (
-                call("write", to=said.split()[1], text="sugar")
-                if said.startswith("started")
+                call("write", to=text.split()[1], text="sugar")
+                if text.startswith("started")
                 else "waiting"
             )
 

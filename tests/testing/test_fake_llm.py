@@ -30,10 +30,12 @@ def test_gemini_streams_an_array_when_events_are_not_asked_for() -> None:
         async with FakeLLM(["one two three"]) as llm:
             post = good("gemini", stream=True)
             post.path = post.target().partition("?")[0]
-            got = await send(llm, post)
-            assert got.headers["content-type"] == "application/json"
+            reply = await send(llm, post)
+            assert reply.headers["content-type"] == "application/json"
             parts = [
-                c["content"]["parts"][0]["text"] for chunk in got.json for c in chunk["candidates"]
+                c["content"]["parts"][0]["text"]
+                for chunk in reply.json
+                for c in chunk["candidates"]
             ]
             assert "".join(parts) == "one two three"
             post.headers["x-fault"] = "F3"
@@ -64,13 +66,13 @@ def test_chat_counts_the_tokens_of_a_stream_only_when_it_is_asked_to() -> None:
         async with FakeLLM() as llm:
             plain = await send(llm, good("openai_chat", stream=True))
             assert not any("usage" in data for data in plain.datas)
-            asked = await send(
+            reply = await send(
                 llm, good("openai_chat", stream=True, stream_options={"include_usage": True})
             )
-            assert [data["usage"] is None for data in asked.datas] == [True] * (
-                len(asked.datas) - 1
+            assert [data["usage"] is None for data in reply.datas] == [True] * (
+                len(reply.datas) - 1
             ) + [False]
-            assert asked.datas[-1]["choices"] == []
+            assert reply.datas[-1]["choices"] == []
 
     asyncio.run(story())
 
@@ -79,10 +81,13 @@ def test_chat_counts_the_tokens_of_a_stream_only_when_it_is_asked_to() -> None:
 @pytest.mark.parametrize("dialect", ALL)
 def test_a_fault_can_be_asked_for_in_five_ways(dialect: str, how: str) -> None:
     async def story() -> None:
-        faults = {"list": [None, "F6"], "function": lambda heard, n: "F6" if n == 2 else None}.get(
-            how, ()
+        faults = {
+            "list": [None, "F6"],
+            "function": lambda request, n: "F6" if n == 2 else None,
+        }.get(how, ())
+        script = (
+            (lambda request: "F6" if request.n == 2 else "good") if how == "script" else ["good"]
         )
-        script = (lambda heard: "F6" if heard.n == 2 else "good") if how == "script" else ["good"]
         async with FakeLLM(script, faults=faults) as llm:
             statuses = []
             for n in (1, 2, 3):
@@ -190,17 +195,17 @@ def test_a_server_that_stops_cuts_everybody_off_and_counts_nobody() -> None:
 
 def test_a_connection_is_used_again_and_requests_may_be_sent_ahead() -> None:
     async def story() -> None:
-        async with FakeLLM(lambda heard: heard.messages[-1].text, seconds=0.01) as llm:
+        async with FakeLLM(lambda request: request.messages[-1].text, seconds=0.01) as llm:
             reader, writer = await connect(llm)
             writer.write(
                 b"".join(wire(good("anthropic", text=text)) for text in ("one", "two", "three"))
             )
-            said = []
+            texts = []
             for _ in range(3):
                 head = await reader.readuntil(b"\r\n\r\n")
                 n_bytes = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-                said.append(json.loads(await reader.readexactly(n_bytes))["content"][0]["text"])
-            assert said == ["one", "two", "three"]
+                texts.append(json.loads(await reader.readexactly(n_bytes))["content"][0]["text"])
+            assert texts == ["one", "two", "three"]
             writer.close()
             assert llm.connections == 1
 
@@ -271,9 +276,9 @@ def test_the_numbers_can_be_asked_for_from_outside() -> None:
     async def story() -> None:
         async with FakeLLM() as llm:
             await send(llm, good("anthropic", max_tokens=0))
-            got = await raw(llm, b"GET /stats HTTP/1.1\r\nconnection: close\r\n\r\n")
-            assert got.json["requests"] == 1
-            assert got.json["violations"] == [
+            reply = await raw(llm, b"GET /stats HTTP/1.1\r\nconnection: close\r\n\r\n")
+            assert reply.json["requests"] == 1
+            assert reply.json["violations"] == [
                 "max_tokens: Input should be greater than or equal to 1"
             ]
 
@@ -295,8 +300,8 @@ def test_each_fault_has_a_line_about_it_and_an_outcome() -> None:
         (48, 48),
     ]
     left_out = {17, 21, 29, 33, 37, 43, 45, 47, 49, 52, 8}
-    wanted = {n for low, high in spans for n in range(low, high + 1)} | {50, 51, 53, 54}
-    assert numbers == wanted - left_out
+    positions = {n for low, high in spans for n in range(low, high + 1)} | {50, 51, 53, 54}
+    assert numbers == positions - left_out
     for name, fault in FAULTS.items():
         assert fault.name == name
         assert fault.about
@@ -327,7 +332,7 @@ def test_an_outage_fails_everybody_until_it_is_over() -> None:
 def test_flapping_fails_half_of_the_requests_and_the_same_ones_each_time() -> None:
     async def once(seed: int) -> list[tuple[int, str]]:
         async with FakeLLM(
-            faults=lambda heard, n: "F54", settings=FakeSettings(seed=seed, settle_seconds=0.0)
+            faults=lambda request, n: "F54", settings=FakeSettings(seed=seed, settle_seconds=0.0)
         ) as llm:
             for n in range(60):
                 await send(llm, good("openai_chat", stream=True, text=f"{n}"))
@@ -342,7 +347,7 @@ def test_flapping_fails_half_of_the_requests_and_the_same_ones_each_time() -> No
 
 def test_a_script_may_say_that_the_provider_flaps_or_is_out() -> None:
     async def story() -> None:
-        async with FakeLLM(lambda heard: "F54", settings=FakeSettings(settle_seconds=0.0)) as llm:
+        async with FakeLLM(lambda request: "F54", settings=FakeSettings(settle_seconds=0.0)) as llm:
             for n in range(30):
                 await send(llm, good("openai_chat", text=f"{n}"))
             assert 5 < len(llm.injected) < 25
@@ -394,10 +399,10 @@ def test_the_program_prints_its_address_and_serves_until_it_is_told_to_stop(tmp_
             post = good("anthropic")
             headers = {"content-type": "application/json", **post.headers}
             request = urllib.request.Request(f"{url}/v1/messages", post.data(), headers)
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 assert json.load(answer)["content"][0]["text"] == "From a file."
             process.send_signal(number)
-            assert process.wait(10) == 0
+            assert process.wait(120) == 0
             assert process.stderr.read() == b""
 
 
@@ -441,13 +446,13 @@ def test_the_fake_needs_no_web_framework() -> None:
 def test_a_tool_list_is_read_once() -> None:
     from retinue.testing.fake_llm.strict_checks import Memory
 
-    seen: list[object] = []
+    records: list[object] = []
 
     def read(value: object) -> tuple[()]:
-        seen.append(value)
+        records.append(value)
         return ()
 
     memory = Memory(size=2)
     for name in ("a", "b", "a", "c", "a"):
         memory.tools(tools("anthropic", name), read)
-    assert len(seen) == 4
+    assert len(records) == 4

@@ -165,19 +165,19 @@ STATUSES: dict[str, dict[str, Row]] = {
 def test_a_fault_with_a_status_is_told_in_the_words_of_the_provider(
     name: str, dialect: str, stream: bool
 ) -> None:
-    status, headers, told = STATUSES[name]["openai" if dialect in OPENAI else dialect]
-    got = hit(name, dialect, stream)
-    assert (got.status, got.headers["content-type"]) == (status, "application/json")
+    status, headers, text = STATUSES[name]["openai" if dialect in OPENAI else dialect]
+    reply = hit(name, dialect, stream)
+    assert (reply.status, reply.headers["content-type"]) == (status, "application/json")
     for field, value in headers.items():
-        assert got.headers.get(field, "") == value
-    for path, value in told.items():
-        found = at(got.json, path)
+        assert reply.headers.get(field, "") == value
+    for path, value in text.items():
+        part = at(reply.json, path)
         if isinstance(value, str) and value.startswith("..."):
-            assert value[3:] in found
+            assert value[3:] in part
         else:
-            assert found == value
+            assert part == value
     if name != "F10b":
-        assert KEY not in got.raw.decode()
+        assert KEY not in reply.raw.decode()
 
 
 def test_the_two_dialects_of_openai_say_differently_that_a_result_is_missing() -> None:
@@ -206,75 +206,75 @@ def test_the_time_to_wait_can_be_chosen() -> None:
     ("name", "status"), [("F7", 502), ("F7b", 504), ("F7c", 520), ("F13b", 413)]
 )
 def test_f7_and_f13b_are_pages_of_a_proxy(dialect: str, name: str, status: int) -> None:
-    got = hit(name, dialect, True)
-    assert (got.status, got.headers["content-type"]) == (status, "text/html; charset=UTF-8")
-    assert got.body.startswith(b"<html>")
-    assert b"cloudflare" in got.body
+    reply = hit(name, dialect, True)
+    assert (reply.status, reply.headers["content-type"]) == (status, "text/html; charset=UTF-8")
+    assert reply.body.startswith(b"<html>")
+    assert b"cloudflare" in reply.body
 
 
 @pytest.mark.parametrize("dialect", ALL)
 def test_f4_tells_of_overload_after_three_deltas(dialect: str) -> None:
-    got = hit("F4", dialect, True)
-    assert got.status == 200
-    assert got.is_whole
-    assert not is_ended(dialect, got)
-    assert 0 < len(text_of_partial(dialect, got)) < len(TEXT)
-    name, data = got.events[-1]
-    told = json.loads(data)
+    reply = hit("F4", dialect, True)
+    assert reply.status == 200
+    assert reply.is_whole
+    assert not is_ended(dialect, reply)
+    assert 0 < len(text_of_partial(dialect, reply)) < len(TEXT)
+    name, data = reply.events[-1]
+    value = json.loads(data)
     match dialect:
         case "anthropic":
             assert name == "error"
-            assert told == {
+            assert value == {
                 "type": "error",
                 "error": {"type": "overloaded_error", "message": "Overloaded"},
             }
-            assert sum(event == "content_block_delta" for event, _ in got.events) == 3
+            assert sum(event == "content_block_delta" for event, _ in reply.events) == 3
         case "openai_responses":
-            assert (name, told["type"], told["response"]["status"]) == (
+            assert (name, value["type"], value["response"]["status"]) == (
                 "response.failed",
                 "response.failed",
                 "failed",
             )
-            assert told["response"]["error"]["code"] == "server_is_overloaded"
-            assert [d["sequence_number"] for d in got.datas] == list(range(len(got.datas)))
+            assert value["response"]["error"]["code"] == "server_is_overloaded"
+            assert [d["sequence_number"] for d in reply.datas] == list(range(len(reply.datas)))
         case "openai_chat":
-            assert told["error"]["code"] == "server_is_overloaded"
+            assert value["error"]["code"] == "server_is_overloaded"
         case _:
-            assert (told["error"]["code"], told["error"]["status"]) == (503, "UNAVAILABLE")
-            assert len(got.events) == 4
+            assert (value["error"]["code"], value["error"]["status"]) == (503, "UNAVAILABLE")
+            assert len(reply.events) == 4
     assert hit("F4", dialect, False).status in (529, 503)
 
 
-def text_of_partial(dialect: str, got: Got) -> str:
+def text_of_partial(dialect: str, reply: Got) -> str:
     """The text before the error."""
-    ok = [(name, data) for name, data in got.events if '"error":{' not in data]
+    ok = [(name, data) for name, data in reply.events if '"error":{' not in data]
     part = "".join(f"event: {name}\ndata: {data}\n\n" for name, data in ok)
     return text_of(dialect, Got(b"HTTP/1.1 200 OK\r\n\r\n" + part.encode(), "fin"), True)
 
 
 @pytest.mark.parametrize("dialect", ALL)
 def test_f5_is_an_error_before_any_text(dialect: str) -> None:
-    got = hit("F5", dialect, True)
-    assert got.status == 200
-    assert got.is_whole
-    name, data = got.events[-1]
-    told = json.loads(data)
+    reply = hit("F5", dialect, True)
+    assert reply.status == 200
+    assert reply.is_whole
+    name, data = reply.events[-1]
+    value = json.loads(data)
     match dialect:
         case "anthropic":
-            assert (name, told["type"], told["error"]["type"]) == ("error", "error", "api_error")
+            assert (name, value["type"], value["error"]["type"]) == ("error", "error", "api_error")
         case "openai_responses":
             assert name == "error"
-            assert set(told) == {"type", "code", "message", "param", "sequence_number"}
-            assert (told["type"], told["code"], told["sequence_number"]) == (
+            assert set(value) == {"type", "code", "message", "param", "sequence_number"}
+            assert (value["type"], value["code"], value["sequence_number"]) == (
                 "error",
                 "server_error",
-                len(got.events) - 1,
+                len(reply.events) - 1,
             )
         case "openai_chat":
-            assert told["error"]["type"] == "server_error"
+            assert value["error"]["type"] == "server_error"
         case _:
-            assert (told["error"]["code"], told["error"]["status"]) == (500, "INTERNAL")
-    assert text_of_partial(dialect, got) == ""
+            assert (value["error"]["code"], value["error"]["status"]) == (500, "INTERNAL")
+    assert text_of_partial(dialect, reply) == ""
     assert hit("F5", dialect, False).status == 500
 
 
@@ -284,8 +284,8 @@ def test_f12b_says_inside_the_stream_that_the_conversation_is_too_long() -> None
         "response.failed",
         "context_length_exceeded",
     )
-    said = hit("F12b", "openai_responses", False).json
-    assert (said["status"], said["error"]["code"]) == ("failed", "context_length_exceeded")
+    text = hit("F12b", "openai_responses", False).json
+    assert (text["status"], text["error"]["code"]) == ("failed", "context_length_exceeded")
 
 
 @pytest.mark.parametrize("name", sorted(set(FAULTS) - {"F18", "F20", "F54"}))
@@ -307,9 +307,9 @@ def test_each_fault_is_over_when_it_is_over(name: str) -> None:
                     )
                     bad = await send(llm, post)
                     llm._outage_until = 0.0
-                    got = await send(llm, post)
-                    assert text_of(dialect, got, stream) == TEXT
-                    assert FAULTS[name].outcome == "OK" or bad.raw != got.raw
+                    reply = await send(llm, post)
+                    assert text_of(dialect, reply, stream) == TEXT
+                    assert FAULTS[name].outcome == "OK" or bad.raw != reply.raw
             assert (llm.open, llm.violations) == (0, [])
             await until(lambda: llm.connected == 0)
 
@@ -318,7 +318,7 @@ def test_each_fault_is_over_when_it_is_over(name: str) -> None:
 
 def test_a_fault_does_not_hide_a_request_that_is_wrong() -> None:
     async def story() -> None:
-        async with FakeLLM(faults=lambda heard, n: "F19") as llm:
+        async with FakeLLM(faults=lambda request, n: "F19") as llm:
             post: Post = good("anthropic", max_tokens=0)
             assert (await send(llm, post)).status == 400
             assert len(llm.violations) == 1

@@ -23,31 +23,31 @@ from tests.testing.fake_llm_faults_support import (
 from tests.testing.fake_llm_support import ALL, Got, calls_of, good, send, text_of
 
 
-def final(dialect: str, got: Got, stream: bool) -> dict[str, Any]:
+def final(dialect: str, reply: Got, stream: bool) -> dict[str, Any]:
     """What the reply says about its own end: reason, output, usage."""
     if not stream:
-        return dict(got.json)
+        return dict(reply.json)
     match dialect:
         case "anthropic":
-            return dict(next(d for d in got.datas if d["type"] == "message_delta")["delta"])
+            return dict(next(d for d in reply.datas if d["type"] == "message_delta")["delta"])
         case "openai_responses":
-            return dict(got.datas[-1]["response"])
+            return dict(reply.datas[-1]["response"])
         case _:
-            return dict(got.datas[-1])
+            return dict(reply.datas[-1])
 
 
-def reason(dialect: str, got: Got, stream: bool) -> Any:
-    said = final(dialect, got, stream)
+def reason(dialect: str, reply: Got, stream: bool) -> Any:
+    text = final(dialect, reply, stream)
     match dialect:
         case "anthropic":
-            return said["stop_reason"]
+            return text["stop_reason"]
         case "openai_chat":
-            return said["choices"][0]["finish_reason"]
+            return text["choices"][0]["finish_reason"]
         case "openai_responses":
-            return said["status"], (said["incomplete_details"] or {}).get("reason")
+            return text["status"], (text["incomplete_details"] or {}).get("reason")
         case _:
-            candidates = said.get("candidates", [{}])
-            return said.get("promptFeedback", {}).get("blockReason") or candidates[0].get(
+            candidates = text.get("candidates", [{}])
+            return text.get("promptFeedback", {}).get("blockReason") or candidates[0].get(
                 "finishReason"
             )
 
@@ -55,45 +55,45 @@ def reason(dialect: str, got: Got, stream: bool) -> Any:
 @pytest.mark.parametrize("stream", BOTH)
 @pytest.mark.parametrize("dialect", ALL)
 def test_f38_has_no_content(dialect: str, stream: bool) -> None:
-    got = hit("F38", dialect, stream)
-    assert text_of(dialect, got, stream) == ""
-    assert calls_of(dialect, got, stream) == []
+    reply = hit("F38", dialect, stream)
+    assert text_of(dialect, reply, stream) == ""
+    assert calls_of(dialect, reply, stream) == []
     match dialect:
         case "anthropic":
-            assert reason(dialect, got, stream) == "end_turn"
-            assert stream or got.json["content"] == []
+            assert reason(dialect, reply, stream) == "end_turn"
+            assert stream or reply.json["content"] == []
         case "openai_responses":
-            assert final(dialect, got, stream)["output"] == []
+            assert final(dialect, reply, stream)["output"] == []
         case "gemini":
-            assert "candidates" not in final(dialect, got, stream)
+            assert "candidates" not in final(dialect, reply, stream)
             twin = final(dialect, hit("F38b", dialect, stream), stream)
             assert (twin["candidates"][0]["content"], twin["candidates"][0]["finishReason"]) == (
                 {},
                 "STOP",
             )
         case _:
-            assert reason(dialect, got, stream) == "stop"
+            assert reason(dialect, reply, stream) == "stop"
 
 
 @pytest.mark.parametrize("script", [(TEXT,), (CALLS,)])
 @pytest.mark.parametrize("stream", BOTH)
 @pytest.mark.parametrize("dialect", ALL)
 def test_f39_cuts_a_call_by_length(dialect: str, stream: bool, script: Sequence[Any]) -> None:
-    got = hit("F39", dialect, stream, script)
-    found = reason(dialect, got, stream)
+    reply = hit("F39", dialect, stream, script)
+    result = reason(dialect, reply, stream)
     match dialect:
         case "anthropic":
-            assert found == "max_tokens"
+            assert result == "max_tokens"
         case "openai_chat":
-            assert found == "length"
+            assert result == "length"
         case "openai_responses":
-            assert found == ("incomplete", "max_output_tokens")
-            assert final(dialect, got, stream)["output"][-1]["status"] == "incomplete"
-            assert not stream or got.events[-1][0] == "response.incomplete"
+            assert result == ("incomplete", "max_output_tokens")
+            assert final(dialect, reply, stream)["output"][-1]["status"] == "incomplete"
+            assert not stream or reply.events[-1][0] == "response.incomplete"
         case _:
-            assert found == "MAX_TOKENS"
+            assert result == "MAX_TOKENS"
             return
-    args = calls_of(dialect, got, stream)[-1][1]
+    args = calls_of(dialect, reply, stream)[-1][1]
     if dialect == "anthropic" and not stream:
         assert args == "{}"
     else:
@@ -104,10 +104,12 @@ def test_f39_cuts_a_call_by_length(dialect: str, stream: bool, script: Sequence[
 @pytest.mark.parametrize("stream", BOTH)
 @pytest.mark.parametrize("dialect", ALL)
 def test_f39b_cuts_a_text_by_length(dialect: str, stream: bool) -> None:
-    got = hit("F39b", dialect, stream)
-    wanted = {"anthropic": "max_tokens", "openai_chat": "length", "gemini": "MAX_TOKENS"}
-    assert reason(dialect, got, stream) == wanted.get(dialect, ("incomplete", "max_output_tokens"))
-    assert text_of(dialect, got, stream) == TEXT[: len(TEXT) // 2]
+    reply = hit("F39b", dialect, stream)
+    target = {"anthropic": "max_tokens", "openai_chat": "length", "gemini": "MAX_TOKENS"}
+    assert reason(dialect, reply, stream) == target.get(
+        dialect, ("incomplete", "max_output_tokens")
+    )
+    assert text_of(dialect, reply, stream) == TEXT[: len(TEXT) // 2]
 
 
 REFUSALS = {
@@ -126,31 +128,31 @@ REFUSALS = {
 @pytest.mark.parametrize("stream", BOTH)
 @pytest.mark.parametrize(("name", "dialect"), with_dialects("F40", "F40b", "F40c", "F40d"))
 def test_f40_refuses(name: str, dialect: str, stream: bool) -> None:
-    got = hit(name, dialect, stream)
-    assert reason(dialect, got, stream) == REFUSALS[name, dialect]
-    assert text_of_unless_refused(dialect, got, stream) == ""
+    reply = hit(name, dialect, stream)
+    assert reason(dialect, reply, stream) == REFUSALS[name, dialect]
+    assert text_of_unless_refused(dialect, reply, stream) == ""
     if name != "F40":
-        assert dialect != "gemini" or "promptFeedback" not in final(dialect, got, stream)
+        assert dialect != "gemini" or "promptFeedback" not in final(dialect, reply, stream)
         return
     match dialect:
         case "openai_chat" if stream:
-            refusal = "".join(d["choices"][0]["delta"].get("refusal") or "" for d in got.datas)
+            refusal = "".join(d["choices"][0]["delta"].get("refusal") or "" for d in reply.datas)
             assert refusal == "I cannot help with that."
         case "openai_chat":
-            assert got.json["choices"][0]["message"]["refusal"] == "I cannot help with that."
+            assert reply.json["choices"][0]["message"]["refusal"] == "I cannot help with that."
         case "openai_responses":
             part = {"type": "refusal", "refusal": "I cannot help with that."}
-            assert final(dialect, got, stream)["output"][0]["content"] == [part]
-            assert not stream or "response.refusal.done" in [event for event, _ in got.events]
+            assert final(dialect, reply, stream)["output"][0]["content"] == [part]
+            assert not stream or "response.refusal.done" in [event for event, _ in reply.events]
         case "gemini":
-            assert "candidates" not in final(dialect, got, stream)
+            assert "candidates" not in final(dialect, reply, stream)
 
 
-def text_of_unless_refused(dialect: str, got: Got, stream: bool) -> str:
+def text_of_unless_refused(dialect: str, reply: Got, stream: bool) -> str:
     if dialect == "openai_responses" and not stream:
-        output = got.json["output"]
+        output = reply.json["output"]
         return "".join(part.get("text", "") for item in output for part in item.get("content", []))
-    return text_of(dialect, got, stream)
+    return text_of(dialect, reply, stream)
 
 
 @pytest.mark.parametrize("script", [(TEXT,), (CALLS,)])
@@ -159,12 +161,12 @@ def text_of_unless_refused(dialect: str, got: Got, stream: bool) -> str:
 def test_f41_has_arguments_that_are_no_json(
     dialect: str, stream: bool, script: Sequence[Any]
 ) -> None:
-    got = hit("F41", dialect, stream, script)
+    reply = hit("F41", dialect, stream, script)
     if dialect == "gemini":
-        assert reason(dialect, got, stream) == "MALFORMED_FUNCTION_CALL"
-        assert calls_of(dialect, got, stream) == []
+        assert reason(dialect, reply, stream) == "MALFORMED_FUNCTION_CALL"
+        assert calls_of(dialect, reply, stream) == []
         return
-    args = calls_of(dialect, got, stream)[0][1]
+    args = calls_of(dialect, reply, stream)[0][1]
     if dialect == "anthropic":
         assert args == ('{"path": "a", ' if stream else json.dumps('{"path": "a", '))
     else:
@@ -188,8 +190,8 @@ def test_f42_has_texts_for_objects(dialect: str, stream: bool, script: Sequence[
 @pytest.mark.parametrize("dialect", ALL)
 def test_f44_calls_tools_that_there_are_not(dialect: str, stream: bool) -> None:
     names = {"F44": "Shell", "F44b": "default_api.read", "F44c": "functions.read", "F44d": ""}
-    for name, wanted in names.items():
-        assert calls_of(dialect, hit(name, dialect, stream, (CALLS,)), stream)[0][0] == wanted
+    for name, target in names.items():
+        assert calls_of(dialect, hit(name, dialect, stream, (CALLS,)), stream)[0][0] == target
 
 
 @pytest.mark.parametrize("stream", BOTH)
@@ -205,10 +207,10 @@ def test_f48_is_not_finished(stream: bool) -> None:
     assert reason("anthropic", hit("F48", "anthropic", stream), stream) == "pause_turn"
     assert reason("gemini", hit("F48", "gemini", stream), stream) == "OTHER"
     for name, status in (("F48", "queued"), ("F48b", "in_progress")):
-        got = hit(name, "openai_responses", stream)
-        said = final("openai_responses", got, stream)
-        assert (said["status"], said["output"]) == (status, [])
-        assert not is_ended("openai_responses", got)
+        reply = hit(name, "openai_responses", stream)
+        text = final("openai_responses", reply, stream)
+        assert (text["status"], text["output"]) == (status, [])
+        assert not is_ended("openai_responses", reply)
 
 
 def test_a_paused_turn_of_anthropic_can_be_continued() -> None:
@@ -226,9 +228,9 @@ def test_a_paused_turn_of_anthropic_can_be_continued() -> None:
 @pytest.mark.parametrize("stream", BOTH)
 @pytest.mark.parametrize("dialect", ALL)
 def test_f50_has_odd_text_and_f50b_a_long_one(dialect: str, stream: bool) -> None:
-    got = hit("F50", dialect, stream)
-    assert rb"\ud800" in got.body
-    text = text_of(dialect, got, stream)
+    reply = hit("F50", dialect, stream)
+    assert rb"\ud800" in reply.body
+    text = text_of(dialect, reply, stream)
     for needle in ("\ud800", "\x00", "\u202e", "\u200d"):
         assert needle in text
     assert len(text_of(dialect, hit("F50b", dialect, stream), stream)) == FAST.long_text
@@ -239,11 +241,11 @@ def test_f50_has_odd_text_and_f50b_a_long_one(dialect: str, stream: bool) -> Non
 def test_f51_has_the_id_of_an_earlier_reply_and_another_model(dialect: str, stream: bool) -> None:
     async def story() -> list[tuple[str, str]]:
         async with FakeLLM(faults=[None, None, "F51"]) as llm:
-            said = [await send(llm, good(dialect, stream=stream)) for _ in range(3)]
-            return [identity(got) for got in said]
+            replies = [await send(llm, good(dialect, stream=stream)) for _ in range(3)]
+            return [identity(reply) for reply in replies]
 
-    def identity(got: Got) -> tuple[str, str]:
-        data = got.datas[0] if stream else got.json
+    def identity(reply: Got) -> tuple[str, str]:
+        data = reply.datas[0] if stream else reply.json
         data = data.get("message", data.get("response", data))
         return data.get("id", data.get("responseId")), data.get("model", data.get("modelVersion"))
 
@@ -258,8 +260,8 @@ def test_f53_overloads_and_resets_in_turn(dialect: str) -> None:
     async def story() -> list[str]:
         async with FakeLLM(faults=["F53"]) as llm:
             return [
-                got.end if not got.raw else str(got.status)
-                for got in [await send(llm, good(dialect)) for _ in "abcd"]
+                reply.end if not reply.raw else str(reply.status)
+                for reply in [await send(llm, good(dialect)) for _ in "abcd"]
             ]
 
     busy = "529" if dialect == "anthropic" else "503"

@@ -34,15 +34,15 @@ def test_a_list_says_one_line_a_turn_and_its_last_line_for_ever(dialect: str, st
         async with FakeLLM(
             ["first", [call("read", path="a"), call("read", path="é")], "last"]
         ) as llm:
-            said = [await send(llm, good(dialect, stream=stream, turns=n)) for n in range(5)]
-            assert [text_of(dialect, got, stream) for got in said] == [
+            replies = [await send(llm, good(dialect, stream=stream, turns=n)) for n in range(5)]
+            assert [text_of(dialect, reply, stream) for reply in replies] == [
                 "first",
                 "",
                 "last",
                 "last",
                 "last",
             ]
-            calls = calls_of(dialect, said[1], stream)
+            calls = calls_of(dialect, replies[1], stream)
             assert [(name, json.loads(args)["path"]) for name, args in calls] == [
                 ("read", "a"),
                 ("read", "é"),
@@ -54,10 +54,10 @@ def test_a_list_says_one_line_a_turn_and_its_last_line_for_ever(dialect: str, st
 
 @pytest.mark.parametrize("dialect", ALL)
 def test_a_function_is_asked_with_the_conversation_in_our_own_values(dialect: str) -> None:
-    heard: list[ParsedRequest] = []
+    requests: list[ParsedRequest] = []
 
     def script(one: ParsedRequest) -> str:
-        heard.append(one)
+        requests.append(one)
         return "yes"
 
     system = {
@@ -70,10 +70,10 @@ def test_a_function_is_asked_with_the_conversation_in_our_own_values(dialect: st
     async def story() -> None:
         async with FakeLLM(script) as llm:
             await send(llm, good(dialect, turns=1, **system))
-            assert llm.requests == heard
+            assert llm.requests == requests
 
     asyncio.run(story())
-    (one,) = heard
+    (one,) = requests
     assert (one.dialect, one.model, one.system, one.stream, one.turn, one.n) == (
         dialect,
         "m",
@@ -82,7 +82,8 @@ def test_a_function_is_asked_with_the_conversation_in_our_own_values(dialect: st
         1,
         1,
     )
-    user, reply, first, second = one.messages
+    user, reply, *results = one.messages
+    first, second = results
     assert user == UserMessage(text="hi")
     assert isinstance(reply, AssistantMessage)
     assert [(c.name, json.loads(c.args)) for c in reply.calls] == [
@@ -129,17 +130,19 @@ def test_headers_are_kept_without_keys_and_the_body_as_it_came(dialect: str) -> 
 def test_a_line_may_be_anything_that_a_scripted_model_says(
     line: Any, text: str, calls: list[Any]
 ) -> None:
-    async def later(heard: ParsedRequest) -> Any:
+    async def later(request: ParsedRequest) -> Any:
         await asyncio.sleep(0)
         return line
 
     async def story() -> None:
-        for script in ([line], lambda heard: line, later):
+        for script in ([line], lambda request: line, later):
             async with FakeLLM(script) as llm:
                 for dialect in ALL:
-                    got = await send(llm, good(dialect))
-                    assert text_of(dialect, got, False) == text
-                    assert [json.loads(args) for _, args in calls_of(dialect, got, False)] == calls
+                    reply = await send(llm, good(dialect))
+                    assert text_of(dialect, reply, False) == text
+                    assert [
+                        json.loads(args) for _, args in calls_of(dialect, reply, False)
+                    ] == calls
 
     asyncio.run(story())
 
@@ -154,9 +157,9 @@ def test_a_reply_may_bring_its_own_usage_stop_and_model() -> None:
 
     async def story() -> None:
         async with FakeLLM([reply]) as llm:
-            said = (await send(llm, good("anthropic"))).json
-            assert (said["stop_reason"], said["model"]) == ("max_tokens", "real-1")
-            assert (said["usage"]["input_tokens"], said["usage"]["output_tokens"]) == (100, 7)
+            text = (await send(llm, good("anthropic"))).json
+            assert (text["stop_reason"], text["model"]) == ("max_tokens", "real-1")
+            assert (text["usage"]["input_tokens"], text["usage"]["output_tokens"]) == (100, 7)
             refused = ModelReply(message=AssistantMessage(text="No."), stop="refusal")
         async with FakeLLM([refused]) as llm:
             assert (await send(llm, good("openai_chat"))).json["choices"][0]["message"][
@@ -170,42 +173,42 @@ def test_a_reply_may_bring_its_own_usage_stop_and_model() -> None:
 def test_an_exception_in_a_script_is_told_as_the_provider_would(dialect: str) -> None:
     async def story() -> None:
         async with FakeLLM([ModelUnavailable("later", retry_after=2)]) as llm:
-            got = await send(llm, good(dialect))
-            assert (got.status, got.headers["retry-after"]) == (
+            reply = await send(llm, good(dialect))
+            assert (reply.status, reply.headers["retry-after"]) == (
                 529 if dialect == "anthropic" else 503,
                 "2",
             )
-            assert b"later" in got.body
+            assert b"later" in reply.body
         async with FakeLLM([ModelRejected("never")]) as llm:
-            got = await send(llm, good(dialect))
-            assert got.status == 400
-            assert b"never" in got.body
+            reply = await send(llm, good(dialect))
+            assert reply.status == 400
+            assert b"never" in reply.body
 
     asyncio.run(story())
 
 
 def test_a_script_that_fails_shows_in_the_violations() -> None:
-    def script(heard: ParsedRequest, n: int = 0) -> str:
+    def script(request: ParsedRequest, n: int = 0) -> str:
         raise KeyError("oops")
 
-    async def later(heard: ParsedRequest) -> str:
+    async def later(request: ParsedRequest) -> str:
         await asyncio.sleep(0)
         raise KeyError("oops")
 
-    async def wrong_fault(heard: ParsedRequest) -> str:
+    async def wrong_fault(request: ParsedRequest) -> str:
         return "F2c"
 
     async def story() -> None:
         for one in (script, later):
             async with FakeLLM(one) as llm:
-                got = await send(llm, good("anthropic"))
-                assert got.status == 400, "nobody tries that again"
+                reply = await send(llm, good("anthropic"))
+                assert reply.status == 400, "nobody tries that again"
                 assert "oops" in llm.violations[0].message
                 with pytest.raises(KeyError, match="oops"):
                     llm.check()
         async with FakeLLM(faults=script) as llm:
-            said = (await send(llm, good("gemini"))).json
-            assert said["error"]["status"] == "INVALID_ARGUMENT"
+            text = (await send(llm, good("gemini"))).json
+            assert text["error"]["status"] == "INVALID_ARGUMENT"
             assert len(llm.violations) == 1
         async with FakeLLM(wrong_fault) as llm:
             assert (await send(llm, good("gemini"))).status == 400
@@ -233,11 +236,11 @@ def test_a_mistake_in_a_script_is_shown_before_anybody_asks() -> None:
 
 
 def test_what_a_function_says_wrongly_is_named() -> None:
-    async def later(heard: ParsedRequest) -> object:
+    async def later(request: ParsedRequest) -> object:
         return ["not a call"]
 
     async def story() -> None:
-        for script in (lambda heard: 42, later):
+        for script in (lambda request: 42, later):
             async with FakeLLM(script) as llm:
                 assert (await send(llm, good("openai_chat"))).status == 400
                 assert "TypeError: A line is a text" in llm.violations[0].message
@@ -260,12 +263,12 @@ def test_a_reply_is_no_longer_than_was_asked_for(dialect: str) -> None:
         lines = ["y" * 400, AssistantMessage(text="y" * 75, calls=(call("read", path="a"),))]
         for line, length in zip(lines, (80, 75), strict=True):
             async with FakeLLM([line]) as llm:
-                got = await send(llm, short(good(dialect)))
-                assert text_of(dialect, got, False) == "y" * length
-                assert calls_of(dialect, got, False) == []
+                reply = await send(llm, short(good(dialect)))
+                assert text_of(dialect, reply, False) == "y" * length
+                assert calls_of(dialect, reply, False) == []
                 reasons = {"anthropic": "max_tokens", "openai_chat": "length"}
-                wanted = {**reasons, "gemini": "MAX_TOKENS"}.get(dialect, "max_output_tokens")
-                assert wanted in got.body.decode()
+                target = {**reasons, "gemini": "MAX_TOKENS"}.get(dialect, "max_output_tokens")
+                assert target in reply.body.decode()
 
     asyncio.run(story())
 
@@ -273,42 +276,42 @@ def test_a_reply_is_no_longer_than_was_asked_for(dialect: str) -> None:
 @pytest.mark.parametrize("dialect", ALL)
 def test_what_is_said_depends_on_the_conversation_alone(dialect: str) -> None:
     async def story() -> list[list[tuple[str, str]]]:
-        said = []
+        texts = []
         for _ in range(2):
             async with FakeLLM([call("read", path="a")]) as llm:
                 await send(llm, good(dialect, text="something else"))
-                got = await send(llm, good(dialect, turns=1))
-                said.append(calls_of(dialect, got, False))
+                reply = await send(llm, good(dialect, turns=1))
+                texts.append(calls_of(dialect, reply, False))
                 ids = {
                     "anthropic": ["content", 0, "id"],
                     "openai_responses": ["output", 0, "call_id"],
                 }.get(dialect)
                 if ids:
-                    value = got.json
+                    value = reply.json
                     for step in ids:
                         value = value[step]
-                    said.append([("id", value)])
-        return said
+                    texts.append([("id", value)])
+        return texts
 
-    said = asyncio.run(story())
-    assert said[: len(said) // 2] == said[len(said) // 2 :]
+    text = asyncio.run(story())
+    assert text[: len(text) // 2] == text[len(text) // 2 :]
 
 
 @pytest.mark.parametrize("dialect", ALL)
 def test_a_mark_in_a_text_calls_a_tool_and_then_answers(dialect: str) -> None:
     async def story() -> None:
         async with FakeLLM(["not asked"]) as llm:
-            said = [
+            replies = [
                 await send(llm, good(dialect, text="Do @@turns=3,tool=read@@ please", turns=n))
                 for n in range(4)
             ]
-            calls = [calls_of(dialect, got, False) for got in said]
-            assert [len(found) for found in calls] == [1, 1, 0, 0]
-            assert [json.loads(found[0][1]) for found in calls[:2]] == [
+            calls = [calls_of(dialect, reply, False) for reply in replies]
+            assert [len(result) for result in calls] == [1, 1, 0, 0]
+            assert [json.loads(result[0][1]) for result in calls[:2]] == [
                 {"path": "1"},
                 {"path": "2"},
             ]
-            assert text_of(dialect, said[2], False) == "Done after 3 turns."
+            assert text_of(dialect, replies[2], False) == "Done after 3 turns."
             assert llm.violations == []
 
     asyncio.run(story())
@@ -320,16 +323,16 @@ def test_a_mark_says_how_many_calls_and_with_what_and_the_last_mark_counts() -> 
             text = (
                 '@@turns=9,tool=read@@ @@turns=2,tool=read,calls=3,args={"path":"\\u0040\\u0040"}@@'
             )
-            got = await send(llm, good("openai_chat", text="@@turns=1@@"))
-            assert text_of("openai_chat", got, False) == "Done after 1 turns."
-            got = await send(llm, good("openai_chat", text=text.partition(" ")[2]))
-            assert [json.loads(args) for _, args in calls_of("openai_chat", got, False)] == [
+            reply = await send(llm, good("openai_chat", text="@@turns=1@@"))
+            assert text_of("openai_chat", reply, False) == "Done after 1 turns."
+            reply = await send(llm, good("openai_chat", text=text.partition(" ")[2]))
+            assert [json.loads(args) for _, args in calls_of("openai_chat", reply, False)] == [
                 {"path": "@@"}
             ] * 3
-            got = await send(llm, good("openai_chat", text="@@turns=2@@"))
-            assert len(calls_of("openai_chat", got, False)) == 1
-            got = await send(llm, good("openai_chat", text="@@turns=2,tool=write@@"))
-            assert text_of("openai_chat", got, False) == "Done after 1 turns."
+            reply = await send(llm, good("openai_chat", text="@@turns=2@@"))
+            assert len(calls_of("openai_chat", reply, False)) == 1
+            reply = await send(llm, good("openai_chat", text="@@turns=2,tool=write@@"))
+            assert text_of("openai_chat", reply, False) == "Done after 1 turns."
 
     asyncio.run(story())
 
@@ -362,9 +365,9 @@ def test_made_up_arguments_fit_the_schema() -> None:
     }
 
 
-def usage_of(dialect: str, said: dict[str, Any]) -> tuple[int, int]:
+def usage_of(dialect: str, texts: dict[str, Any]) -> tuple[int, int]:
     """All input, and what was read from the cache."""
-    usage = said["usageMetadata" if dialect == "gemini" else "usage"]
+    usage = texts["usageMetadata" if dialect == "gemini" else "usage"]
     match dialect:
         case "anthropic":
             read = usage["cache_read_input_tokens"]
@@ -391,13 +394,13 @@ def marked(dialect: str, post: Post) -> Post:
 def test_a_prefix_that_was_seen_before_is_read_from_the_cache(dialect: str) -> None:
     async def story() -> None:
         async with FakeLLM() as llm:
-            found = []
+            results = []
             for n in range(3):
-                said = (
+                text = (
                     await send(llm, marked(dialect, good(dialect, text="x" * 400, turns=n)))
                 ).json
-                found.append(usage_of(dialect, said))
-            (first, none), (second, some), (third, more) = found
+                results.append(usage_of(dialect, text))
+            (first, none), (second, some), (third, more) = results
             assert none == 0
             assert first < second < third
             assert abs(some - first) <= 1
@@ -406,10 +409,10 @@ def test_a_prefix_that_was_seen_before_is_read_from_the_cache(dialect: str) -> N
                 dialect, (await send(llm, marked(dialect, good(dialect, text="y" * 400)))).json
             )
             assert other[1] < 100, "only the tools are the same"
-            said = (
+            text = (
                 await send(llm, marked(dialect, good(dialect, model="other", text="x" * 400)))
             ).json
-            assert usage_of(dialect, said)[1] == 0, "each model has its own cache"
+            assert usage_of(dialect, text)[1] == 0, "each model has its own cache"
 
     asyncio.run(story())
 
@@ -433,16 +436,16 @@ def test_anthropic_caches_only_where_it_is_asked_to() -> None:
     async def story() -> None:
         async with FakeLLM() as llm:
             for _ in range(2):
-                said = (await send(llm, good("anthropic", text="x" * 400))).json["usage"]
-                assert (said["cache_read_input_tokens"], said["cache_creation_input_tokens"]) == (
+                usage = (await send(llm, good("anthropic", text="x" * 400))).json["usage"]
+                assert (usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"]) == (
                     0,
                     0,
                 )
-            written = (
+            long_text = (
                 await send(llm, marked("anthropic", good("anthropic", text="x" * 400)))
             ).json["usage"]
-            assert (written["cache_read_input_tokens"], written["input_tokens"]) == (0, 0)
-            assert written["cache_creation_input_tokens"] > 100
+            assert (long_text["cache_read_input_tokens"], long_text["input_tokens"]) == (0, 0)
+            assert long_text["cache_creation_input_tokens"] > 100
             top = good("anthropic", text="x" * 400, cache_control={"type": "ephemeral"})
             assert (await send(llm, top)).json["usage"]["cache_read_input_tokens"] > 100
 
@@ -477,8 +480,8 @@ def test_the_cache_forgets_what_is_oldest() -> None:
         async with FakeLLM(settings=FakeSettings(n_prefixes=4)) as llm:
             for text in ("a", "b", "c", "d"):
                 await send(llm, good("openai_chat", text=text * 400))
-            said = (await send(llm, good("openai_chat", text="a" * 400))).json
-            assert usage_of("openai_chat", said)[1] < 100
+            texts = (await send(llm, good("openai_chat", text="a" * 400))).json
+            assert usage_of("openai_chat", texts)[1] < 100
             assert len(llm._cache._seen) == 4
 
     asyncio.run(story())
@@ -489,21 +492,21 @@ def test_a_stream_comes_in_a_handful_of_writes_unless_more_are_asked_for(dialect
     async def story() -> None:
         for chunks in (1, 3, 50):
             async with FakeLLM(["x" * 300], chunks=chunks) as llm:
-                got = await send(llm, good(dialect, stream=True))
-                n_writes = got.rest.count(b"\r\n", 0) and len(list(_chunks(got.rest)))
+                reply = await send(llm, good(dialect, stream=True))
+                n_writes = reply.rest.count(b"\r\n", 0) and len(list(_chunks(reply.rest)))
                 assert n_writes <= chunks
                 assert n_writes >= min(chunks, 50) // 2
-                assert text_of(dialect, got, True) == "x" * 300
+                assert text_of(dialect, reply, True) == "x" * 300
 
     asyncio.run(story())
 
 
 def _chunks(rest: bytes) -> list[bytes]:
-    found = []
+    results = []
     while rest:
         size, _, rest = rest.partition(b"\r\n")
         n = int(size, 16)
         if n:
-            found.append(rest[:n])
+            results.append(rest[:n])
         rest = rest[n + 2 :]
-    return found
+    return results

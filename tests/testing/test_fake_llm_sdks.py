@@ -122,8 +122,8 @@ async def ask_responses(llm: FakeLLM, stream: bool) -> tuple[list[Any], str, Any
         first = await once()
         calls = [item for item in first.output if item.type == "function_call"]
         for one in calls:
-            kept = {"type": "function_call", "id": one.id, "call_id": one.call_id, "name": one.name}
-            items.append({**kept, "arguments": one.arguments})
+            rest = {"type": "function_call", "id": one.id, "call_id": one.call_id, "name": one.name}
+            items.append({**rest, "arguments": one.arguments})
         items.extend(
             {"type": "function_call_output", "call_id": one.call_id, "output": "x"} for one in calls
         )
@@ -163,9 +163,9 @@ async def ask_gemini(
         )
         return [part async for part in parts]
 
-    def parts_of(said: list[types.GenerateContentResponse]) -> list[types.Part]:
-        found = [one.candidates[0].content for one in said if one.candidates]
-        return [part for content in found if content is not None for part in content.parts or ()]
+    def parts_of(responses: list[types.GenerateContentResponse]) -> list[types.Part]:
+        contents = [one.candidates[0].content for one in responses if one.candidates]
+        return [part for content in contents if content is not None for part in content.parts or ()]
 
     first = parts_of(await once())
     calls = [part.function_call for part in first if part.function_call is not None]
@@ -202,7 +202,7 @@ def test_an_official_client_makes_a_round_of_parallel_calls(dialect: str, stream
             assert text == TEXT
             assert min(usage) > 0
             assert llm.violations == []
-            assert [heard.turn for heard in llm.requests] == [0, 1]
+            assert [request.turn for request in llm.requests] == [0, 1]
             assert llm.open == 0
 
     asyncio.run(story())
@@ -226,10 +226,10 @@ def test_what_a_dialect_says_fits_the_types_of_its_client() -> None:
     }
 
     async def story() -> None:
-        said = AssistantMessage(
+        message = AssistantMessage(
             text=TEXT, calls=(call("read", path="a.txt"), call("read", path="b.txt"))
         )
-        async with FakeLLM([said]) as llm:
+        async with FakeLLM([message]) as llm:
             for dialect, (whole, event) in checks.items():
                 more: dict[str, Any] = (
                     {"stream_options": {"include_usage": True}} if dialect == "openai_chat" else {}
@@ -238,15 +238,15 @@ def test_what_a_dialect_says_fits_the_types_of_its_client() -> None:
                     more = {"thinking": {"type": "adaptive"}}
                 if dialect == "openai_responses":
                     more = {"include": ["reasoning.encrypted_content"]}
-                got = await send(llm, good(dialect, stream=True, **more))
-                for data in got.datas:
+                reply = await send(llm, good(dialect, stream=True, **more))
+                for data in reply.datas:
                     if data.get("type") != "ping":
                         event.validate_python(data)
                 more.pop("stream_options", None)
                 whole.validate_python((await send(llm, good(dialect, **more))).json)
             for stream in BOTH:
-                got = await send(llm, good("gemini", stream=stream, model="gemini-3-pro"))
-                for data in got.datas if stream else [got.json]:
+                reply = await send(llm, good("gemini", stream=stream, model="gemini-3-pro"))
+                for data in reply.datas if stream else [reply.json]:
                     types.GenerateContentResponse.model_validate(data)
             assert llm.violations == []
 
@@ -302,10 +302,10 @@ def test_an_official_client_tries_again_and_succeeds() -> None:
         async with FakeLLM(["yes"], settings=FakeSettings(retry_after_seconds=0.01)) as llm:
             client = anthropic.AsyncAnthropic(base_url=llm.url, api_key="k", max_retries=1)
             user: Any = [{"role": "user", "content": "hi"}]
-            said = await client.messages.create(
+            answer = await client.messages.create(
                 model="fault-F1-then-ok", max_tokens=9, messages=user
             )
-            assert said.content[0].type == "text"
+            assert answer.content[0].type == "text"
             assert (llm.n_requests, llm.injected) == (2, [(1, "F1")])
             await client.close()
 

@@ -21,9 +21,9 @@ from tests.testing.fake_llm_support import ALL, good, raw, send
 def test_a_body_that_is_no_object_is_refused(dialect: str, data: bytes) -> None:
     async def story() -> None:
         async with FakeLLM() as llm:
-            got = await send(llm, good(dialect), data=data)
-            assert got.status == 400
-            assert "JSON" in message_of(dialect, got)
+            reply = await send(llm, good(dialect), data=data)
+            assert reply.status == 400
+            assert "JSON" in message_of(dialect, reply)
             assert len(llm.violations) == 1
 
     asyncio.run(story())
@@ -40,15 +40,15 @@ def test_paths_methods_and_sizes_are_refused_in_the_shape_of_the_provider(dialec
                 if dialect == "gemini"
                 else f"{path}/nothing"
             )
-            got = await send(llm, post)
-            assert got.status == 404
-            assert "Not found" in message_of(dialect, got)
-            got = await raw(llm, f"GET {path} HTTP/1.1\r\nconnection: close\r\n\r\n".encode())
-            assert got.status == 405
-            message_of(dialect, got)
-            got = await send(llm, good(dialect, text="x" * 2000))
-            assert got.status == 413
-            message_of(dialect, got)
+            reply = await send(llm, post)
+            assert reply.status == 404
+            assert "Not found" in message_of(dialect, reply)
+            reply = await raw(llm, f"GET {path} HTTP/1.1\r\nconnection: close\r\n\r\n".encode())
+            assert reply.status == 405
+            message_of(dialect, reply)
+            reply = await send(llm, good(dialect, text="x" * 2000))
+            assert reply.status == 413
+            message_of(dialect, reply)
             assert [v.status for v in llm.violations] == [404, 405, 413]
 
     asyncio.run(story())
@@ -89,16 +89,16 @@ def test_anthropic_thinks_when_it_is_asked_to_and_wants_its_thoughts_back() -> N
         options = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 4000}
         async with FakeLLM([call("read", path="a"), "done"]) as llm:
             post = good("anthropic", **options)
-            said = (await send(llm, post)).json["content"]
-            assert [block["type"] for block in said] == ["thinking", "tool_use"]
-            answer = {"type": "tool_result", "tool_use_id": said[1]["id"], "content": "x"}
+            content = (await send(llm, post)).json["content"]
+            assert [block["type"] for block in content] == ["thinking", "tool_use"]
+            answer = {"type": "tool_result", "tool_use_id": content[1]["id"], "content": "x"}
             post.body["messages"] += [
-                {"role": "assistant", "content": said},
+                {"role": "assistant", "content": content},
                 {"role": "user", "content": [answer]},
             ]
             assert (await send(llm, post)).status == 200
-            for broken in (said[1:], [{**said[0], "thinking": "else"}, said[1]]):
-                post.body["messages"][1]["content"] = broken
+            for blocks in (content[1:], [{**content[0], "thinking": "else"}, content[1]]):
+                post.body["messages"][1]["content"] = blocks
                 assert (await send(llm, post)).status == 400
 
     asyncio.run(story())
@@ -116,11 +116,15 @@ def test_responses_seal_their_reasoning_and_gemini_signs_its_calls() -> None:
             assert (await send(llm, post)).status == 200
             twin = good("gemini", model="gemini-3-pro")
             content = (await send(llm, twin)).json["candidates"][0]["content"]
-            given = content["parts"][0]["functionCall"]
-            told = {
-                "functionResponse": {"name": "read", "id": given["id"], "response": {"output": "x"}}
+            function_call = content["parts"][0]["functionCall"]
+            text = {
+                "functionResponse": {
+                    "name": "read",
+                    "id": function_call["id"],
+                    "response": {"output": "x"},
+                }
             }
-            twin.body["contents"] += [content, {"role": "user", "parts": [told]}]
+            twin.body["contents"] += [content, {"role": "user", "parts": [text]}]
             assert (await send(llm, twin)).status == 200
             del content["parts"][0]["thoughtSignature"]
             assert (await send(llm, twin)).status == 400
@@ -134,17 +138,13 @@ def test_no_value_of_any_type_anywhere_makes_the_server_fail() -> None:
     values: list[Any] = [None, True, 0, -1, 1.5, "", "x", [], [0], {}, {"x": 0}]
 
     def places(value: Any) -> list[tuple[Any, Any]]:
-        steps = (
-            list(value)
-            if isinstance(value, dict)
-            else list(range(len(value)))
-            if isinstance(value, list)
-            else []
-        )
-        found = [(value, step) for step in steps]
+        steps: list[Any] = list(range(len(value))) if isinstance(value, list) else []
+        if isinstance(value, dict):
+            steps = list(value)
+        rows = [(value, step) for step in steps]
         for step in steps:
-            found += places(value[step])
-        return found
+            rows += places(value[step])
+        return rows
 
     async def story() -> None:
         async with FakeLLM() as llm:
@@ -154,7 +154,7 @@ def test_no_value_of_any_type_anywhere_makes_the_server_fail() -> None:
                 reader, writer = await connect(llm)
                 post = good(dialect, turns=1)
                 for holder, step in places(post.body):
-                    kept = holder[step]
+                    rest = holder[step]
                     for value in values:
                         holder[step] = value
                         writer.write(wire(post))
@@ -167,7 +167,7 @@ def test_no_value_of_any_type_anywhere_makes_the_server_fail() -> None:
                         )
                         assert head.split(b" ")[1] in (b"200", b"400"), (dialect, step, value)
                         assert length == b"" or json.loads(body)
-                    holder[step] = kept
+                    holder[step] = rest
                 writer.close()
 
     asyncio.run(story())

@@ -525,8 +525,8 @@ ANTHROPIC: list[Case] = [
 
 @refused("anthropic", ANTHROPIC)
 def test_anthropic_refuses(bend: Bend, status: int, needle: str) -> None:
-    for got, message in answers("anthropic", bend):
-        assert got == status and needle in message
+    for reply, message in answers("anthropic", bend):
+        assert reply == status and needle in message
 
 
 GOOD_ANTHROPIC: dict[str, Bend] = {

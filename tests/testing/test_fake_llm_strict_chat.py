@@ -335,15 +335,15 @@ CHAT: list[Case] = [
 
 @refused("openai_chat", CHAT)
 def test_chat_refuses(bend: Bend, status: int, needle: str) -> None:
-    for got, message in answers("openai_chat", bend):
-        assert got == status and needle in message
+    for reply, message in answers("openai_chat", bend):
+        assert reply == status and needle in message
 
 
 def test_chat_refuses_stream_options_without_a_stream() -> None:
     async def story() -> None:
         async with FakeLLM() as llm:
-            got = await send(llm, good("openai_chat", stream_options={"include_usage": True}))
-            assert (got.status, got.json["error"]["param"]) == (400, "stream_options")
+            reply = await send(llm, good("openai_chat", stream_options={"include_usage": True}))
+            assert (reply.status, reply.json["error"]["param"]) == (400, "stream_options")
 
     asyncio.run(story())
 

@@ -405,8 +405,8 @@ GEMINI: list[Case] = [
 
 @refused("gemini", GEMINI)
 def test_gemini_refuses(bend: Bend, status: int, needle: str) -> None:
-    for got, message in answers("gemini", bend):
-        assert got == status and needle in message
+    for reply, message in answers("gemini", bend):
+        assert reply == status and needle in message
 
 
 def signed(value: str) -> Bend:

@@ -263,8 +263,8 @@ RESPONSES: list[Case] = [
 
 @refused("openai_responses", RESPONSES)
 def test_responses_refuses(bend: Bend, status: int, needle: str) -> None:
-    for got, message in answers("openai_responses", bend):
-        assert got == status and needle in message
+    for reply, message in answers("openai_responses", bend):
+        assert reply == status and needle in message
 
 
 GOOD_RESPONSES: dict[str, Bend] = {

@@ -45,7 +45,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
 
 
 def test_a_model_that_is_given_by_name_is_scripted_and_the_runtime_is_closed(suite: Suite) -> None:
-    done = suite("""
+    result = suite("""
 kept = []
 
 @pytest.fixture
@@ -71,11 +71,11 @@ class TestInAClass:
     async def test_has_its_own(self, retinue: Retinue) -> None:
         assert (await retinue.run(named, "Hi.")).ok
 """)
-    assert done.parseoutcomes() == {"passed": 3}
+    assert result.parseoutcomes() == {"passed": 3}
 
 
 def test_hours_take_no_time_on_virtual_time(suite: Suite) -> None:
-    done = suite("""
+    result = suite("""
 @tool
 async def nap(hours: int) -> str:
     "Sleep."
@@ -95,12 +95,12 @@ async def test_sleeps(retinue: Retinue) -> None:
 async def test_is_late(retinue: Retinue, timeout: int) -> None:
     assert (await retinue.run(lazy, "Good night.", timeout=timeout)).state == "timed_out"
 """)
-    assert done.parseoutcomes() == {"passed": 3}
-    assert done.duration < 60
+    assert result.parseoutcomes() == {"passed": 3}
+    assert result.duration < 60
 
 
 def test_an_assertion_inside_a_script_fails_the_test_and_not_only_the_run(suite: Suite) -> None:
-    done = suite("""
+    result = suite("""
 def say(request):
     assert "please" in request.messages[0].text, "nobody was polite"
     return "Fine."
@@ -122,12 +122,12 @@ def test_is_polite_without_the_fixture() -> None:
 async def test_shows_why(retinue: Retinue) -> None:
     assert (await retinue.run(Agent("polite", model=Scripted(say)), "now")).text == "Fine."
 """)
-    assert done.parseoutcomes() == {"passed": 2, "failed": 4}
-    assert done.outlines.count("E       AssertionError: nobody was polite") == 4
+    assert result.parseoutcomes() == {"passed": 2, "failed": 4}
+    assert result.outlines.count("E       AssertionError: nobody was polite") == 4
 
 
 def test_what_cannot_work_says_what_to_do(suite: Suite) -> None:
-    done = suite("""
+    result = suite("""
 def test_plain(retinue: Retinue) -> None: ...
 
 @pytest.mark.virtual_time
@@ -138,8 +138,8 @@ async def test_virtual_provider(fake_llm: FakeLLM) -> None: ...
 
 async def test_no_recording(cassette: Cassette) -> None: ...
 """)
-    assert done.parseoutcomes() == {"failed": 1, "errors": 3}
-    done.stdout.fnmatch_lines_random(
+    assert result.parseoutcomes() == {"failed": 1, "errors": 3}
+    result.stdout.fnmatch_lines_random(
         [
             "*fixture `retinue` needs a test that is written `async def`*",
             "*marker `virtual_time` is for `async def` tests*run_virtual*",
@@ -183,7 +183,7 @@ def test_a_cassette_is_recorded_once_and_played_without_a_key(
 
 
 def test_the_fake_provider_serves_plain_and_async_tests(suite: Suite) -> None:
-    done = suite("""
+    result = suite("""
 import retinue as library
 
 @pytest.fixture
@@ -208,8 +208,8 @@ def test_a_mistake_in_the_script_is_shown(fake_llm: FakeLLM) -> None:
     assert fake_llm.n_requests == 1, "nobody tries again"
     assert "no_such_thing" in outcome.error
 """)
-    assert done.parseoutcomes() == {"passed": 5, "errors": 1}
-    done.stdout.fnmatch_lines(["*AttributeError*no_such_thing*"])
+    assert result.parseoutcomes() == {"passed": 5, "errors": 1}
+    result.stdout.fnmatch_lines(["*AttributeError*no_such_thing*"])
 
 
 OTHERS = """
@@ -287,12 +287,12 @@ def test_pytest_asyncio_and_the_plugin_get_along(suite: Suite) -> None:
 
 
 def test_retinue_itself_does_not_import_pytest(suite: Suite, pytester: pytest.Pytester) -> None:
-    done = pytester.run(
+    result = pytester.run(
         sys.executable,
         "-c",
         "import sys, retinue, retinue.testing; assert 'pytest' not in sys.modules",
     )
-    assert done.ret == 0
+    assert result.ret == 0
 
 
 def test_the_program_that_type_checkers_accept_passes(

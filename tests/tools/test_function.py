@@ -34,8 +34,8 @@ def a_caller(**fields: Any) -> Context:
     )
 
 
-def run(made: FunctionTool, **args: Any) -> Any:
-    return asyncio.run(made.run(a_caller(), args))
+def run(result: FunctionTool, **args: Any) -> Any:
+    return asyncio.run(result.run(a_caller(), args))
 
 
 class Place(msgspec.Struct):
@@ -292,14 +292,14 @@ def test_what_cannot_be_raised_into_a_future_is_a_failed_call_and_not_a_run_that
         """x"""
         raise SystemExit(2)
 
-    for made, args, says in (
+    for result, args, says in (
         (first, {"of": [1]}, r"first raised StopIteration\(\)"),
         (quickly, {}, "quickly raised StopIteration"),
         (leave, {}, r"leave raised SystemExit\(2\)"),
         (leave_slowly, {}, r"leave_slowly raised SystemExit\(2\)"),
     ):
         with pytest.raises(RuntimeError, match=says):
-            asyncio.run(asyncio.wait_for(made.run(a_caller(), args), 5))
+            asyncio.run(asyncio.wait_for(result.run(a_caller(), args), 5))
     with pytest.raises(RuntimeError, match="quickly raised StopIteration"):
         quickly.run_now(a_caller, {})
 

@@ -166,11 +166,11 @@ GOOD: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "value", "seen"), GOOD, ids=range(len(GOOD)))
+@pytest.mark.parametrize(("hint", "value", "record"), GOOD, ids=range(len(GOOD)))
 def test_a_value_of_its_type_is_taken_and_is_valid_for_the_schema(
-    hint: Any, value: Any, seen: Any
+    hint: Any, value: Any, record: Any
 ) -> None:
-    assert given(hint, value) == repr(seen)
+    assert given(hint, value) == repr(record)
     schema = tool_of(hint).schema.parameters
     json.dumps(schema)
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -232,8 +232,8 @@ def test_a_value_that_does_not_fit_is_answered_with_what_was_expected(
 
 
 def test_bounds_are_told_to_the_model_whoever_writes_them() -> None:
-    for bound in (Field(ge=1, le=9, description="d"), msgspec.Meta(ge=1, le=9, description="d")):
-        schema = tool_of(Annotated[int, bound]).schema.parameters["properties"]["a"]
+    for marks in (Field(ge=1, le=9, description="d"), msgspec.Meta(ge=1, le=9, description="d")):
+        schema = tool_of(Annotated[int, marks]).schema.parameters["properties"]["a"]
         assert schema == {"type": "integer", "minimum": 1, "maximum": 9, "description": "d"}
     schema = tool_of(Annotated[int | None, at.Interval(gt=1, lt=9), "d"]).schema.parameters
     assert schema["properties"]["a"] == {
@@ -263,11 +263,11 @@ def test_a_default_that_is_a_field_of_pydantic_bounds_its_parameter() -> None:
     def f(a: int = Field(3, le=9, description="How many."), b: str = Field(max_length=1)) -> str:
         return f"{a}{b}"
 
-    made = tool(f, quick=True)
-    assert made.schema.parameters["required"] == ["b"]
-    assert made.schema.parameters["properties"]["a"]["description"] == "How many."
-    assert asyncio.run(made.run(a_caller(), {"b": "x"})) == ToolResult(text="3x")
-    assert "at most 9" in asyncio.run(made.run(a_caller(), {"a": 10, "b": "x"})).text
+    result = tool(f, quick=True)
+    assert result.schema.parameters["required"] == ["b"]
+    assert result.schema.parameters["properties"]["a"]["description"] == "How many."
+    assert asyncio.run(result.run(a_caller(), {"b": "x"})) == ToolResult(text="3x")
+    assert "at most 9" in asyncio.run(result.run(a_caller(), {"a": 10, "b": "x"})).text
 
 
 def test_a_plain_tool_does_not_import_pydantic() -> None:
@@ -430,8 +430,8 @@ def test_what_is_returned_may_be_a_model_a_dataclass_or_a_path() -> None:
             return value
 
         f.__annotations__.clear()
-        made = tool(functools.partial(f, value=value), quick=True)
-        assert text in asyncio.run(made.run(a_caller(), {})).text
+        result = tool(functools.partial(f, value=value), quick=True)
+        assert text in asyncio.run(result.run(a_caller(), {})).text
 
 
 def test_a_tool_that_works_too_long_is_stopped() -> None:

@@ -32,7 +32,7 @@ def test_a_tool_refuses_such_a_timeout_when_it_is_made(wrong: Any) -> None:
         """Work."""
         return "done"
 
-    with pytest.raises(ConfigError, match="A timeout is a number of seconds or a timedelta"):
+    with pytest.raises(ConfigError, match="timeout is a number of seconds or a timedelta"):
         tool(work, timeout=wrong)
 
 
@@ -61,7 +61,7 @@ def test_children_have_the_options_of_runs_and_two_of_their_own() -> None:
         ({"max_turns": True}, "run(): max_turns is a whole number, not True."),
         ({"lanes": Lane(name="x", size=1)}, "run(): lanes is a list of Lane, not Lane("),
         ({"questions": "yes"}, "run(): questions is 'ask' or 'deny', not 'yes'."),
-        ({"limits": Limits()}, "run(): limits is a SpawnLimits, not Limits("),
+        ({"limits": Limits()}, "run(): limits is a SpawnLimits, not a Limits."),
         ({"key": 3}, "run(): key is a text, not 3."),
         ({"max_turns": -1}, "max_turns is 0 or more, not -1."),
     ],
@@ -69,17 +69,17 @@ def test_children_have_the_options_of_runs_and_two_of_their_own() -> None:
 def test_a_value_of_another_type_is_refused_with_the_name_of_its_option(
     option: dict[str, Any], says: str
 ) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         child_fields("run", option)
-    assert str(caught.value).startswith(says)
-    assert caught.value.field == next(iter(option))
+    assert str(failure.value).startswith(says)
+    assert failure.value.field == next(iter(option))
 
 
 @pytest.mark.parametrize(
     ("parts", "says"),
     [
-        ({"tools": "read"}, "Agent 'a': tools is a list of Tool or str, not 'read'."),
-        ({"tools": (t for t in ())}, "Agent 'a': tools is a list of Tool or str, not <generator"),
+        ({"tools": "read"}, "Agent 'a': tools is a list of tools and names, not 'read'."),
+        ({"tools": (t for t in ())}, "Agent 'a': tools is a list of tools and names, not <gen"),
         ({"staff": ["x"]}, "Agent 'a': staff is a list of Agent, not ['x']."),
         ({"instructions": 3}, "Agent 'a': instructions is a text, not 3."),
         ({"settings": {}}, "Agent 'a': settings is a ModelSettings, not {}."),
@@ -91,6 +91,6 @@ def test_a_value_of_another_type_is_refused_with_the_name_of_its_option(
 def test_a_part_of_an_agent_that_is_none_is_refused_when_it_is_made(
     parts: dict[str, Any], says: str
 ) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         Agent("a", **parts)
-    assert str(caught.value).startswith(says)
+    assert str(failure.value).startswith(says)

@@ -24,8 +24,8 @@ class Loose(msgspec.Struct):
     title: str = ""
 
 
-def submit(made: Any, args: dict[str, Any]) -> Any:
-    return asyncio.run(made.run(a_caller(), args))
+def submit(result: Any, args: dict[str, Any]) -> Any:
+    return asyncio.run(result.run(a_caller(), args))
 
 
 def test_a_text_is_taken_as_it_is() -> None:
@@ -33,10 +33,10 @@ def test_a_text_is_taken_as_it_is() -> None:
 
 
 def test_a_result_is_checked_against_its_type() -> None:
-    made = SubmitResult(Report)
+    result = SubmitResult(Report)
     good = {"title": "x", "score": 3}
-    assert submit(made, {"result": good}) == Submission(text='{"title":"x","score":3}', data=good)
-    bad = submit(made, {"result": {"title": "x", "score": "3"}})
+    assert submit(result, {"result": good}) == Submission(text='{"title":"x","score":3}', data=good)
+    bad = submit(result, {"result": {"title": "x", "score": "3"}})
     assert isinstance(bad, ToolResult)
     assert bad.error
     assert "does not match its schema" in bad.text
@@ -53,9 +53,9 @@ def test_the_schema_of_the_type_is_what_the_model_is_shown() -> None:
 
 
 def test_a_schema_that_providers_can_hold_a_reply_to_says_so() -> None:
-    made = SubmitResult(Report).schema
-    assert made.strict
-    assert made.parameters["properties"]["result"]["additionalProperties"] is False
+    schema = SubmitResult(Report).schema
+    assert schema.strict
+    assert schema.parameters["properties"]["result"]["additionalProperties"] is False
     assert SubmitResult(list[Report]).schema.strict
     assert SubmitResult(str).schema.strict
     for loose in (Any, dict[str, int], Loose, json_schema({"minLength": 2})):
@@ -68,10 +68,10 @@ def test_a_json_schema_does_as_well() -> None:
         "properties": {"n": {"type": "integer", "minimum": 1}},
         "required": ["n"],
     }
-    made = SubmitResult(json_schema(schema))
-    assert submit(made, {"result": {"n": 2}}).data == {"n": 2}
-    assert "$.n" in submit(made, {"result": {"n": 0}}).text
-    assert made.schema.parameters["properties"]["result"] == schema
+    result = SubmitResult(json_schema(schema))
+    assert submit(result, {"result": {"n": 2}}).data == {"n": 2}
+    assert "$.n" in submit(result, {"result": {"n": 0}}).text
+    assert result.schema.parameters["properties"]["result"] == schema
     assert "$defs" not in schema
 
 
@@ -83,8 +83,8 @@ def test_exactly_one_key_is_taken(args: dict[str, Any]) -> None:
 
 
 def test_a_large_number_is_handed_in_as_it_is() -> None:
-    taken = submit(SubmitResult(Any), {"result": [10**30]})
-    assert (taken.text, taken.data) == (f"[{10**30}]", [10**30])
+    reply = submit(SubmitResult(Any), {"result": [10**30]})
+    assert (reply.text, reply.data) == (f"[{10**30}]", [10**30])
 
 
 def test_an_error_is_handed_in_by_its_own_tool() -> None:
@@ -94,7 +94,7 @@ def test_an_error_is_handed_in_by_its_own_tool() -> None:
 
 
 def test_submit_tools_start_no_children_and_may_be_run_again() -> None:
-    for made in (SubmitResult(), SubmitError()):
-        assert made.restart == "pure"
+    for result in (SubmitResult(), SubmitError()):
+        assert result.restart == "pure"
         with pytest.raises(ConfigError, match="starts no children"):
-            made.format_results([])
+            result.format_results([])

@@ -29,10 +29,10 @@ def smash() -> str:
 
 
 def box() -> Toolbox:
-    made = Toolbox()
-    made.add("boss", [look, smash], {"max_turns": 3})
-    made.add("hand", [SubmitResult(int)])
-    return made
+    toolbox = Toolbox()
+    toolbox.add("boss", [look, smash], {"max_turns": 3})
+    toolbox.add("hand", [SubmitResult(int)])
+    return toolbox
 
 
 def run(name: str, args: str = "{}", agent: str = "boss") -> Any:
@@ -40,13 +40,13 @@ def run(name: str, args: str = "{}", agent: str = "boss") -> Any:
 
 
 def test_each_agent_sees_its_own_tools() -> None:
-    made = box()
-    assert [s.name for s in made.schemas("boss")] == ["look", "smash"]
-    assert [s.name for s in made.schemas("hand")] == ["submit_result"]
-    assert made.schemas("nobody") == ()
-    assert set(made.agents) == {"boss", "hand"}
-    assert made.defaults("boss") == {"max_turns": 3}
-    assert made.defaults("hand") == {}
+    result = box()
+    assert [s.name for s in result.schemas("boss")] == ["look", "smash"]
+    assert [s.name for s in result.schemas("hand")] == ["submit_result"]
+    assert result.schemas("nobody") == ()
+    assert set(result.agents) == {"boss", "hand"}
+    assert result.defaults("boss") == {"max_turns": 3}
+    assert result.defaults("hand") == {}
 
 
 def test_two_tools_of_one_agent_cannot_have_one_name() -> None:
@@ -57,11 +57,11 @@ def test_two_tools_of_one_agent_cannot_have_one_name() -> None:
 def test_a_quick_tool_answers_without_a_coroutine_and_makes_its_caller_only_if_it_wants_one() -> (
     None
 ):
-    made: list[Context] = []
+    contexts: list[Context] = []
 
     def caller() -> Context:
-        made.append(a_caller())
-        return made[-1]
+        contexts.append(a_caller())
+        return contexts[-1]
 
     def now(name: str, args: str = "{}", agent: str = "boss") -> Any:
         return box.run_now(agent, caller, ToolCall(id="c", name=name, args=args))
@@ -85,9 +85,9 @@ def test_a_quick_tool_answers_without_a_coroutine_and_makes_its_caller_only_if_i
     assert now("look", '{"at": "there"}') == ToolResult(text="saw there")
     assert now("look", '{"at": 1}').error and now("look", "[").error and now("lok").error
     assert now("later") == ToolResult(text="7")
-    assert not made
+    assert not contexts
     assert now("who", '{"again": true}') == ToolResult(text="r True")
-    assert len(made) == 1
+    assert len(contexts) == 1
     with pytest.raises(RuntimeError, match="broken"):
         now("smash")
     assert now("submit_result", '{"result": 3}', agent="hand") == asyncio.run(
@@ -129,11 +129,11 @@ def test_an_exception_is_left_to_the_runtime() -> None:
 
 
 def test_a_tool_that_is_gone_is_unsafe() -> None:
-    made = box()
-    assert made.restart_class("boss", "look") == "pure"
-    assert made.restart_class("boss", "smash") == "unsafe"
-    assert made.restart_class("boss", "gone") == "unsafe"
-    assert made.restart_class("nobody", "look") == "unsafe"
+    result = box()
+    assert result.restart_class("boss", "look") == "pure"
+    assert result.restart_class("boss", "smash") == "unsafe"
+    assert result.restart_class("boss", "gone") == "unsafe"
+    assert result.restart_class("nobody", "look") == "unsafe"
 
 
 def test_words_are_composed_by_the_tool_that_asked() -> None:

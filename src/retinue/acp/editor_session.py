@@ -225,7 +225,10 @@ class EditorSession:
             return schema.PromptResponse(stop_reason="end_turn")
         if waiting.done():
             waiting.exception()
-        return turn_end(self._following.result())
+        final = self._following.result()
+        if note := totals.missing_note(final.rows[0]):
+            await self.tell(update_agent_thought_text(f"{one_line(note, 2_000)}\n"))
+        return turn_end(final)
 
 
 def _retrieved(task: asyncio.Task[Any]) -> None:

@@ -159,27 +159,27 @@ class TreeUpdates:
         )
 
     def _start(self, id: str, call: ToolCall) -> Any:
-        thought = call.arguments.get("thought")
-        if call.name == "think" and isinstance(thought, str):
-            return update_agent_thought_text(thought)
-        shown = self._calls[call.id] = ShownCall(id, call_updates.changes(call, self.cwd))
+        thought_text = call.arguments.get("thought")
+        if call.name == "think" and isinstance(thought_text, str):
+            return update_agent_thought_text(thought_text)
+        shown_call = self._calls[call.id] = ShownCall(id, call_updates.changes(call, self.cwd))
         return start_tool_call(
             id,
             call_updates.title(call),
             kind=call_updates.kind(call),
             status="in_progress",
-            content=shown.content,
+            content=shown_call.content,
             locations=call_updates.locations(call, self.cwd),
             raw_input=call_updates.raw_input(call),
         )
 
     def _result(self, message: ToolMessage) -> Iterator[Any]:
-        shown = self._calls.get(message.call_id)
-        if shown is not None:
+        shown_call = self._calls.get(message.call_id)
+        if shown_call is not None:
             yield update_tool_call(
-                shown.id,
+                shown_call.id,
                 status="failed" if message.error or message.denied else "completed",
-                content=call_updates.result_content(shown.content, message.text),
+                content=call_updates.result_content(shown_call.content, message.text),
             )
 
     # sub-agents

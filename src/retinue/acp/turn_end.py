@@ -1,4 +1,4 @@
-"""How a prompt ended, in the words of the protocol."""
+"""The stop reason of a prompt, as the protocol names it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STOPS: dict[str, schema.StopReason] = {
 
 def turn_end(final: TreeRecord) -> schema.PromptResponse:
     """The reply to a prompt. Raises `RequestError` for a run that failed."""
-    row, usage = final.rows[0], totals.tree_usage(final)
+    row, usage, spent = final.rows[0], totals.tree_usage(final), totals.spent(final)
     ending = totals.ending(row)
     assert ending is not None
     if ending.state == "cancelled":
@@ -32,7 +32,18 @@ def turn_end(final: TreeRecord) -> schema.PromptResponse:
     return schema.PromptResponse(
         stop_reason=reason,
         usage=schema.Usage(
-            total_tokens=usage.tokens, input_tokens=usage.input, output_tokens=usage.output
+            total_tokens=usage.input + usage.output,
+            input_tokens=usage.input,
+            output_tokens=usage.output,
         ),
-        field_meta={"retinue": {"run": row.spec.id, "usd": totals.spent(final).usd}},
+        field_meta={
+            "retinue": {
+                "run": row.spec.id,
+                "usd": spent.usd,
+                "usd_estimated": spent.usd_estimated,
+                "tokens_estimated": spent.tokens_estimated,
+                "cost_is_known": spent.cost_is_known,
+                "missing": totals.missing(row),
+            }
+        },
     )

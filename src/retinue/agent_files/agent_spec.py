@@ -1,4 +1,4 @@
-"""What a definition file says, whichever dialect it is written in, and what is wrong with it."""
+"""The content of a definition file in any dialect, and the problems found in it."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def tokens_in(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
-def hint_at(word: str, known: Iterable[str]) -> str:
+def hint_at(word: str, known_names: Iterable[str]) -> str:
     """A hint for a word that is not known, or nothing."""
-    name = nearest(word, known, cutoff=0.7)
+    name = nearest(word, known_names, cutoff=0.7)
     return f"did you mean {name!r}?" if name else ""

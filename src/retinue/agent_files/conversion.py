@@ -1,5 +1,4 @@
-"""Specs become agents of this library: tools by name, staff by who may start whom, limits,
-permissions, skills."""
+"""Converts specs into agents of this library: tools, sub-agents, limits, permissions, skills."""
 
 from __future__ import annotations
 
@@ -174,8 +173,8 @@ class _Maker:
             return self.default_model
         if callable(self.models):
             return self.models(spec.model) or self.default_model
-        known = self.models or {}
-        return known.get(spec.model) or provider_name(spec.model) or self.default_model
+        models = self.models or {}
+        return models.get(spec.model) or provider_name(spec.model) or self.default_model
 
 
 def provider_name(model: str) -> str:

@@ -1,5 +1,5 @@
-"""Typed fields out of what a file says: what has the wrong type is a complaint with its line, and
-is omitted."""
+"""Reads typed fields from an agent file: a field of the wrong type is reported with its line and
+ignored."""
 
 from __future__ import annotations
 
@@ -187,10 +187,10 @@ class Fields:
                 out[ours] = inner.number(name) if ours == "usd" else inner.whole(name, least=0)
         if on_limit := inner.choice(ON_LIMIT, "on_limit"):
             out["on_limit"] = on_limit
-        known = (*BUDGET, "on_limit")
-        for name in inner.rest(known, quiet=()):
+        budget_keys = (*BUDGET, "on_limit")
+        for name in inner.rest(budget_keys, quiet=()):
             self.complain(
-                key, f"{key} has no {name[:80]!r}", "error", partial(hint_at, name, known)
+                key, f"{key} has no {name[:80]!r}", "error", partial(hint_at, name, budget_keys)
             )
         if len(self.document.complaints) > before or (not data and self.data.get(key) is not None):
             self.complain(
@@ -216,7 +216,7 @@ class Fields:
         self.wrong(key, "a JSON schema", value, "error")
         return None
 
-    def rest(self, known: Iterable[str], quiet: Iterable[str]) -> dict[str, Any]:
+    def rest(self, known_keys: Iterable[str], quiet: Iterable[str]) -> dict[str, Any]:
         """What was not read. `quiet` keys are known to mean nothing here; others are reported."""
         out: dict[str, Any] = {}
         silent = set(quiet)
@@ -225,7 +225,7 @@ class Fields:
                 continue
             out[key] = value
             if key not in silent:
-                hint = partial(hint_at, key, (*known, *silent))
+                hint = partial(hint_at, key, (*known_keys, *silent))
                 self.complain(
                     key,
                     f"unknown key {key[:80]!r}; it was kept and is ignored",

@@ -1,5 +1,5 @@
-"""Everything that is wrong with a library, in the order of its files: what was found when they were
-read, and what only shows when all of them are there."""
+"""Lists all problems in a set of agent files, in the order of the files: those found while reading,
+and those that only show across files."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def _in_company(spec: AgentSpec, library: FoundAgents) -> Iterator[FileComplaint
     for name in spec.can_spawn or ():
         if any(fnmatchcase(other, name) for other in library.agents):
             continue
-        broken = any(b.name == name for b in library.broken)
-        why = "is broken" if broken else "does not exist"
+        is_broken = any(b.name == name for b in library.broken)
+        why = "is broken" if is_broken else "does not exist"
         yield _complaint(
             spec, f"it may start {name!r}, which {why}", "warning", hint_at(name, library.agents)
         )
@@ -90,12 +90,14 @@ def _of_skills(spec: AgentSpec, skills: Skills | None) -> Iterator[FileComplaint
 def _of_servers(spec: AgentSpec, servers: Iterable[str] | None) -> Iterator[FileComplaint]:
     if servers is None:
         return
-    known = {*servers, *(name for name, value in spec.mcp_servers.items() if value)}
+    server_names = {*servers, *(name for name, value in spec.mcp_servers.items() if value)}
     names = {*(name for name, value in spec.mcp_servers.items() if not value)}
     names |= {
         tool.split("__")[1]
         for tool in spec.tools or ()
         if tool.startswith("mcp__") and tool != "mcp__*"
     }
-    for name in sorted(names - known):
-        yield _complaint(spec, f"unknown MCP server {name!r}", "warning", hint_at(name, known))
+    for name in sorted(names - server_names):
+        yield _complaint(
+            spec, f"unknown MCP server {name!r}", "warning", hint_at(name, server_names)
+        )

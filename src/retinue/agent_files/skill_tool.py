@@ -63,9 +63,9 @@ class SkillTool(Builtin[SkillArgs]):
         skill = self.skills.get(args.name)
         if skill is None:
             hint = hint_at(args.name, self.skills)
-            known = ", ".join(self.skills) or "none"
+            listing = ", ".join(self.skills) or "none"
             problem = (
-                f"Unknown skill {args.name[:80]!r}; {hint + ' ' if hint else ''}known: {known}."
+                f"Unknown skill {args.name[:80]!r}; {hint + ' ' if hint else ''}known: {listing}."
             )
             return ToolResult(text=problem, error=True)
         folder = self._folders[skill.name]

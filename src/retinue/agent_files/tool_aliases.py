@@ -1,5 +1,4 @@
-"""What other programs call their tools, and what ours are called: names, groups, patterns and
-restrictions."""
+"""Resolves tool names of other programs: names, groups, patterns and restrictions."""
 
 from __future__ import annotations
 
@@ -153,8 +152,10 @@ def _one(
         server, _, tool = word.partition("_")
         complain(f"{word!r} is used as a tool of the MCP server {server!r}", "note", "")
         return (f"mcp__{server}__{tool or '*'}",)
-    known = (*CANONICAL, *ALIASES, *more.values())
-    complain(f"unknown tool {word[:80]!r}; it is ignored", "warning", partial(hint_at, word, known))
+    tool_names = (*CANONICAL, *ALIASES, *more.values())
+    complain(
+        f"unknown tool {word[:80]!r}; it is ignored", "warning", partial(hint_at, word, tool_names)
+    )
     return ()
 
 

@@ -1,4 +1,4 @@
-"""Carrying out a run: start it with a host, show it, and print the answer."""
+"""Runs in the foreground: starts a run, shows it, and prints the answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from retinue import __version__
 from retinue.cli.context import CommandContext, note, out
-from retinue.cli.handover import RunDisplay, hand_over, is_one_terminal
+from retinue.cli.handover import RunDisplay, hand_over
 from retinue.cli.terminal.terminal_style import detect_style
 from retinue.cli.terminal.watched_run import Notice, Signals, WatchedRun, WatchLeft
 from retinue.formats.safe_text import one_line
@@ -91,10 +91,17 @@ def _introduce(
     context.say(
         f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run "
         f"{view_format.short_id(reply['run'])} · mode {reply['mode']}"
+        f"{page_of(client, reply['run'])}"
     )
     remarks = (*server_lines(reply["mcp"], planned.left_out), *reply["notes"])
     for line in (*choice.hints, *planned.notes, *remarks):
         context.say(line)
+
+
+def page_of(client: HostClient, run: str) -> str:
+    """Where a browser shows a run, while its host has a dashboard open."""
+    page = client.welcome.page
+    return f" · dashboard {page}/r/{run}" if page else ""
 
 
 @contextlib.contextmanager
@@ -204,16 +211,11 @@ def _show(
     how = detect_style(context.environ, sys.stderr, context.color)
     if wish.is_headless or context.is_quiet or context.is_reader or not how.moves:
         return plain.watch(watching, context, can_answer=wish.can_answer)
-    from retinue.cli.terminal.answer_stream import AnswerStream, AnswerView
-    from retinue.cli.terminal.keyboard import Keys
+    from retinue.cli.terminal.answer_stream import watch_answer
 
-    answer, watching.deltas = AnswerStream(is_raw=wish.is_raw), True
-    with Keys() as keys:
-        home = context.environ.get("HOME", "")
-        view = AnswerView(watching, how, keys, answer, can_answer=wish.can_answer, home=home)
-        final = view.run()
-    if answer.is_single and is_one_terminal():
-        wish.shown = answer.answer
+    final, wish.shown = watch_answer(
+        watching, context, how, can_answer=wish.can_answer, is_raw=wish.is_raw
+    )
     return final
 
 

@@ -1,9 +1,8 @@
-"""Handing over what a run came to: the answer on stdout and in files, the last lines on stderr, and
+"""Delivers the result of a run: the answer on stdout and in files, the last lines on stderr, and
 the exit code."""
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,16 +107,6 @@ def _code(final: TreeRecord, wish: RunDisplay, result: dict[str, Any]) -> int:
     if code == exit_codes.OK and wish.fail_on and found_severity(result, wish.fail_on):
         return exit_codes.FAILED
     return code
-
-
-def is_one_terminal() -> bool:
-    """Whether stdout and stderr are the same terminal: then an answer that was shown on one of them
-    is not repeated on the other."""
-    try:
-        files = os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno())
-        return sys.stdout.isatty() and files[0].st_rdev == files[1].st_rdev
-    except (OSError, ValueError):
-        return False
 
 
 def print_answer(context: CommandContext, answer: str, *, is_raw: bool = False) -> None:

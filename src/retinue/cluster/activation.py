@@ -1,5 +1,5 @@
-"""One tree at work on this worker: taken, driven while something is under way or due soon, and let
-go of after a while in which nothing was."""
+"""One tree on this worker: acquired, driven while something is under way or due soon, and released
+when idle."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ class Activation:
         try:
             await engine.start()
             await self._slots.keep(self.tree, engine.slots_in_use())
-            await engine.found.take_up()
+            needs = engine.needs
+            if needs.is_here or not needs.is_held:
+                await engine.found.take_up()
             while not self._gives_up and not await self._is_over():
                 await self._wait()
         except StoreError as error:
@@ -111,6 +113,8 @@ class Activation:
             return False
         if not self.engine.trees.by_root:
             return await self._let_go(None)
+        if not self.engine.needs.is_here:
+            return await self._let_go(self.engine.clock.now())
         if now - self._since < self._idle and not self._finishes:
             return False
         return await self._let_go(self.engine.wake_at)
@@ -119,13 +123,17 @@ class Activation:
         if not self.engine.is_resting:
             return False
         at = self.engine.wake_at
+        if not self.engine.needs.is_here:
+            return True
         return self._finishes or at is None or at - self.engine.clock.now() > NEAR_MS
 
     async def _let_go(self, wake_at: int | None) -> bool:
-        trees = self.engine.trees.by_root
+        trees, needs = self.engine.trees.by_root, self.engine.needs
         self.was_released = await self._ownership.release(
             self.tree,
             wake_at,
+            needs=needs.names,
+            moves=not needs.is_here,
             is_open=bool(trees or self.engine.aside),
             askers=[run for tree in trees.values() for run in tree.asked],
         )

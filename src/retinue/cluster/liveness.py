@@ -1,4 +1,4 @@
-"""Whether a worker lives: one row for each, renewed by a thread of its own, and how it ended.
+"""Whether a worker is alive: one row per worker, renewed by its own thread, with how it ended.
 
 A worker is known by its incarnation: a process that starts again is another worker."""
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import logging
 import os
 import socket
@@ -19,16 +20,18 @@ import psycopg
 from psycopg import AsyncConnection
 
 from retinue import __version__
+from retinue.store.postgres.database_schema import migrations
 
 log = logging.getLogger("retinue.cluster")
 
 RENEW = """
 update workers set until = clock_timestamp() + make_interval(secs => %s)
-where id = %s and until > clock_timestamp() returning draining
+where id = %s and until > clock_timestamp()
+returning draining, (select max(number) from retinue_schema) > %s
 """
 ENLIST = """
-insert into workers (id, name, version, node, pid, born, until)
-values (%s, %s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))
+insert into workers (id, name, version, node, pid, born, offers, until)
+values (%s, %s, %s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))
 on conflict (id) do update set until = excluded.until
 """
 
@@ -91,16 +94,20 @@ class Verdicts:
 class Heartbeat:
     """Renews the row of a worker in a thread, which a busy event loop does not hold up. When the
     row has lapsed, `lapsed` is called in the thread and must have stopped all trees when it
-    returns; then the row is renewed."""
+    returns; then the row is renewed.
+
+    `is_outdated`: a newer version has changed the tables. What has changed only adds to them, so
+    trees may be let go of in good order; then newer workers continue."""
 
     def __init__(self, url: str, worker: str, name: str, lease_seconds: float) -> None:
         self._url, self.worker, self.lease = url, worker, lease_seconds
         self.name = name
+        self.offers: tuple[str, ...] = ()
         self.lapsed: Callable[[], None] = lambda: None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="retinue heartbeat", daemon=True)
         self._valid_until = 0.0
-        self.is_draining = False
+        self.is_draining = self.is_outdated = False
 
     @property
     def is_valid(self) -> bool:
@@ -133,8 +140,9 @@ class Heartbeat:
     def _enlist(self) -> None:
         began = clock()
         pid = os.getpid()
-        me = (self.worker, self.name, __version__, this_node(), pid, born(pid), self.lease)
-        self._connection.execute(ENLIST, me)
+        me = (self.worker, self.name, __version__, this_node(), pid, born(pid))
+        offers = json.dumps({"labels": self.offers})
+        self._connection.execute(ENLIST, (*me, offers, self.lease))
         self._valid_until = began + self.lease
 
     def _run(self) -> None:
@@ -152,9 +160,12 @@ class Heartbeat:
 
     def _renew(self) -> None:
         began = clock()
-        row = self._connection.execute(RENEW, (self.lease, self.worker)).fetchone()
+        known = len(migrations())
+        row = self._connection.execute(RENEW, (self.lease, self.worker, known)).fetchone()
         if row is not None and self._valid_until:
-            self._valid_until, self.is_draining = began + self.lease, row[0]
+            self._valid_until = began + self.lease
+            is_asked, self.is_outdated = row
+            self.is_draining = is_asked or self.is_outdated
             return
         log.warning("this worker was silent for too long: its trees are stopped")
         self._valid_until = 0.0

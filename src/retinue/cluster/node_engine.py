@@ -1,5 +1,5 @@
-"""What clients of a node talk to instead of the engine that drives their run: events go to the
-inbox of the tree, wherever it is driven, and what is shown is read from the database."""
+"""Replaces the engine on a node: sends events to the inbox of a tree, whichever node drives
+it, and reads state from the database."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ class NodeEngine(Engine):
 
     async def know_agents(self) -> None:
         """Agents and models that other nodes have made known."""
-        known = await self.record_store.known_agents()
-        for definition in known.definitions:
+        agents = await self.record_store.known_agents()
+        for definition in agents.definitions:
             self.shared.definitions.setdefault(definition.name, definition)
-        for model in known.models:
+        for model in agents.models:
             self.shared.models.setdefault(model.name, model)
 
     # what goes to a tree

@@ -1,5 +1,5 @@
-"""The database as the clients of a node see it: everything can be read, and only what belongs to no
-tree is written."""
+"""The database as clients of a node see it: all of it can be read, and only rows outside of trees
+can be written."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class NodeStore(PostgresRecord):
         rows = encode(Changes(definitions=changes.definitions, models=changes.models))
 
         def act(db: Connection) -> None:
-            for table, known in (("definitions", rows.definitions), ("models", rows.models)):
-                if known:
-                    names, bodies = zip(*known.values(), strict=True)
+            for table, stored_rows in (("definitions", rows.definitions), ("models", rows.models)):
+                if stored_rows:
+                    names, bodies = zip(*stored_rows.values(), strict=True)
                     db.execute(KNOW.format(table=table), (list(names), list(bodies)))
 
         if rows.definitions or rows.models:

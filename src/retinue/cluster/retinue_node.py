@@ -22,7 +22,9 @@ from retinue.cluster.node_engine import NodeEngine
 from retinue.cluster.node_notices import Listener
 from retinue.cluster.node_store import NodeStore
 from retinue.cluster.ownership import Held, Ownership
+from retinue.cluster.provider_pools import ProviderPools
 from retinue.cluster.slots import Slots
+from retinue.cluster.tenant_budgets import PaidModels, TenantAllowance
 from retinue.cluster.tree_engine import TreeEngine
 from retinue.cluster.tree_store import TreeStore
 from retinue.cluster.tree_worker import TreeWorker, WorkerSettings
@@ -65,31 +67,43 @@ class RetinueNode(Retinue[Deps_co]):
         self._ownership = Ownership(self._pool, self._dispatcher, self.id)
         self._engine.ownership, self._engine.record_store = self._ownership, self._node_store
         self._slots = Slots(self._pool, self._dispatcher)
+        self._pools = ProviderPools(self._pool, self.id)
         self._listener = Listener(url, self._notice)
         self.worker: TreeWorker | None = None
         self._settings = worker
 
     async def __aenter__(self) -> Self:
-        await self._node_store.open()
-        await self._pool.open()
-        await self._dispatcher.open()
-        self._listener.start()
-        await super().__aenter__()
+        try:
+            await self._node_store.open()
+            await self._pool.open()
+            await self._dispatcher.open()
+            self._listener.start()
+            await super().__aenter__()
+            await self._start_worker()
+        except BaseException:
+            await self._listener.stop()
+            await self._close_connections()
+            raise
+        return self
+
+    async def _start_worker(self) -> None:
         if self._settings is not None:
+            self._registry.share_accounts(self._pools.join)
             loop = asyncio.get_running_loop()
             heartbeat = Heartbeat(self._url, self.id, self.name, self._settings.lease_seconds)
+            heartbeat.offers = self._settings.offers
             self.worker = TreeWorker(
                 heartbeat,
                 self._dispatcher,
                 self._ownership,
                 self._slots,
+                self._pools,
                 self._make,
                 self._knows,
                 self._settings,
             )
             heartbeat.lapsed = functools.partial(self.worker.lapsed, loop)
             await self.worker.start()
-        return self
 
     async def __aexit__(self, *exc: object) -> None:
         if self.worker is not None:
@@ -97,19 +111,26 @@ class RetinueNode(Retinue[Deps_co]):
             await self.worker.stop()
         await self._listener.stop()
         await super().__aexit__(*exc)
+        await self._close_connections()
+
+    async def _close_connections(self) -> None:
         await self._dispatcher.close()
         await self._pool.close()
+        await self._node_store.close()
 
     def _notice(self, kind: str, names: list[str]) -> None:
         self._engine.notice(kind, names)
         if self.worker is not None:
+            self._pools.notice(kind)
             self.worker.notice(kind, names)
 
     # trees that are driven here
 
     async def _knows(self, root: str) -> bool:
-        """Whether the agent of a tree can be had here."""
-        agent = await self._ownership.agent_of(root)
+        """Whether the agent of a tree can be had here, and what its runs need."""
+        agent, needs, has_mail = await self._ownership.wanted(root)
+        if not has_mail and not all(map(self._offers, needs)):
+            return False
         if agent in self._registry.agents:
             return True
         agent_here = await self._recall(agent) if self._recall is not None else None
@@ -121,18 +142,28 @@ class RetinueNode(Retinue[Deps_co]):
         node = self._engine
         store = TreeStore(self._node_store.database, tree, self._is_valid)
         performer = node.performer
+        clock, tools, models = node.ports[:3]
+        allowance = TenantAllowance(self._pool, tree.root, tree.tenant)
         engine = TreeEngine(
             store,
-            *node.ports,
+            clock,
+            tools,
+            PaidModels(models, allowance) if tree.tenant else models,
+            *node.ports[3:],
             shared=node.shared,
             touch=self._slots.touch,
+            offers=self._offers,
             handed_over=tree.handed_over,
         )
+        allowance.exposure = engine.exposure
         engine.performer.deps, engine.performer.hooks = performer.deps, performer.hooks
         reader = engine.performer.tool_reader
         reader.know_model = performer.tool_reader.know_model
         reader.outcome = performer.tool_reader.outcome
         return engine, store
+
+    def _offers(self, need: str) -> bool:
+        return self._settings is not None and self._settings.has(need)
 
     def _is_valid(self) -> bool:
         return self.worker is not None and self.worker.heartbeat.is_valid

@@ -1,6 +1,6 @@
-"""Slots of lanes that trees share, as rows: exact over all nodes, in the order in which they were
-asked for. A slot belongs to a run, not to a worker: a tree that another worker takes over keeps
-what its runs hold.
+"""Lane slots that trees share, as rows: exact over all nodes, in the order of the requests, and to
+tenants in turn. A slot belongs to a run, not to a worker: a tree that another worker takes over
+keeps what its runs hold.
 
 What a run wants of a lane is written in the commit of the step that wants it. Who is given what is
 decided afterwards, by any worker: what one leaves undone, another finds."""
@@ -26,21 +26,28 @@ log = logging.getLogger("retinue.cluster")
 
 # A row that its tree changes at this moment is passed over: that commit has its own grant.
 GRANT = """
+with places as (
+  select run, row_number() over (
+    partition by tenant order by held desc, is_back desc, n) as place
+  from lane_slots where lane = %(lane)s)
 update lane_slots s set held = true, told = false from (
-  select run from lane_slots where lane = %(lane)s and not held
-  order by is_back desc, n
+  select w.run from lane_slots w join places p on p.run = w.run
+  where w.lane = %(lane)s and not w.held
+  order by p.place, w.is_back desc, w.n
   limit greatest(0, (
     select min(size) - count(*) filter (where held) from lane_slots where lane = %(lane)s))
-  for update skip locked
+  for update of w skip locked
 ) next where s.lane = %(lane)s and s.run = next.run
 """
 UNTOLD = "select distinct root from lane_slots where lane = %s and held and not told"
 LOCK = "select root, owner is null from trees where root = any(%s) order by root for no key update"
 TOLD = "update lane_slots set told = true where lane = %s and root = any(%s) and held and not told"
 ASK = """
-insert into lane_slots (lane, size, run, root, ticket, is_back)
-select u.lane, u.size, u.run, %s, u.ticket, u.back
-from unnest(%s::text[], %s::int[], %s::text[], %s::bigint[], %s::bool[])
+insert into lane_slots (lane, size, run, root, ticket, is_back, tenant)
+select u.lane, u.size, u.run, r.root, u.ticket, u.back,
+  coalesce((select tenant from trees t where t.root = r.root), '')
+from (select %s::text as root) r,
+unnest(%s::text[], %s::int[], %s::text[], %s::bigint[], %s::bool[])
 with ordinality u (lane, size, run, ticket, back, place) order by u.place
 on conflict (lane, run) do update set
 size = excluded.size, ticket = excluded.ticket, is_back = excluded.is_back, told = false"""
@@ -48,8 +55,9 @@ FREE = """
 delete from lane_slots s using unnest(%s::text[], %s::text[]) u (lane, run)
 where s.lane = u.lane and s.run = u.run"""
 HOLD = """
-insert into lane_slots (lane, size, run, root, ticket, is_back, held, told)
-values (%s, %s, %s, %s, 0, false, true, true) on conflict do nothing"""
+insert into lane_slots (lane, size, run, root, ticket, is_back, held, told, tenant)
+select %s, %s, %s, t.root, 0, false, true, true, t.tenant from trees t where t.root = %s
+on conflict do nothing"""
 UNDONE = """
 select lane from lane_slots group by lane having bool_or(held and not told)
 or (bool_or(not held) and count(*) filter (where held) < min(size))"""
@@ -64,6 +72,7 @@ Statement = tuple[str, tuple[Any, ...]]
 def statements(root: str, effects: Iterable[AskSlot | FreeSlot]) -> list[Statement]:
     """What these write, in their order."""
     out: list[Statement] = []
+    effects = [effect for effect in effects if not effect.lane.is_need]
     for is_ask, some in groupby(effects, lambda effect: isinstance(effect, AskSlot)):
         last = {(effect.lane.name, effect.run): effect for effect in some}
         lanes, runs = [lane for lane, _ in last], [run for _, run in last]
@@ -143,7 +152,7 @@ class Slots:
     async def keep(self, tree: Held, in_use: Sequence[tuple[str, str, int, bool]]) -> None:
         """Make the rows of a tree what its runs hold and queue for: run, lane, its size, and
         whether it is held. They differ after a defect of ours."""
-        known = {(run, lane) for run, lane, _, _ in in_use}
+        slots = {(run, lane) for run, lane, _, _ in in_use}
         async with self._pool.connection() as connection, connection.transaction():
             owned = await _all(
                 connection,
@@ -154,13 +163,13 @@ class Slots:
             rows = await _all(
                 connection, "select run, lane from lane_slots where root = %s", tree.root
             )
-            lost = [row for row in rows if row not in known] if owned else []
-            for run, lane in lost:
+            lost_rows = [row for row in rows if row not in slots] if owned else []
+            for run, lane in lost_rows:
                 await connection.execute(FREE, ([lane], [run]))
             for run, lane, size, is_held in in_use if owned else ():
                 if is_held and (run, lane) not in rows:
                     await connection.execute(HOLD, (lane, size, run, tree.root))
-        for _, lane in lost:
+        for _, lane in lost_rows:
             self.touch(lane)
 
     async def sweep(self) -> None:

@@ -6,6 +6,14 @@ from typing import Any
 
 import msgspec
 
+from retinue.cluster.status_types import (
+    AccountLine,
+    ClusterStatus,
+    LaneLine,
+    NeedLine,
+    WorkerLine,
+)
+from retinue.cluster.tree_format import FORMAT
 from retinue.errors import NotFound
 from retinue.store.postgres.connections import connect
 
@@ -20,56 +28,43 @@ select count(*) filter (where is_open),
     count(*) filter (where owner is not null and (w.until is null or w.until <= clock_timestamp())),
     count(*) filter (where is_open and owner is null and wake_at <= clock_timestamp()),
     coalesce(extract(epoch from clock_timestamp() - min(wake_at) filter (
-        where is_open and owner is null and wake_at <= clock_timestamp()))::float8, 0)
+        where is_open and owner is null and wake_at <= clock_timestamp()))::float8, 0),
+    count(*) filter (where is_open and owner is null
+        and wake_at <= clock_timestamp() - interval '30 s'),
+    count(*) filter (where is_open and format > %s)
 from trees t left join workers w on w.id = t.owner"""
 INBOX = """
 select count(*), coalesce(extract(epoch from clock_timestamp() - min(at))::float8, 0) from inbox"""
 LANES = """
 select lane, min(size), count(*) filter (where held), count(*) filter (where not held)
 from lane_slots group by lane order by lane"""
+NEEDS = """
+select need, count(*), (
+  select count(*) from workers w
+  where w.until > clock_timestamp() and not w.draining and w.offers->'labels' ? need)
+from trees t, unnest(t.needs) need
+where t.is_open and t.owner is null and t.wake_at <= clock_timestamp()
+group by need order by need"""
+ACCOUNTS = """
+select p.name, coalesce(sum(c.calls), 0),
+  greatest(0, extract(epoch from p.paused_until - clock_timestamp()))::float8, p.why
+from pools p left join chunks c on c.pool = p.name and exists (
+  select 1 from workers w where w.id = c.holder and w.until > clock_timestamp())
+where c.pool is not null or p.paused_until > clock_timestamp()
+group by p.name order by p.name"""
 DRAIN = "update workers set draining = true where id::text = %s or name = %s"
-
-
-class WorkerLine(msgspec.Struct, frozen=True):
-    """`lease_seconds`: what is left of its lease; below 0 its trees are free to be taken."""
-
-    id: str
-    name: str
-    version: str
-    is_draining: bool
-    lease_seconds: float
-    trees: int
-
-
-class LaneLine(msgspec.Struct, frozen=True):
-    name: str
-    size: int
-    held: int
-    waiting: int
-
-
-class ClusterStatus(msgspec.Struct, frozen=True):
-    """`without_owner`: trees whose worker is gone. `due`: trees whose time has come and that no
-    worker has; `late_seconds` is how long the first of them waits."""
-
-    workers: tuple[WorkerLine, ...]
-    lanes: tuple[LaneLine, ...]
-    open_trees: int
-    driven: int
-    without_owner: int
-    due: int
-    late_seconds: float
-    inbox: int
-    oldest_seconds: float
 
 
 def cluster_status(url: str) -> ClusterStatus:
     with connect(url) as db:
         workers = tuple(WorkerLine(*row) for row in db.execute(WORKERS))
-        trees: Any = db.execute(TREES).fetchone()
+        trees: Any = db.execute(TREES, (FORMAT,)).fetchone()
         inbox: Any = db.execute(INBOX).fetchone()
         lanes = tuple(LaneLine(*row) for row in db.execute(LANES))
-    return ClusterStatus(workers, lanes, *trees, *inbox)
+        needs = tuple(NeedLine(*row) for row in db.execute(NEEDS))
+        accounts = tuple(AccountLine(*row) for row in db.execute(ACCOUNTS))
+    status = ClusterStatus(workers, lanes, *trees, *inbox)
+    return msgspec.structs.replace(status, needs=needs, accounts=accounts)
 
 
 def drain_worker(url: str, worker: str) -> None:

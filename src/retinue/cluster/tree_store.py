@@ -1,5 +1,5 @@
-"""The store of one tree, as its engine sees it: everything is read as it is on record, and a commit
-is written only as long as the tree is owned by this worker.
+"""The store for one tree's engine: reads the whole record, and writes a commit only while this
+worker owns the tree.
 
 What was put into the tree's inbox leaves it in the commit that records its event."""
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from retinue.cluster.node_notices import ANSWERED, CHANNEL, ENDED
 from retinue.cluster.ownership import Held
 from retinue.cluster.slots import Statement, statements
+from retinue.cluster.tenant_budgets import SPENT
 from retinue.core.changes import Changes
 from retinue.core.effects import AskSlot, FreeSlot
 from retinue.core.events import (
@@ -44,7 +45,7 @@ class TreeStore(PostgresTree):
         self, database: PostgresDatabase, tree: Held, is_valid: Callable[[], bool]
     ) -> None:
         super().__init__(database, tree.root, tree.epoch)
-        self._is_valid = is_valid
+        self._is_valid, self._tenant = is_valid, tree.tenant
         self._expected: dict[int, AnyEvent] = {}
         self._is_shut = False
         self._position = 0
@@ -80,9 +81,10 @@ class TreeStore(PostgresTree):
         over = self.root if top is not None and isinstance(top.state, Ended) else ""
         answered = self._answered(own)
         wishes = [e for e in changes.effects if isinstance(e, (AskSlot, FreeSlot))]
-        self._position = await self._write(
-            whole, answered, over, statements(self.root, wishes) if wishes else []
-        )
+        also = statements(self.root, wishes) if wishes else []
+        if self._tenant and (account := changes.accounts.get(self.root)) is not None:
+            also.append((SPENT, (*account.spent[:2], self.root)))
+        self._position = await self._write(whole, answered, over, also)
         for number, _ in answered:
             self._expected.pop(number, None)
         self.written()
@@ -105,10 +107,10 @@ class TreeStore(PostgresTree):
         changes: Changes,
         answered: list[tuple[int, str]],
         over: str = "",
-        slots: Sequence[Statement] = (),
+        own: Sequence[Statement] = (),
     ) -> int:
         self._check()
-        also = [*slots, *_answers(answered)]
+        also = [*own, *_answers(answered)]
         if over:
             also.append((NOTIFY, (f"{ENDED} {over}",)))
         return await self.database.commit(

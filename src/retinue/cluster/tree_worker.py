@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -16,28 +17,42 @@ from retinue.cluster.base import Dispatcher
 from retinue.cluster.liveness import Heartbeat
 from retinue.cluster.node_notices import INBOX, SLOT
 from retinue.cluster.ownership import Held, Ownership
+from retinue.cluster.provider_pools import ProviderPools
 from retinue.cluster.slots import Slots
 from retinue.cluster.tree_engine import TreeEngine
 from retinue.cluster.tree_store import TreeStore
+from retinue.core.lanes import is_directory
 
 log = logging.getLogger("retinue.cluster")
 
 AFTER_ERROR_SECONDS = 5.0
 """So long a tree that met an error of ours is kept from being tried again."""
+NOT_HERE_SECONDS = 2.0
+"""How long a tree that could not be driven here is ignored."""
 LOOK_SECONDS = 1.0
 """How often a worker looks for what no notice has announced."""
+OUTDATED = (
+    "A newer version of Retinue has changed the tables of this database. This worker takes no more"
+    " trees; those that it has continue on newer workers. Replace it."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """`at_once`: how many trees are driven at a time. `lease_seconds`: after so much silence of a
     worker others take its trees. `idle_seconds`: how long a tree in which nothing happens is kept.
-    `drain_seconds`: how long calls that are under way may take when the worker leaves."""
+    `drain_seconds`: how long calls that are under way may take when the worker leaves. `offers`:
+    labels of what this machine has, for runs that need it."""
 
     at_once: int = 64
     lease_seconds: float = 10.0
     idle_seconds: float = 5.0
     drain_seconds: float = 30.0
+    offers: tuple[str, ...] = ()
+
+    def has(self, need: str) -> bool:
+        """Whether a run that needs this can be driven here."""
+        return os.path.isdir(need) if is_directory(need) else need in self.offers
 
 
 class TreeWorker:
@@ -50,34 +65,47 @@ class TreeWorker:
         dispatcher: Dispatcher,
         ownership: Ownership,
         slots: Slots,
+        pools: ProviderPools,
         make: Callable[[Held], tuple[TreeEngine, TreeStore]],
         knows: Callable[[str], Awaitable[bool]],
         settings: WorkerSettings,
     ) -> None:
         self.heartbeat, self._dispatcher, self._ownership = heartbeat, dispatcher, ownership
-        self._slots, self._make, self._knows = slots, make, knows
+        self._slots, self._pools = slots, pools
+        self._make, self._knows = make, knows
         self._settings = settings
         self.driven: dict[str, Activation] = {}
         self._taken: set[str] = set()
+        self._not_here: dict[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.is_leaving = False
 
     async def start(self) -> None:
         await self.heartbeat.start()
-        work = self._dispatcher.work(self.drive, self._ownership.due, self._settings.at_once)
+        work = self._dispatcher.work(self.drive, self._due, self._settings.at_once)
         self._tasks = [
             asyncio.create_task(work, name="retinue worker"),
             asyncio.create_task(self._look(), name="retinue worker looks"),
             asyncio.create_task(self._slots.work(), name="retinue lanes"),
+            asyncio.create_task(self._pools.work(), name="retinue accounts"),
         ]
 
     # trees
+
+    async def _due(self, most: int) -> list[str]:
+        """Trees that this worker cannot drive leave room for those behind them."""
+        now = asyncio.get_running_loop().time()
+        self._not_here = {root: until for root, until in self._not_here.items() if until > now}
+        return await self._ownership.due(most, list(self._not_here), self._settings.offers)
 
     async def drive(self, root: str) -> None:
         """Own a tree until nothing is left to do in it for now."""
         if self.is_leaving or self.heartbeat.is_draining or root in self._taken:
             return
-        if not self.heartbeat.is_valid or not await self._knows(root):
+        if not self.heartbeat.is_valid:
+            return
+        if not await self._knows(root):
+            self._not_here[root] = asyncio.get_running_loop().time() + NOT_HERE_SECONDS
             return
         self._taken.add(root)
         try:
@@ -119,6 +147,8 @@ class TreeWorker:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self.heartbeat.is_draining and not self.is_leaving:
+                if self.heartbeat.is_outdated:
+                    log.warning(OUTDATED)
                 self._tasks.append(asyncio.create_task(self.drain()))
             try:
                 roots = list(self.driven)
@@ -132,9 +162,9 @@ class TreeWorker:
     async def _let_go_of_lost(self) -> None:
         """Trees that are ours by their rows and that no one drives: the database was out of reach
         when one was taken or let go of."""
-        lost = [tree for tree in await self._ownership.mine() if tree.root not in self._taken]
-        if lost:
-            await self._ownership.give_up(lost)
+        lost_trees = [tree for tree in await self._ownership.mine() if tree.root not in self._taken]
+        if lost_trees:
+            await self._ownership.give_up(lost_trees)
 
     # leaving
 

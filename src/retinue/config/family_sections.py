@@ -1,5 +1,5 @@
-"""The families' sections of a file, in any of their spellings: the five documents' own, or
-`profiles` and `families`. All become settings by family, with the place of each."""
+"""The sections of a configuration file about families, in each accepted spelling. All become
+settings by family, with the place of each."""
 
 from __future__ import annotations
 
@@ -142,19 +142,19 @@ class FamilySections:
         }
         for kind, values in self.settings.items():
             type_ = family_type(kind).settings_type
-            known = type_.__struct_fields__
+            fields = type_.__struct_fields__
             for key, (_, path) in list(values.items())[:MOST_PROBLEMS]:
-                if key not in known:
-                    written = [str(p[-1]) for _, p in values.values()]
+                if key not in fields:
+                    names = [str(p[-1]) for _, p in values.values()]
                     there = as_written(
-                        known, written, is_camels=family_type(kind).camels
+                        fields, names, is_camels=family_type(kind).camels
                     ) + inner_names(type_)
                     of = f"setting of family {kind!r}"
                     if kind == "sessions" and path[-2] == "tools":
                         there, of = ["allow", "deny"], f"setting of tools of family {kind!r}"
                     hint = near(str(path[-1]), there) or f" Known: {', '.join(there)}"
                     self._say(path, f"Unknown {of}: {shown(str(path[-1]))!r}.{hint}")
-            self._try(named.get(kind, kind), {k: v for k, v in values.items() if k in known})
+            self._try(named.get(kind, kind), {k: v for k, v in values.items() if k in fields})
 
     def _try(self, profile: str, settings: dict[str, tuple[Any, Path]]) -> None:
         """A family names its first mistake; without that setting, the next one."""

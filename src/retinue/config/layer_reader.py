@@ -46,14 +46,14 @@ class _Walk:
         self._sections = explained(Configuration)
 
     def walk(self) -> None:
-        known = [n for n in self._sections if n not in SEEDED]
+        sections = [n for n in self._sections if n not in SEEDED]
         for name, value in self._document.data.items():
             if name in HEADS:
                 continue
             if self._is_full():
                 return
-            if name not in known:
-                self._say((name,), _unknown_section(name, [*SECTIONS, *SEEDED, *known], value))
+            if name not in sections:
+                self._say((name,), _unknown_section(name, [*SECTIONS, *SEEDED, *sections], value))
                 continue
             kind, about = self._sections[name]
             if about is not None:
@@ -159,16 +159,16 @@ class _Walk:
         self._layer.problems.append(self._document.problem(path, message))
 
 
-def _unknown_section(name: str, known: Iterable[str], value: Any) -> str:
-    names = list(known)
+def _unknown_section(name: str, known_names: Iterable[str], value: Any) -> str:
+    names = list(known_names)
     for section, (kind, about) in explained(Configuration).items():
         if about is None and name in kind.__struct_fields__:
             return f"Unknown section: {shown(name)!r}. Did you mean {section + '.' + name!r}?"
     return _unknown_key(name, names, "section", value)
 
 
-def _unknown_key(name: str, known: Iterable[str], what: str, value: Any) -> str:
-    text = unknown(name, known, what)
+def _unknown_key(name: str, known_names: Iterable[str], what: str, value: Any) -> str:
+    text = unknown(name, known_names, what)
     if isinstance(value, str) and re.search(r"key|token|secret|password", name, re.IGNORECASE):
         text += (
             " Never put keys in files. Set the key in the environment; `models.keys` "

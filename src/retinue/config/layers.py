@@ -1,5 +1,5 @@
-"""Settings from several places become one: a flag before the environment before the project's files
-before the user's before what is built in. Every value remembers where it came from."""
+"""Merges settings by precedence: flags, environment, project files, user files, defaults. Every
+value remembers where it came from."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class EffectiveSettings:
                 self._merge(key, setting)
 
     def _merge(self, key: tuple[str, ...], entry: FoundSetting) -> None:
-        setting, known = setting_of(key), self.by_key.get(key)
-        if known is not None and setting is not None and setting.about.joins:
-            both = tuple(dict.fromkeys((*known.value, *entry.value)))
-            entry = FoundSetting(both, (*known.origins, *entry.origins))
+        setting, setting_by_key = setting_of(key), self.by_key.get(key)
+        if setting_by_key is not None and setting is not None and setting.about.joins:
+            both = tuple(dict.fromkeys((*setting_by_key.value, *entry.value)))
+            entry = FoundSetting(both, (*setting_by_key.origins, *entry.origins))
         self.by_key[key] = entry
 
     def checked(self) -> EffectiveSettings:

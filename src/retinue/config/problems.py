@@ -1,5 +1,5 @@
-"""What is wrong with a configuration: all mistakes of a file together, each with its place and what
-was probably meant."""
+"""The problems of a configuration file: all of them together, each with its line and a
+suggestion."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class ConfigProblems(ConfigError):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-def unknown(word: str, known: Iterable[str], what: str) -> str:
+def unknown(word: str, known_names: Iterable[str], what: str) -> str:
     """The sentence about a name that means nothing."""
-    names = list(known)
+    names = list(known_names)
     hint = did_you_mean(word, names) or f" Known: {', '.join(names)}."
     return f"Unknown {what}: {shown(word)!r}.{hint}"
 

@@ -1,6 +1,6 @@
-"""The configuration as a value. What each setting means, what it is called on the command line and
-in the environment, and who may set it, is said where it is declared; the page in docs/ and `retinue
-config` are made from that."""
+"""The configuration as a value: every setting with its type, default and description. What each
+setting means, what it is called on the command line and in the environment, and who may set it, is
+said where it is declared; the page in docs/ and `retinue config` are made from that."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from retinue.config import value_checks as checks
 from retinue.core.values import Value
+from retinue.formats.dispatch_address import dispatch
 
 Names = tuple[str, ...]
 _NONE: Any = msgspec.field(default_factory=dict)
@@ -232,6 +233,16 @@ class StoreSection(Value):
     path: Annotated[
         str, About("database file; if not set, the project's", flag="--store", scope="user")
     ] = ""
+    dispatch: Annotated[
+        str,
+        About(
+            "what gives runs to the workers of a shared database, the same for all nodes: "
+            "`database`, `procrastinate` or `temporal://HOST:PORT/NAMESPACE`",
+            flag="--dispatch",
+            check=dispatch,
+            scope="user",
+        ),
+    ] = "database"
 
 
 class RetentionSection(Value):

@@ -45,8 +45,8 @@ def set_value(path: str, key: tuple[str, ...], value: Any, kind: Kind) -> bool:
             return False
         after = read_layer(path, kind, new)
         if key not in after.by_key or len(after.problems) > len(before.problems):
-            known = {p.message for p in before.problems}
-            wrong = [p for p in after.problems if p.message not in known]
+            messages = {p.message for p in before.problems}
+            wrong = [p for p in after.problems if p.message not in messages]
             raise ConfigProblems(
                 wrong or after.problems or fail(path, f"{dotted(key)} cannot be set here").problems
             )

@@ -1,4 +1,4 @@
-"""How far a project is trusted, and what has changed since."""
+"""How far a project is trusted, and what has changed since then."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class ProjectTrust(Value):
 
 def _some(names: Iterable[str], most: int = 3) -> str:
     listed = sorted(names)
-    shown = [one_line(name, 120) for name in listed[:most]]
-    return ", ".join(shown) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+    lines = [one_line(name, 120) for name in listed[:most]]
+    return ", ".join(lines) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
 def compare_trust(
@@ -101,17 +101,17 @@ def compare_trust(
         return ProjectTrust(
             root=root, state="new" if files or refused else "empty", files=files, refused=refused
         )
-    known = {n: h for n, h in record.files.items() if looked is None or home_of(n) in looked}
-    changed = tuple(sorted(n for n in files if n in known and files[n] != known[n]))
+    known_hashes = {n: h for n, h in record.files.items() if looked is None or home_of(n) in looked}
+    changed = tuple(sorted(n for n in files if n in known_hashes and files[n] != known_hashes[n]))
     added = tuple(
         sorted(
             (
-                *(n for n in files if n not in known),
+                *(n for n in files if n not in known_hashes),
                 *(n for n in refused if n not in record.refused),
             )
         )
     )
-    removed = tuple(sorted(n for n in known if n not in files))
+    removed = tuple(sorted(n for n in known_hashes if n not in files))
     state: State = "changed" if changed or added or removed else "trusted"
     return ProjectTrust(
         root=root,

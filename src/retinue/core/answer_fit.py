@@ -1,4 +1,4 @@
-"""An answer cut to the room there is for it, fairly between its texts."""
+"""Shortens an answer to the space available, divided fairly among its texts."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def fitting(laid: Laid, room: int, tidy: Callable[[str], str] = same) -> Generat
     ]
     frame = len(laid.render([""] * len(leaves)))
     if frame + sum(map(min, sizes, notes)) <= room:
-        shown = []
+        lines = []
         for leaf, t, allowed in zip(
             leaves, texts, fair_above(sizes, notes, room - frame), strict=True
         ):
             where = leaf.where
             if laid.size(laid.seal(t)) > allowed and not where:
                 where = yield t
-            shown.append(cut(t, allowed, where, laid.size, laid.seal, leaf.note))
-        return laid.render(shown)
+            lines.append(cut(t, allowed, where, laid.size, laid.seal, leaf.note))
+        return laid.render(lines)
     where = yield laid.render(texts)
     return _briefly(laid, room, where, tidy)
 
@@ -82,10 +82,10 @@ def _briefly(laid: Laid, room: int, where: str, tidy: Callable[[str], str]) -> s
     sizes = [_wanted(laid, leaf, text) for leaf, text in zip(leaves, texts, strict=True)]
     frame = len(laid.render([""] * len(leaves)))
     allowed = fair_above(sizes, [len(SHORT)] * len(leaves), room - frame)
-    shown = [
+    short_texts = [
         cut(t, a, "", laid.size, laid.seal, _short) for t, a in zip(texts, allowed, strict=True)
     ]
-    return laid.render(shown)
+    return laid.render(short_texts)
 
 
 def fit_here(laid: Laid, room: int) -> str:

@@ -1,4 +1,4 @@
-"""An answer with its long texts set apart from its frame. When it is too long as a whole, the long
+"""Separates the long texts of an answer from its frame. When it is too long as a whole, the long
 texts share the room and the frame stays: it is valid JSON or Markdown whatever is cut, and every
 row shows its state."""
 
@@ -167,16 +167,16 @@ def _leaves(value: Any) -> Iterator[Long]:
             yield from _leaves(inner)
 
 
-def _filled(value: Any, texts: Iterator[str], shown: dict[int, str]) -> Any:
+def _filled(value: Any, texts: Iterator[str], cut_texts: dict[int, str]) -> Any:
     if isinstance(value, Long):
-        shown[id(value)] = text = clean(next(texts))
+        cut_texts[id(value)] = text = clean(next(texts))
         return text
     if isinstance(value, WasCut):
-        return value.before or shown[id(value.text)] != clean(value.text.text)
+        return value.before or cut_texts[id(value.text)] != clean(value.text.text)
     if isinstance(value, Mapping):
-        return {key: _filled(inner, texts, shown) for key, inner in value.items()}
+        return {key: _filled(inner, texts, cut_texts) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_filled(inner, texts, shown) for inner in value]
+        return [_filled(inner, texts, cut_texts) for inner in value]
     return value
 
 

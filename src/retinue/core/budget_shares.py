@@ -1,4 +1,4 @@
-"""Amounts of a budget: divided among children, and written for people."""
+"""Divides amounts of a budget among children, and formats them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from retinue.core.values import NANOS_PER_USD
 def written(i: int, amount: int) -> str:
     """So much of amount `i`, for people: `$0.25`, `1,200 tokens`."""
     if i != 1:
-        return f"{amount:,} {('tokens', '', 'turns', 'tool calls')[i]}"
+        return f"{written_bare(i, amount)} {('tokens', '', 'turns', 'tool calls')[i]}"
     whole, _, part = f"{amount / NANOS_PER_USD:.9f}".partition(".")
     return f"${whole}.{part[:2]}{part[2 : 6 if amount >= 1_000 else 9].rstrip('0')}"
+
+
+def written_bare(i: int, amount: int) -> str:
+    """The same without its unit, where that is said beside it: `$0.25`, `1,200`."""
+    return written(i, amount) if i == 1 else f"{amount:,}"
 
 
 def shares(free: Limit, policy: str, weights: list[int]) -> list[Limit]:

@@ -1,6 +1,5 @@
-"""Prompt caches in figures: what a prompt should cost with the provider's cache and without it,
-what the cache should have given, and what it gave. Tokens and nano-dollars; an unknown price stays
-unknown."""
+"""Figures about prompt caches: expected costs with and without the cache, expected savings, and
+actual savings. Tokens and nano-dollars; an unknown price stays unknown."""
 
 from __future__ import annotations
 
@@ -50,12 +49,12 @@ class Cached(Value):
 NO_CACHE = Cached()
 
 
-def saving(info: ModelInfo, read: int, written: int) -> int:
+def saving(info: ModelInfo, read: int, n_written: int) -> int:
     """What a cache saves that is read and written so much."""
     plain = info.price_in or 0
     less = 0 if info.price_cache_read is None else plain - info.price_cache_read
     more = 0 if info.price_cache_write is None else info.price_cache_write - plain
-    return read * less - written * more
+    return read * less - n_written * more
 
 
 def expected_saving(info: ModelInfo, prompt: int, cached: int) -> int:
@@ -76,19 +75,22 @@ def tag(info: ModelInfo, prompt: int, cached: int) -> Tag:
 def counted(info: ModelInfo, usage: Usage, expected: int) -> Cached:
     """What one call came to, of which the cache should have had so many tokens."""
     expected = min(expected, usage.input)
-    read, written = usage.cache_read, usage.cache_write
-    if not (expected or read or written):
+    read, n_written = usage.cache_read, usage.cache_write
+    if not (expected or read or n_written):
         return NO_CACHE
     if info.price_in is None:
         return Cached(
-            expected=expected, read=read, written=written, unpriced=max(expected, read + written)
+            expected=expected,
+            read=read,
+            written=n_written,
+            unpriced=max(expected, read + n_written),
         )
     return Cached(
         expected=expected,
         read=read,
-        written=written,
+        written=n_written,
         expected_nanos=expected_saving(info, usage.input, expected),
-        saved_nanos=saving(info, read, written),
+        saved_nanos=saving(info, read, n_written),
     )
 
 

@@ -1,5 +1,5 @@
-"""Which calls of a reply are run, which a person is asked about first, and why the others are not
-run."""
+"""Decides which calls of a reply run, which need a permission first, and why the others do
+not run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def dispatch(run: Run, ctx: StepContext, event: Replied, *, cut: bool) -> Run:
     message, tools, asks = run.length - 1, 0, 0
     by_hook = dict(event.refused) if event.refused else {}
     questions: tuple[Question, ...] = ()
-    known, guards = definition.tools, definition.tool_risks
+    tool_table, guards = definition.tools, definition.tool_risks
     chain = ctx.tree.deciding(run.id)
     is_ruled = any([permissions.rules or permissions.mode for _, permissions in chain])
     ledger = ctx.tree.ledger
@@ -45,7 +45,7 @@ def dispatch(run: Run, ctx: StepContext, event: Replied, *, cut: bool) -> Run:
     for index, call in enumerate(calls):
         question, reason, is_denied = None, refusals.get(index), False
         # A name that the agent never had goes to the toolbox, which knows what to suggest instead.
-        is_shown = call.name in known or ctx.words.denied or call.name in ctx.words.refused
+        is_shown = call.name in tool_table or ctx.words.denied or call.name in ctx.words.refused
         why = gate(chain, call.name, ctx.now) if reason is None and is_shown else None
         if why is not None:
             reason = _refusal(ctx, ctx.words, ctx.tree.ancestry(run.id), call.name, why)

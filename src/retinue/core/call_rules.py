@@ -1,4 +1,4 @@
-"""Rules about calls: how one is written, and which calls it is about."""
+"""Rules about tool calls: their syntax, and which calls one matches."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def barred_path(
     names: Iterable[str],
     path: str,
     tool: str = "",
-    written: str = "",
+    path_text: str = "",
     cwd: str = "",
 ) -> str:
     """The rule that keeps tools of these names from a path, or "". For tools, which alone know
@@ -100,7 +100,7 @@ def barred_path(
     that asks counts as a denial, because no question was asked; unless the rule is about the call
     itself: `tool`, with the path `written` in `cwd` ("": a patch)."""
     guard = ToolRisk(risk="write", subject="path")
-    target = whole_path(cwd, written) if written.strip() else None
+    target = whole_path(cwd, path_text) if path_text.strip() else None
     rules = [(own, text, read_rule(text)) for own, texts in bounds for text in texts]
     for name in names:
         for own, text, rule in rules:

@@ -1,4 +1,4 @@
-"""The calls of a turn: which are run, which are refused, and what closes each.
+"""The calls of a turn: which ones run, which are refused, and the result that closes each.
 
 A call is open until it has a result. Results of joined children may come early; each is counted
 once; the turn continues when the last open call is closed.
@@ -20,6 +20,7 @@ from retinue.core.copy_merges import merge_copies, note_unmerged, ready_after, t
 from retinue.core.effects import AbortRun, CallTool, ChildOutcome, Purpose
 from retinue.core.ending import free_slots
 from retinue.core.events import ActionsReturned, CancelAsked, Merged, ResultsFormatted
+from retinue.core.fan_in import Fan
 from retinue.core.fan_results import (
     close_fans,
     close_turn,
@@ -307,25 +308,33 @@ def detach(run: Run, ctx: StepContext, calls: OpenCalls) -> Run:
         run = ctx.append(
             run, ToolMessage(call_id=watch.call.id, name=watch.call.name, text=BROKEN_OFF)
         )
+    fans = fan_in.fans if fan_in is not None else {}
     asking = {q.index: q for q in calls.questions}
-    for question in asking.values():
+    for index, question in asking.items():
+        # The function that asks may have had children before.
+        reported = f"\n\n{_so_far(fans[index])}" if index in fans else ""
+        text = NOT_ASKED + reported
         run = ctx.append(
-            run,
-            ToolMessage(call_id=question.call_id, name=question.tool, text=NOT_ASKED, error=True),
+            run, ToolMessage(call_id=question.call_id, name=question.tool, text=text, error=True)
         )
-    for index, fan in sorted(fan_in.fans.items()) if fan_in else ():
+    for index, fan in sorted(fans.items()):
         discard_children(ctx, fan)
         run = note_results(run, ctx, fan)
         if fan_in is not None and not fan_in.is_merging:
             run = note_unmerged(run, ctx, fan)
-        text = plain_result(fan.in_order())[0] if fan.ended else ""
-        if fan.pending:
-            text = (
-                "Still running, you will be notified when they end: "
-                f"{', '.join(sorted(fan.pending))}\n{text}"
-            )
         if index not in asking:
             run = ctx.append(
-                run, ToolMessage(call_id=fan.call_id, name=fan.name, text=text.strip())
+                run, ToolMessage(call_id=fan.call_id, name=fan.name, text=_so_far(fan))
             )
     return resume(run, ctx)
+
+
+def _so_far(fan: Fan) -> str:
+    """What children of a call have reported, and which of them still work."""
+    text = plain_result(fan.in_order())[0] if fan.ended else ""
+    if fan.pending:
+        text = (
+            "Still running, you will be notified when they end: "
+            f"{', '.join(sorted(fan.pending))}\n{text}"
+        )
+    return text.strip()

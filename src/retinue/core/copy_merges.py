@@ -1,4 +1,4 @@
-"""What writers have changed in their copies goes back into their parent's files.
+"""Merges what writers changed in their worktrees into their parent's files.
 
 Theory of operation. When all joined children of a turn are back and no tool of it is running,
 their changes are merged, in the order of the calls and of the tasks of each, by one effect. The
@@ -57,7 +57,7 @@ def forget_merge(run: Run, ctx: StepContext, epoch: int) -> None:
 
 
 def _copies(run: Run, ctx: StepContext, fan: Fan) -> list[WriterCopy]:
-    sent, bounds = ctx.tree.specs[run.id].request.cwd, ctx.tree.bounds(run.id)
+    cwd, bounds = ctx.tree.specs[run.id].request.cwd, ctx.tree.bounds(run.id)
     ended = sorted((o for o in fan.ended if o.id in fan.copies), key=lambda o: o.item)
     return [
         WriterCopy(
@@ -66,7 +66,7 @@ def _copies(run: Run, ctx: StepContext, fan: Fan) -> list[WriterCopy]:
             base=fan.copies[one.id].request.copy_of,
             place=fan.copies[one.id].request.cwd,
             is_wanted=one.ending.state == "completed",
-            sent=sent,
+            sent=cwd,
             bounds=bounds,
         )
         for one in ended

@@ -1,5 +1,4 @@
-"""A conversation as one dialect writes it: what a dialect makes of a message is made once and kept,
-so that a turn costs what is new in it."""
+"""Encoded parts of a conversation, kept per dialect, so that a turn encodes only what is new."""
 
 from __future__ import annotations
 
@@ -105,13 +104,13 @@ class Encoded:
                 if end == length and not _is_paid(head, unit):
                     return base + at
                 unit = conversation.settled(base + at, unit)
-            written = encode(unit)
-            size = len(written)
+            data = encode(unit)
+            size = len(data)
             if self._loose_size >= CHUNK:
                 self._join()
             self.starts.append(base + at)
             self.sizes.append(size)
-            self.loose.append(written)
+            self.loose.append(data)
             self._loose_size += size
             self.n = base + end
             at = end

@@ -11,6 +11,7 @@ from retinue.core.account import Guess
 from retinue.core.effects import AbortRun
 from retinue.core.events import Aborted, Admitted, CancelAsked, ChildEnded, MailReceived
 from retinue.core.ids import digest
+from retinue.core.model_price import charged
 from retinue.core.notices import child_notice, is_known, listed, skipped
 from retinue.core.price_tags import reckon
 from retinue.core.provenance import add, is_dismissed, note_of, total
@@ -31,7 +32,7 @@ from retinue.core.state import (
     holds_slots,
 )
 from retinue.core.step_context import StepContext
-from retinue.core.values import Delivery, Ending, EndState, Helpers, Mail, ModelInfo, Usage, Who
+from retinue.core.values import Delivery, Ending, EndState, Helpers, Mail, Usage, Who
 from retinue.core.writers import let_next_in
 from retinue.errors import InvalidTransition
 from retinue.formats.fair_cut import clip
@@ -180,18 +181,6 @@ def pay(run: Run, ctx: StepContext, call: BrokenOff, usage: Usage | None) -> Run
         run.id, hold, (min(hold[0], used.tokens), used.nanos, hold[2], hold[3]), guess(used, ctx)
     )
     return reckon(replace(run, usage=run.usage.plus(used)), ctx, used, call.expected)
-
-
-def charged(model: ModelInfo, usage: Usage) -> Usage:
-    """Usage with its cost, where the provider does not report the cost. Estimated amounts are kept
-    separately."""
-    nanos = usage.nanos
-    if nanos <= 0:
-        nanos = model.cost(usage.input + usage.estimated, usage.output)
-    if not usage.estimated and not usage.nanos_estimated and nanos == usage.nanos:
-        return usage
-    rest = (usage.nanos_estimated or nanos - model.cost_of(usage)) if usage.estimated else 0
-    return replace(usage, nanos=nanos, nanos_estimated=min(nanos, max(0, rest)))
 
 
 def within(usage: Usage, hold: Amounts, turns: int = 0) -> Usage:

@@ -260,7 +260,7 @@ def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
         _, first, out = viewed
     else:
         first, out = start, [LEFT_OUT] if begins_with_a_reply(conversation, start, stop) else []
-    known, new = first, list[Message]()
+    n_known, new = first, list[Message]()
     unit: list[Message] = []
     base = conversation.base_length
     read = (
@@ -273,7 +273,7 @@ def view(conversation: Conversation, start: int, stop: int) -> list[Message]:
             new += conversation.settled(first, unit)
             unit, first = [], n
         unit.append(message)
-    if first > known:
+    if first > n_known:
         out = out + new
         conversation.viewed = (start, first, out)
     return out + conversation.settled(first, unit)

@@ -1,12 +1,36 @@
-"""Lanes: who holds slots, and who waits for one. A tree keeps its own; those that trees share are
-kept beside them, asked for by an effect and granted by an event."""
+"""Lanes: which runs hold slots, and which wait for one. A tree keeps its own; those that trees
+share are kept beside them, asked for by an effect and granted by an event. What a run needs of its
+machine is such a lane, too: a process that is alone has everything, and each of several what it
+offers."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from retinue.core.spec import Lane
+from msgspec.structs import replace
+
+from retinue.core.spec import Lane, RunRequest
+
+
+def in_lane_order(request: RunRequest, parent: RunRequest | None = None) -> RunRequest:
+    """Every run takes its lanes in the same sequence and each once, so that no two runs wait for
+    each other: what it needs of its machine first, then those of the tree, so that no run holds up
+    other trees while it waits for its own, and narrow ones before wide ones. A child works where
+    its parent does: it needs the same directories."""
+    inherited = () if parent is None else filter(is_directory, parent.needs)
+    needs = tuple(sorted({*request.needs, *inherited}))
+    if len(request.lanes) < 2 and not needs:
+        return request
+    by_name = {lane.name: lane for lane in reversed(request.lanes) if not lane.is_need}
+    lanes = sorted(by_name.values(), key=lambda lane: (lane.is_shared, lane.size, lane.name))
+    places = [Lane(name=need, size=1, scope="node") for need in needs]
+    return replace(request, needs=needs, lanes=(*places, *lanes))
+
+
+def is_directory(need: str) -> bool:
+    """Whether a need is a directory; others are labels that workers offer."""
+    return need.startswith("/")
 
 
 @dataclass(slots=True)
@@ -95,13 +119,13 @@ class SharedLanes:
         self.holders: dict[tuple[str, str], None] = {}
 
     def hold(self, id: str, lane: Lane) -> None:
-        if (id, lane.name) not in self.holders:
+        if (id, lane.name) not in self.holders and not lane.is_need:
             self.holders[(id, lane.name)] = None
             self.lanes.hold(lane)
 
     def ask(self, id: str, lane: Lane, *, back: bool, ticket: int) -> bool:
         """Whether the run has its slot now; otherwise a later `free` names it."""
-        if (id, lane.name) in self.holders:
+        if (id, lane.name) in self.holders or lane.is_need:
             return True
         self.lanes.leave(id, lane)
         if not self.lanes.acquire(id, lane, back=back, ticket=ticket):
@@ -112,6 +136,8 @@ class SharedLanes:
     def free(self, id: str, lane: Lane) -> tuple[str, int] | None:
         """The run wants its slot, or its place in the queue, no more; returns who has the slot now,
         and its ticket."""
+        if lane.is_need:
+            return None
         if (id, lane.name) not in self.holders:
             self.lanes.leave(id, lane)
             return None

@@ -1,4 +1,5 @@
-"""Limits that a person decides about: the one question of an account, and what an answer changes.
+"""Limits that a person decides about: the one question of an account, and the effect of an
+answer.
 
 An account whose `on_limit` is `ask` is asked about when what is spent leaves too little for a run's
 next turn. A run that needs more, the owner or any run below it, queues there, holds neither slots
@@ -19,7 +20,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from retinue.core.account import DIMENSIONS, UNLIMITED, Account, Draw, funded, limits_of
-from retinue.core.budget_shares import written
+from retinue.core.budget_shares import written, written_bare
 from retinue.core.events import LimitChanged, Prolonged
 from retinue.core.hold_request import HoldRequest
 from retinue.core.ids import digest
@@ -64,7 +65,7 @@ def question_text(tree: Tree, draw: Draw, lack: str, ask: HoldRequest) -> str:
         )
         reserve = f", {written(i, account.reserve[i])} kept for a last turn" if is_kept else ""
         last = ", including a last turn after it" if draw.is_own and ask.last[i] else ""
-        used = written(i, account.spent[i]).removesuffix(" tokens").removesuffix(" turns")
+        used = written_bare(i, account.spent[i])
         spent = (
             f"{used} of {written(i, limit)} spent{reservation}{reserve}; one more turn may need "
             f"{written(i, need)}{last}."

@@ -1,5 +1,5 @@
-"""The one entry to a tree: an event goes in, the tree changes, and what must be written and done is
-left in `tree.changes`.
+"""The entry point to a tree: takes an event, changes the tree, and leaves writes and effects in
+`tree.changes`.
 
 `take` takes one event; `settle` then takes the news that it caused, each as a step of its own in
 the same transaction, and as many together as the calling function allows. Folding a log is calling
@@ -34,6 +34,8 @@ from retinue.core.events import (
     Sent,
     TreeEvent,
 )
+from retinue.core.lanes import in_lane_order
+from retinue.core.model_price import UNPRICED
 from retinue.core.run import step
 from retinue.core.shared import Shared
 from retinue.core.spec import RunSpec
@@ -42,7 +44,7 @@ from retinue.core.step_context import StepContext
 from retinue.core.tree import Tree
 from retinue.core.turn import post
 from retinue.core.values import Delivery, Origin, Permissions
-from retinue.errors import InvalidTransition, Refused
+from retinue.errors import InvalidTransition, Refused, WhyStale
 
 
 def settle(tree: Tree, at: int, most: int) -> int:
@@ -74,18 +76,20 @@ def fold(tree: Tree, entry: LogEntry, event: TreeEvent | RunEvent) -> None:
 
 
 def take(tree: Tree, run: str, at: int, event: TreeEvent | RunEvent) -> str:
-    """One step. Returns why the event was refused, or ""; what is refused is on record as stale."""
-    stale = ""
+    """One step. Returns why the event was refused (a `WhyStale`), or ""; what is refused is on
+    record as stale."""
+    why = stale = ""
     try:
         if isinstance(event, OfTree):
             _tree_step(tree, run, at, event)
         else:
             _run_step(tree, run, at, event)
     except InvalidTransition as error:
-        stale = str(error)
+        why, stale = WhyStale(error), str(error)
+        why.refusal = error.refusal
         _come_too_late(tree, run, at, event)
     tree.changes.entries.append(LogEntry(run=run, at=at, event=event, tree=tree.root, stale=stale))
-    return stale
+    return why
 
 
 def _come_too_late(tree: Tree, id: str, at: int, event: TreeEvent | RunEvent) -> None:
@@ -145,8 +149,8 @@ def refuse_request(shared: Shared, event: Requested) -> None:
     request = event.request
     definition = shared.definitions.get(request.agent)
     if definition is None:
-        known = ", ".join(sorted(shared.definitions)) or "none"
-        raise Refused("agent", f"Unknown agent {request.agent!r}. Known: {known}")
+        names = ", ".join(sorted(shared.definitions)) or "none"
+        raise Refused("agent", f"Unknown agent {request.agent!r}. Known: {names}")
     model = request.model or definition.model
     if model not in shared.models:
         raise Refused(
@@ -154,7 +158,7 @@ def refuse_request(shared: Shared, event: Requested) -> None:
             f"Unknown model {model!r}. Known: {', '.join(sorted(shared.models)) or 'none'}",
         )
     if request.budget.usd is not None and not shared.models[model].priced:
-        raise Refused("price", spawn.UNPRICED.format(model=model))
+        raise Refused("price", UNPRICED.format(model=model))
     spawn.check_rules(request.permissions)
     if not event.id:
         raise Refused("id", "A run needs an id.")
@@ -166,7 +170,7 @@ def _request(tree: Tree, at: int, event: Requested) -> None:
     capabilities = narrow(narrow(event.permissions, limit), event.request.permissions)
     spec = RunSpec(
         id=event.id,
-        request=spawn.in_lane_order(event.request),
+        request=in_lane_order(event.request),
         root=event.id,
         created_at=at,
         conversation=event.conversation or event.id,

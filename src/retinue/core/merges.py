@@ -1,5 +1,4 @@
-"""The changes of writers that worked in parallel are merged in order: the request, its result, and
-the text about it."""
+"""Merges of parallel writers, in order: the request, its result, and the text about it."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from retinue.core.call_rules import Bounds, is_hidden
-from retinue.core.values import Value
+from retinue.core.values import Value, size_of_change
 from retinue.formats.safe_text import one_line, several_lines
 
 MOST_SHOWN = 20
@@ -35,8 +34,8 @@ class WriterCopy(Value):
         """Whether what is in this file is kept from who reads about the merge."""
         top = f"{self.place.rstrip('/')}/"
         is_inside = path.startswith(top) and self.sent
-        meant = f"{self.sent}/{path[len(top) :]}" if is_inside else path
-        return is_hidden(self.bounds, meant)
+        target = f"{self.sent}/{path[len(top) :]}" if is_inside else path
+        return is_hidden(self.bounds, target)
 
 
 class BranchMerge(Value):
@@ -62,13 +61,13 @@ class BranchMerge(Value):
 
     @property
     def words(self) -> str:
-        lost = f" Not taken over, because git ignores it: {_listed(self.ignored)}."
-        return self._fate if not self.ignored else f"{self._fate}{lost}"
+        note = f" Not taken over, because git ignores it: {_listed(self.ignored)}."
+        return self._fate if not self.ignored else f"{self._fate}{note}"
 
     @property
     def _fate(self) -> str:
         name = one_line(self.label, 200)
-        size = f"{self.files} files, +{self.added} -{self.removed}"
+        size = size_of_change(self.files, self.added, self.removed)
         if self.state == "empty":
             return f"- {name}: no changes"
         if self.state == "merged":
@@ -104,6 +103,6 @@ def merge_note(merges: Sequence[BranchMerge]) -> str:
 
 
 def _listed(paths: Sequence[str]) -> str:
-    shown = ", ".join(one_line(path, 200) for path in paths[:MOST_SHOWN])
+    listing = ", ".join(one_line(path, 200) for path in paths[:MOST_SHOWN])
     more = len(paths) - MOST_SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
+    return f"{listing} and {more} more" if more > 0 else listing

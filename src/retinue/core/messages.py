@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -25,6 +26,12 @@ class ToolCall(Value):
         except ValueError:
             return {}
         return value if isinstance(value, dict) else {}
+
+    def replace(self, *, arguments: Mapping[str, Any] | None = None, **changes: Any) -> Self:
+        """A copy with other arguments, or with some fields changed."""
+        if arguments is not None:
+            changes["args"] = msgspec.json.encode(dict(arguments)).decode()
+        return super().replace(**changes)
 
 
 class Image(Value):
@@ -69,12 +76,13 @@ Message = UserMessage | AssistantMessage | ToolMessage
 
 class ModelReply(Value):
     """One whole answer of a model: what it said, what it cost, why it stopped, which model it
-    really was."""
+    really was. `is_priced`: the dollars in `usage` are what it has cost, also if there are none."""
 
     message: AssistantMessage
     usage: Usage = Usage()
     stop: Literal["end", "calls", "length", "refusal"] = "end"
     model: str = ""
+    is_priced: bool = False
 
     @property
     def text(self) -> str:

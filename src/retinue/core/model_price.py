@@ -1,5 +1,5 @@
-"""What a model costs: in dollars for a million tokens, as providers print it, and in whole
-nano-dollars for one token, as it is reckoned. Unknown is unknown, never free."""
+"""The price of a model: in dollars per million tokens, as providers publish it, and in whole
+nano-dollars per token for calculation. Unknown is unknown, never free."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from retinue.errors import ConfigError
 
@@ -23,6 +24,10 @@ FIELDS = {
     "price_cache_write": "cache_write",
 }
 """What facts about a model have, and what a price calls it."""
+UNPRICED = (
+    "The price of {model!r} is unknown, so a dollar budget cannot be enforced. Set a "
+    "token budget instead, declare its price, or choose a model with a price."
+)
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -37,7 +42,8 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def __post_init__(self) -> None:
         for name in FIELDS.values():
             value = getattr(self, name)
-            if value is not None and not 0 <= value < 1e6:
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if value is not None and not (is_number and 0 <= value < 1e6):
                 raise ConfigError(
                     f"The price {name} must be 0 or more US dollars per million tokens, "
                     f"not {value!r}."
@@ -88,3 +94,19 @@ def cost_of(info: ModelInfo, usage: Usage) -> int:
     rest = max(0, usage.input - usage.cache_read - usage.cache_write)
     cached = usage.cache_read * read + usage.cache_write * write
     return rest * plain + cached + usage.output * (info.price_out or 0)
+
+
+def charged(info: ModelInfo, usage: Usage) -> Usage:
+    """Usage with its cost, where the provider does not report the cost: of what was counted exactly
+    that, of what was estimated the most that a prompt can cost."""
+    if usage.nanos > 0 and not usage.estimated and not usage.nanos_estimated:
+        return usage
+    counted = cost_of(info, usage)
+    nanos = usage.nanos
+    if nanos <= 0:
+        nanos = counted + most_cost(info, usage.estimated, 0)
+    rest = (usage.nanos_estimated or nanos - counted) if usage.estimated else 0
+    rest = min(nanos, max(0, rest))
+    if (nanos, rest) == (usage.nanos, usage.nanos_estimated):
+        return usage
+    return replace(usage, nanos=nanos, nanos_estimated=rest)

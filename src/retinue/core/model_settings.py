@@ -1,4 +1,4 @@
-"""How a model is asked, beside the conversation: what an agent or a run may set."""
+"""Settings of a model request that an agent or a run can choose."""
 
 from __future__ import annotations
 
@@ -52,7 +52,13 @@ class ModelSettings(Value):
             _check_number("thinking", self.thinking, 1, 1 << 24, int)
         if self.effort is not None and self.effort not in EFFORTS:
             raise wrong("effort", self.effort, "minimal, low, medium or high")
-        if self.tool_choice is not None and not self.tool_choice:
+        if self.parallel_tool_calls not in (None, True, False):
+            raise wrong("parallel_tool_calls", self.parallel_tool_calls, "True or False")
+        if self.extra is not None and not isinstance(self.extra, dict):
+            raise wrong("extra", self.extra, "a dict of fields")
+        if self.tool_choice is not None and not (
+            isinstance(self.tool_choice, str) and self.tool_choice
+        ):
             raise wrong("tool_choice", self.tool_choice, "auto, any, none, or the name of a tool")
         if odd := next((name for name in _names(self.extra or {}) if name in RESERVED), ""):
             raise ConfigError(

@@ -1,5 +1,5 @@
-"""How an end is put into words: by the templates of the tool that started the run, or plainly. They
-contain what the runtime saw, never what a model claims about itself."""
+"""Describes an end in text: by the templates of the tool that started the run, or in plain words.
+They contain what the runtime saw, never what a model claims about itself."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def child_notice(
     template = next((templates[name] for name in names if name in templates), None)
     if template is None:
         return describe(spec.request.name, ending, cap)
-    known = notice_fields(spec, run, ending, n_ended)
+    fields = notice_fields(spec, run, ending, n_ended)
     if "{text}" not in template:  # then the error has the room
-        room = max(0, cap - len(fill(template, {**known, "error": ""})))
-        known["error"] = cut(ending.error or ending.stop, room, f"run {spec.id}")
-    frame = len(fill(template, {**known, "text": ""}))
+        room = max(0, cap - len(fill(template, {**fields, "error": ""})))
+        fields["error"] = cut(ending.error or ending.stop, room, f"run {spec.id}")
+    frame = len(fill(template, {**fields, "text": ""}))
     where = _where(ending) or f"run {spec.id}"
-    known["text"] = cut(
-        known["text"], max(0, cap - frame), where, note=_note(ending, known["text"])
+    fields["text"] = cut(
+        fields["text"], max(0, cap - frame), where, note=_note(ending, fields["text"])
     )
-    return clip(fill(template, known), cap)
+    return clip(fill(template, fields), cap)
 
 
 def _where(ending: Ending) -> str:
@@ -114,10 +114,10 @@ def _pieces(template: str) -> tuple[str, ...]:
     return tuple(re.split(r"\{(\w+)\}", template))
 
 
-def fill(template: str, known: dict[str, str]) -> str:
+def fill(template: str, fields: dict[str, str]) -> str:
     """Names in braces are replaced once: braces in what replaces them stay as they are."""
     pieces = _pieces(template)
-    return "".join(known.get(p, f"{{{p}}}") if n % 2 else p for n, p in enumerate(pieces))
+    return "".join(fields.get(p, f"{{{p}}}") if n % 2 else p for n, p in enumerate(pieces))
 
 
 def describe(name: str, ending: Ending, cap: int) -> str:

@@ -1,4 +1,4 @@
-"""Price tags: what the first prompt of a new run should cost, and what came of what was expected.
+"""Price tags: the expected cost of a new run's first prompt, compared with the actual cost.
 
 Siblings share a prefix: their instructions and tools, and what a fork has from another
 conversation. The first that sends it gives it to the provider's cache, the others read it there; so
@@ -133,8 +133,8 @@ def tagged(spec: RunSpec, parent: Run, ctx: StepContext) -> RunSpec:
     request, permissions = spec.request, spec.permissions
     if request.history.kind == "run":
         info = ctx.shared.models[spec.model]
-        known = max(_head(ctx.shared, request), request.history.tokens)
-        return replace(spec, tag=tag(info, known + size(request.task) // BYTES_PER_TOKEN, 0))
+        n_by_run = max(_head(ctx.shared, request), request.history.tokens)
+        return replace(spec, tag=tag(info, n_by_run + size(request.task) // BYTES_PER_TOKEN, 0))
     if (
         spec.base is None and not ctx.shared.models[spec.model].shared_tokens
     ):  # no run waits for it, nothing is warm

@@ -1,5 +1,5 @@
-"""Whose work a result rests on: counted and worded by the runtime, so that no model can invent or
-omit it.
+"""Says which sub-agents' work a result is based on; the runtime counts and words it, so that no
+model can invent or omit it.
 
 A run counts what its children came back with. A child that returned passes up its own count with
 its result, so the count reaches the top through all levels; of a child that did not return, only
@@ -153,5 +153,9 @@ def note_on(outcomes: Sequence[ChildOutcome]) -> str:
 
 def note_of(ending: Ending) -> str:
     """The same about one result, where it is plain which."""
-    line = provenance_text(ending.helpers)
-    return f"{HEAD}About this result: {line}." if line else ""
+    return note_about(provenance_text(ending.helpers))
+
+
+def note_about(missing: str, result: str = "this result") -> str:
+    """The note with this line, which an outcome has as `missing`."""
+    return f"{HEAD}About {result}: {missing}." if missing else ""

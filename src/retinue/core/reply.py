@@ -1,17 +1,20 @@
-"""A reply, or the lack of one, is taken in: it is paid for, written down, and decides what the run
+"""Takes in a reply or a failure of a model: pays its cost, records it, and decides what the run
 does next."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import assert_never
 
 from msgspec.structs import replace
 
 from retinue.core.call_dispatch import dispatch
-from retinue.core.ending import break_off, charged, finish, free_slots, guess, within
+from retinue.core.effects import Purpose
+from retinue.core.ending import break_off, finish, free_slots, guess, within
 from retinue.core.events import ModelFailed, Replied
 from retinue.core.ids import digest
 from retinue.core.messages import ModelReply, UserMessage
+from retinue.core.model_price import charged
 from retinue.core.price_tags import reckon, warm_until
 from retinue.core.state import NOTHING, REFUSALS, ByDimension, Run, Thinking
 from retinue.core.step_context import StepContext, holding_slots, idle, weight
@@ -116,7 +119,7 @@ def _counted(run: Run, ctx: StepContext, reply: ModelReply) -> Usage:
         nanos_estimated=max(0, usage.nanos_estimated),
         turns=1,
     )
-    return charged(ctx.model, used)
+    return used if reply.is_priced else charged(ctx.model, used)
 
 
 def _within_bounds(count: int) -> int:
@@ -185,10 +188,19 @@ def _take_text(run: Run, state: Thinking, event: Replied, ctx: StepContext) -> R
         return _remind(run, ctx)
     if ctx.stays(run):
         return _rest(run, ctx, all=True)
+    return wrap_up(run, ctx, text, think)
+
+
+def wrap_up(
+    run: Run, ctx: StepContext, text: str, call: Callable[[Run, StepContext, Purpose], Run]
+) -> Run:
+    """The run has said its last word, and no child is left that it waits for: it reports, stays
+    open, or is done. `call` makes the call for a report."""
+    request = ctx.request
     if request.report in ("summary", "announce"):
         prompt = request.report_prompt or (SUMMARY if request.report == "summary" else ANNOUNCE)
         run = ctx.append(run, UserMessage(text=prompt, kind="nudge"))
-        return think(run, ctx, "summary" if request.report == "summary" else "announce")
+        return call(run, ctx, "summary" if request.report == "summary" else "announce")
     if request.stay_open:
         return _rest(run, ctx)
     return finish(run, ctx, "completed", "done", text=text)

@@ -69,7 +69,7 @@ from retinue.core.events import (
 )
 from retinue.core.messages import ToolMessage
 from retinue.core.notices import fill
-from retinue.core.reply import abandon, take_failure, take_reply
+from retinue.core.reply import abandon, take_failure, take_reply, wrap_up
 from retinue.core.restarts import again, out_of_time, recover_calls, stop_recovery, waited_too_long
 from retinue.core.state import (
     Asking,
@@ -123,11 +123,11 @@ def step(run: Run, event: RunEvent, ctx: StepContext) -> Run:
 def _pay_after_restart(run: Run, event: Recovered, ctx: StepContext) -> Run:
     """The cost of calls that were stopped before the process crashed stays unknown. A later attempt
     than the one found was made and stopped by this process, which will say it."""
-    for lost in run.broken_off:
-        if lost.attempt in event.unsent:
-            ctx.tree.ledger.release(run.id, lost.hold)
-        elif lost.attempt <= event.attempt:
-            run = book_estimate(run, ctx, lost.hold)
+    for lost_call in run.broken_off:
+        if lost_call.attempt in event.unsent:
+            ctx.tree.ledger.release(run.id, lost_call.hold)
+        elif lost_call.attempt <= event.attempt:
+            run = book_estimate(run, ctx, lost_call.hold)
     if not run.broken_off:
         return run
     return replace(run, broken_off=tuple(b for b in run.broken_off if b.attempt > event.attempt))
@@ -361,10 +361,12 @@ def _idle(run: Run, state: Waiting, event: StateEvent, ctx: StepContext) -> Run:
             return resume(run, ctx) if ctx.tree.has_mail(run.id) else run
         case ChildEnded():
             run = news(run, event, ctx)
-            silent = not ctx.tree.has_mail(run.id) and (
-                ctx.request.stay_open or ctx.has_children(run)
-            )
-            return run if silent or (state.all and ctx.stays(run)) else resume(run, ctx)
+            if ctx.tree.has_mail(run.id):
+                return run if state.all and ctx.stays(run) else resume(run, ctx)
+            if ctx.request.stay_open or ctx.has_children(run):
+                return run
+            # A child without a notice was the last: the run's text is its result.
+            return wrap_up(run, ctx, run.last_text, resume) if state.all else resume(run, ctx)
         case CancelAsked():
             return cancel(run, event, ctx)
         case PermissionsRestricted() | Granted() | Cleared() | Prolonged():

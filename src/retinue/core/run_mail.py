@@ -1,4 +1,4 @@
-"""Mail between runs: who may write to whom or end whom, and how that goes out."""
+"""Mail between runs: which runs may write to or end which, and how a message is sent."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def check_words(
 ) -> None:
     """Messages go to the parent, to own children and to peers that were permitted; cancels go to
     own children."""
-    written: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for send in sends:
         if send.to not in ctx.tree.specs and (
             ctx.spec.resumes or send.to in (ctx.tree.permissions_of(run.id).comms or ())
         ):
             # a run of another tree: whether it can be reached is seen when the message gets there
             continue
-        why = cannot_write(ctx.tree, run.id, send.to, written.get(send.to, 0))
+        why = cannot_write(ctx.tree, run.id, send.to, sizes.get(send.to, 0))
         if why is not None:
             raise Refused("comms", why)
-        written[send.to] = written.get(send.to, 0) + 1
+        sizes[send.to] = sizes.get(send.to, 0) + 1
     for id in cancels:
         if ctx.spec.resumes and id not in ctx.tree.specs:
             continue

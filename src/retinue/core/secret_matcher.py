@@ -225,6 +225,6 @@ def _may_begin(units: Units, data: bytes, at: int) -> bool:
 
 def _mark(name: str, values: Iterable[str]) -> str:
     """The mark for a name: one that contains no secret."""
-    shown = re.sub(r"[^\w.-]", "?", name, flags=re.ASCII)
-    marks = [f"[redacted:{shown}]", "[redacted]"] if name else ["[redacted]"]
+    label = re.sub(r"[^\w.-]", "?", name, flags=re.ASCII)
+    marks = [f"[redacted:{label}]", "[redacted]"] if name else ["[redacted]"]
     return next((mark for mark in marks if not any(v in mark for v in values)), "***")

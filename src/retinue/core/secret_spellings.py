@@ -90,10 +90,10 @@ def _base64(data: bytes, n_before: int) -> Units:
         _URLSAFE.get(c, (c,)) for c in text[(0, 2, 3)[n_before] : whole]
     ]
     if len(text) > whole:
-        known = ALPHABET.index(text[whole])
+        index = ALPHABET.index(text[whole])
         spread = 16 if (n_before + len(data)) % 3 == 1 else 4
         units.append(
-            tuple(s for c in ALPHABET[known : known + spread] for s in _URLSAFE.get(c, (c,)))
+            tuple(s for c in ALPHABET[index : index + spread] for s in _URLSAFE.get(c, (c,)))
         )
     return tuple(tuple(one.encode() for one in unit) for unit in units)
 

@@ -1,5 +1,5 @@
-"""Which values are secrets: of an environment, of headers, of an address, of a command line. By
-their names where they have one, and by their shape."""
+"""Decides which values are secrets: of an environment, of headers, of an address, of a command
+line. By their names where they have one, and by their shape."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HARMLESS = re.compile(
     r"(?:_(?:FILE|PATH|DIR|SOCK|HOME|NAME|HOST|PORT)|(?<!WEBHOOK)_UR[IL]|MAX_?TOKENS|TOKENS?_?LIMIT)$",
     re.IGNORECASE,
 )
-_IN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\s@:]*)(?::([^/?#\s]*))?@")
+_IN_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\s@:]*)(?::([^/\s]*))?@")
 _IN_PAIRS = re.compile(
     r"(?i)\b(?:password|passwd|pwd|\w*key|\w*secret|\w*token|sig)\s*=\s*('[^']*'|\"[^\"]*\"|[^\s;&'\"]+)"
 )
@@ -191,8 +191,8 @@ def _inside(value: str, *, like_keys: bool = False) -> Iterator[str]:
                     .decode("utf-8", "replace")
                     .partition(":")[2]
                 )
-    for known in _WELL_KNOWN.finditer(value):
-        yield known[0]
+    for match in _WELL_KNOWN.finditer(value):
+        yield match[0]
     for name, default in _DEFAULT.findall(value):
         yield from secrets_of({name: default}, like_keys=like_keys).values()
     if "://" in value and not any(c.isspace() for c in value):

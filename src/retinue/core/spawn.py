@@ -1,4 +1,4 @@
-"""Requests become children: every limit is checked first, then all of them exist, or none.
+"""Turns requests into children: checks every limit first, then creates all of them, or none.
 
 In one transaction: the child's row, its capabilities, its share of the budget, its task message,
 and the parent's call."""
@@ -14,7 +14,9 @@ from retinue.core.capabilities import allows, covers, for_child, narrow
 from retinue.core.events import ActionEvent, RunCreated, StepTaken
 from retinue.core.fan_in import FanIn, fan_of
 from retinue.core.ids import child_id, step_child_id
+from retinue.core.lanes import in_lane_order
 from retinue.core.messages import UserMessage
+from retinue.core.model_price import UNPRICED
 from retinue.core.price_tags import tagged
 from retinue.core.spec import DRAWN, ForkPoint, ParentCall, RunRequest, RunSpec
 from retinue.core.state import (
@@ -34,11 +36,6 @@ from retinue.core.turn import sooner
 from retinue.core.values import NANOS_PER_USD, Definition, Permissions, SpawnLimits
 from retinue.errors import Refused
 from retinue.formats.money import money
-
-UNPRICED = (
-    "The price of {model!r} is unknown, so a dollar budget cannot be enforced. Set a "
-    "token budget instead, or choose a model with a price."
-)
 
 
 def plan(run: Run, ctx: StepContext, event: ActionEvent) -> list[tuple[RunSpec, Limit]]:
@@ -161,11 +158,11 @@ def _check_numbers(
 
 
 def _check_groups(run: Run, ctx: StepContext, requests: tuple[RunRequest, ...]) -> None:
-    known: dict[str, set[str]] = {}
+    names_by_group: dict[str, set[str]] = {}
     for request in requests:
         if request.limits.groups is None or not request.group:
             continue
-        groups = known.setdefault(
+        groups = names_by_group.setdefault(
             request.group_kind, set(ctx.tree.groups.get((run.id, request.group_kind), ()))
         )
         if request.group not in groups and len(groups) >= request.limits.groups:
@@ -227,11 +224,11 @@ def _child_spec(
     limit = ctx.tree.permissions_of(run.id)
     definition = shared.definitions.get(request.agent)
     if definition is None or (limit.agents is not None and request.agent not in limit.agents):
-        known = (
+        names = (
             ", ".join(limit.agents if limit.agents is not None else sorted(shared.definitions))
             or "none"
         )
-        raise Refused("agent", f"Unknown agent {request.agent!r}. Agents you can start: {known}.")
+        raise Refused("agent", f"Unknown agent {request.agent!r}. Agents you can start: {names}.")
     id = (
         step_child_id(at, run.id, slot.turn, slot.call_id, slot.index, name)
         if name
@@ -250,10 +247,10 @@ def _child_spec(
     if model not in shared.models or (
         capabilities.models is not None and model not in capabilities.models
     ):
-        known = ", ".join(
+        names = ", ".join(
             capabilities.models if capabilities.models is not None else sorted(shared.models)
         )
-        raise Refused("model", f"Model {model!r} is not allowed. Allowed: {known}")
+        raise Refused("model", f"Model {model!r} is not allowed. Allowed: {names}")
     return RunSpec(
         id=id,
         request=_settled(writers.placed(ctx, event, request, capabilities), parent.request, place),
@@ -297,22 +294,7 @@ def _settled(request: RunRequest, parent: RunRequest, place: str) -> RunRequest:
             questions=questions,
             cwd=cwd,
         )
-    return in_lane_order(request)
-
-
-def in_lane_order(request: RunRequest) -> RunRequest:
-    """Every run takes its lanes in the same sequence and each once, so that no two runs wait for
-    each other: those of the tree first, so that no run holds up other trees while it waits for its
-    own, and narrow ones before wide ones."""
-    if len(request.lanes) < 2:
-        return request
-    by_name = {lane.name: lane for lane in reversed(request.lanes)}
-    return replace(
-        request,
-        lanes=tuple(
-            sorted(by_name.values(), key=lambda lane: (lane.is_shared, lane.size, lane.name))
-        ),
-    )
+    return in_lane_order(request, parent)
 
 
 def check_rules(permissions: Permissions) -> None:
@@ -425,9 +407,9 @@ def start_children(
     tree = ctx.tree
     first = planned[0][0].request
     fan_in = tree.fans.get(run.id)
-    known = fan_in.fans.get(event.index) if fan_in and first.join == "step" else None
+    known_fan = fan_in.fans.get(event.index) if fan_in and first.join == "step" else None
     # A call has more children with each step, and one fan for all of them.
-    fan = known if known is not None else fan_of(first, event.call_id, event.name)
+    fan = known_fan if known_fan is not None else fan_of(first, event.call_id, event.name)
     for spec, grant in planned:
         spec = tagged(spec, run, ctx)
         if spec.request.budget_share != DRAWN and grant is not UNLIMITED:
@@ -443,7 +425,7 @@ def start_children(
         fan.pending[spec.id] = None
         if spec.request.copy_of:
             fan.copies[spec.id] = spec
-    if first.join != "none" and fan is not known:
+    if first.join != "none" and fan is not known_fan:
         fan_in = tree.fans.setdefault(run.id, FanIn())
         fan_in.add(event.index, fan)
         fan_in.out += len(planned) if first.join == "turn" else 0

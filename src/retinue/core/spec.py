@@ -1,5 +1,5 @@
-"""What is asked for: a request for a run, the spec that it becomes, and what else a tool may want
-of the machine."""
+"""Requests and specs: what is asked of a run, the spec it becomes, and the other actions of
+a tool."""
 
 from __future__ import annotations
 
@@ -65,16 +65,21 @@ class History(Value):
 class Lane(Value):
     """A named queue with a size, for one tree of runs (`scope`) or for all. `on_full` decides
     whether a spawn waits in it or is refused, which only a lane of one tree can do: only there it
-    is known how many others want a slot."""
+    is known how many others want a slot. A lane of the scope `node` has the name of something that
+    a run needs of its machine: the run waits in it until it is driven where that is."""
 
     name: str
     size: int
     on_full: Literal["queue", "refuse"] = "queue"
-    scope: Literal["all", "tree"] = "all"
+    scope: Literal["all", "tree", "node"] = "all"
 
     @property
     def is_shared(self) -> bool:
-        return self.scope == "all" and self.on_full == "queue"
+        return self.scope != "tree" and self.on_full == "queue"
+
+    @property
+    def is_need(self) -> bool:
+        return self.scope == "node"
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -151,7 +156,8 @@ class RunRequest(Value, rename=STORED_REQUEST):
     where that is possible, or take turns; of a run that is there, whether it takes turns.
     `silence_ms`: a model or a tool that is silent for so long has stalled, and ends the run.
     `instruction_files` are those that its instructions were put together from. `remark` is what the
-    reader of the result should know about the request. `dialect` is that of the tool that asks for
+    reader of the result should know about the request. `needs` is what its machine must have:
+    labels that workers offer, and directories. `dialect` is that of the tool that asks for
     it, and `level` how many runs of it lie between this one and the one that was given the dialect,
     this one included. `may_ask`: whether its tools may ask others; what needs a permission is asked
     for all the same. `settings`: how its model is asked. `meta` are words of the program's own,
@@ -210,6 +216,7 @@ class RunRequest(Value, rename=STORED_REQUEST):
     level: int = 0
     may_ask: bool = True
     settings: ModelSettings = NO_SETTINGS
+    needs: tuple[str, ...] = ()
     meta: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property

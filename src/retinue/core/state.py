@@ -1,4 +1,4 @@
-"""What a run can be. The row of a run is its `Run`; its `Spec` is written once, its messages are
+"""The states of a run. The row of a run is its `Run`; its `Spec` is written once, its messages are
 rows of their own.
 
 A run's row stays small whatever its fan-out: open calls are bits, children are counted in the tree,
@@ -355,7 +355,7 @@ def account_refusal(run: Run) -> str:
 
 def attempts_of(run: Run) -> tuple[int, ...]:
     """The model calls of a run that are under way, or stopped and not paid for."""
-    stopped = tuple(lost.attempt for lost in run.broken_off)
+    stopped = tuple(lost_call.attempt for lost_call in run.broken_off)
     is_asked = isinstance(run.state, Thinking) and run.state.retry_at is None
     return (*stopped, run.attempt) if is_asked else stopped
 

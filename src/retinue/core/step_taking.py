@@ -1,4 +1,4 @@
-"""A step of a tool's function is put on record: everything that it asks for, or nothing and why."""
+"""Records a step of a tool's function: everything it asks for, or nothing and the reason."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MOST_STEPS = 1_000
 
 def take_step(run: Run, calls: OpenCalls, event: StepTaken, ctx: StepContext) -> Run:
     """The caller has checked that the call is open for it."""
-    known = next((s for s in calls.steps if s.index == event.index and s.key == event.step), None)
-    if known is not None and event.result is None and not event.run:
+    earlier = next((s for s in calls.steps if s.index == event.index and s.key == event.step), None)
+    if earlier is not None and event.result is None and not event.run:
         raise InvalidTransition(f"Step {event.step} of call {event.index} is on record already.")
     try:
         planned = spawn.plan(run, ctx, event)
@@ -29,7 +29,7 @@ def take_step(run: Run, calls: OpenCalls, event: StepTaken, ctx: StepContext) ->
         if len(calls.steps) >= MOST_STEPS:
             raise Refused("steps", f"The calls of one turn can take {MOST_STEPS} such steps.")
     except Refused as refusal:
-        raise InvalidTransition(f"Refused ({refusal.limit}): {refusal}") from None
+        raise InvalidTransition(f"Refused ({refusal.limit}): {refusal}", refusal) from None
     if any(_is_there(run, ctx, event.index, spec.id) for spec, _ in planned):
         raise InvalidTransition(f"A child of step {event.step} is on record already.")
     run_mail.speak(run, ctx, event)

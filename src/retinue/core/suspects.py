@@ -1,5 +1,5 @@
-"""Which run kills the process? Only runs that were in flight at every crash since their last
-progress may.
+"""Finds the run that crashes the process. Only runs that were in flight at every crash since their
+last progress may.
 
 After two such deaths the suspects are tried, in waves of one process: first one half of those who
 were in flight at the last death, and at the most deaths in a row, then the other half, then those
@@ -54,17 +54,17 @@ def was_there(run: Run, epoch: int) -> bool:
 
 def weigh(run: Run, event: Recovered) -> Suspicion | None:
     """The suspicion against a run in flight that is resumed, this crash included."""
-    known = run.suspicion or NOTHING
+    past = run.suspicion or NOTHING
     if event.clean:
-        suspicion = Suspicion(deaths=known.deaths, alone=known.alone, cleared=known.cleared)
+        suspicion = Suspicion(deaths=past.deaths, alone=past.alone, cleared=past.cleared)
     elif was_there(run, event.epoch):
-        alone = known.alone + 1 if known.on_trial else 0
-        suspicion = Suspicion(deaths=known.deaths + 1, alone=alone, cleared=known.cleared)
+        alone = past.alone + 1 if past.on_trial else 0
+        suspicion = Suspicion(deaths=past.deaths + 1, alone=alone, cleared=past.cleared)
     else:
         # Something else killed that process. If this run was about to be blamed, it takes more to
         # blame it now.
         suspicion = Suspicion(
-            deaths=known.deaths, cleared=known.cleared + (known.on_trial or known.alone > 0)
+            deaths=past.deaths, cleared=past.cleared + (past.on_trial or past.alone > 0)
         )
     if event.alone:
         suspicion = Suspicion(
@@ -93,12 +93,12 @@ class Trial:
         often: dict[str, int] = {}
         least = max(SUSPECTED_AFTER, limits.max_deaths - 1)
         for run in () if clean else runs:
-            known, is_present = run.suspicion or NOTHING, was_there(run, epoch)
+            suspicion, is_present = run.suspicion or NOTHING, was_there(run, epoch)
             if not is_in_flight(run) or is_guilty(run, Recovered(epoch=epoch), limits):
                 continue
-            if known.deaths + is_present >= least:
-                counts[run.id] = known.deaths + is_present
-                often[run.id] = known.cleared
+            if suspicion.deaths + is_present >= least:
+                counts[run.id] = suspicion.deaths + is_present
+                often[run.id] = suspicion.cleared
                 if is_present:
                     present.add(run.id)
         most = max((counts[id] for id in present), default=0)

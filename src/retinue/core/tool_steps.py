@@ -95,41 +95,45 @@ def unpark(run: Run, ctx: StepContext, calls: OpenCalls) -> OpenCalls:
 
 def take_up(run: Run, ctx: StepContext, calls: OpenCalls) -> tuple[Run, OpenCalls]:
     """Lost calls that wait for nothing are run again, or closed."""
-    for lost in calls.lost:
-        if is_waiting(run, ctx, calls, lost.index):
+    for lost_call in calls.lost:
+        if is_waiting(run, ctx, calls, lost_call.index):
             continue
-        calls = replace(calls, lost=tuple(c for c in calls.lost if c.index != lost.index))
-        if lost.restart == "unsafe":
-            run, calls = _close_lost(run, ctx, calls, lost)
+        calls = replace(calls, lost=tuple(c for c in calls.lost if c.index != lost_call.index))
+        if lost_call.restart == "unsafe":
+            run, calls = _close_lost(run, ctx, calls, lost_call)
             continue
-        calls = replace(calls, woken=calls.woken | 1 << lost.index)
-        answer = answer_of(calls, lost.index)
-        start_tool(run, ctx, lost.index, lost.call, again=True, made_at=calls.at, answer=answer)
+        calls = replace(calls, woken=calls.woken | 1 << lost_call.index)
+        answer = answer_of(calls, lost_call.index)
+        start_tool(
+            run, ctx, lost_call.index, lost_call.call, again=True, made_at=calls.at, answer=answer
+        )
     return run, calls
 
 
 def _close_lost(
-    run: Run, ctx: StepContext, calls: OpenCalls, lost: LostCall
+    run: Run, ctx: StepContext, calls: OpenCalls, lost_call: LostCall
 ) -> tuple[Run, OpenCalls]:
     """A call that is not repeated has no result of its own; its children's are not lost."""
-    fan, text = fan_of_steps(run, ctx, lost.index), UNKNOWN
+    fan, text = fan_of_steps(run, ctx, lost_call.index), UNKNOWN
     if fan is not None and fan.ended:
         room = max(ctx.limits.text_cap - len(UNKNOWN) - len(REPORTED) - 4, 0)
         text = f"{UNKNOWN}\n\n{REPORTED}\n\n{listed(fan.in_order(), room)}"
         run = gather(run, text)
-    run, calls = close_steps(run, ctx, calls, lost.index)
+    run, calls = close_steps(run, ctx, calls, lost_call.index)
     run = ctx.append(
-        run, ToolMessage(call_id=lost.call.id, name=lost.call.name, text=text, error=True)
+        run, ToolMessage(call_id=lost_call.call.id, name=lost_call.call.name, text=text, error=True)
     )
-    bit = ~(1 << lost.index)
-    items = tuple(i for i in calls.items if i[0] != lost.index)
+    bit = ~(1 << lost_call.index)
+    items = tuple(i for i in calls.items if i[0] != lost_call.index)
     return run, replace(calls, open=calls.open & bit, tools=calls.tools & bit, items=items)
 
 
 def lose(calls: OpenCalls, event: Recovered) -> OpenCalls:
     """Whose function was parked, or went on after a step, when the process died."""
-    known = sum(1 << w.index for w in calls.waits)
-    bits_of_lost = calls.parked | (calls.woken & ~known) | sum(1 << c.index for c in calls.lost)
+    known_bits = sum(1 << w.index for w in calls.waits)
+    bits_of_lost = (
+        calls.parked | (calls.woken & ~known_bits) | sum(1 << c.index for c in calls.lost)
+    )
     lost_calls = tuple(
         LostCall(index=c.index, call=c.call, restart=c.restart)
         for c in event.calls

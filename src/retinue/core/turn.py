@@ -1,7 +1,7 @@
-"""The beginning of a turn: mail is delivered, limits are asked, the ledger holds what the call may
-cost, the model is called. When others hold too much of the budget, the run waits for them; when
-what is spent leaves too little for a turn and a last one after it, the last one is taken now, or a
-person is asked first (`core.limits`)."""
+"""The start of a turn: delivers mail, checks limits, reserves the cost of the call, calls the
+model. When others hold too much of the budget, the run waits for them; when what is spent leaves
+too little for a turn and a last one after it, the last one is taken now, or a person is asked first
+(`core.limit_questions`)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from retinue.core.hold_request import GO, HoldRequest, Verdict
 from retinue.core.ids import digest
 from retinue.core.limit_questions import needed_more, question_id, question_text
 from retinue.core.messages import UserMessage
+from retinue.core.model_price import UNPRICED
 from retinue.core.price_tags import expected_of_cache
 from retinue.core.shortage import shortage
 from retinue.core.state import (
@@ -91,6 +92,9 @@ def think(run: Run, ctx: StepContext, purpose: Purpose, *, progress: Kept = NEW_
     bound, ledger, most = prompt_bound(run, ctx), ctx.tree.ledger, ctx.most_output
     if not ledger.draws(run.id):  # no account limits it: there is nothing to ask
         return _make_call(run, ctx, purpose, amounts(ctx, bound, most), most, progress)
+    if _has_lost_price(run, ctx):
+        error = UNPRICED.format(model=ctx.spec.model)
+        return finish(run, ctx, "failed", "price", error=error)
     is_last = purpose not in ("turn", "compact")
     output, verdict = longest_reply(run, ctx, bound, is_last=is_last)
     if verdict is GO and output < most and not run.told_short:
@@ -109,6 +113,12 @@ def think(run: Run, ctx: StepContext, purpose: Purpose, *, progress: Kept = NEW_
     ledger.keep(run.id, ask.last)
     hold = (*ask.need[:3], 0)  # no calls: whether they can be paid is decided when they are made
     return _make_call(run, ctx, purpose, hold, output, progress)
+
+
+def _has_lost_price(run: Run, ctx: StepContext) -> bool:
+    """Whether a limit in dollars does not bind the next call: the model had a price when the run
+    was accepted, and now none is known."""
+    return not ctx.model.priced and any(1 in draw.amounts for draw in ctx.tree.ledger.draws(run.id))
 
 
 def _make_call(
@@ -206,7 +216,8 @@ def try_again(run: Run, ctx: StepContext, state: Thinking) -> Run:
     """The same call once more. The amount reserved for an earlier attempt was released: all of it
     is reserved again."""
     need = ByDimension(*amounts(ctx, prompt_bound(run, ctx), state.max_output))
-    if state.hold[0] >= need.tokens and state.hold[1] >= need.nanos:
+    is_held = state.hold[0] >= need.tokens and state.hold[1] >= need.nanos
+    if is_held and not _has_lost_price(run, ctx):
         again = replace(
             state, attempt=run.attempt + 1, retry_at=None, expected=expected_of_cache(run, ctx)
         )

@@ -57,7 +57,7 @@ class JsonObject:
 
     @property
     def space(self) -> str:
-        """What stands before its members."""
+        """The space before its members."""
         first = self.members[0].at if self.members else None
         if first is not None and not self.text[self.text.rfind("\n", 0, first) + 1 : first].strip():
             return _line_space(self.text, first)
@@ -69,17 +69,17 @@ def with_value(text: str, path: Sequence[str], value: Any) -> str:
     bare = without_comments(text)
     if not bare.strip():
         return with_value(f"{text.rstrip()}\n{{}}\n".lstrip(), path, value)
-    found = JsonObject(text, bare, bare.index("{"))
+    holder = JsonObject(text, bare, bare.index("{"))
     for n, name in enumerate(path):
-        member, is_last = found.named(name), n == len(path) - 1
+        member, is_last = holder.named(name), n == len(path) - 1
         if member is None:
             for outer in reversed(path[n + 1 :]):
                 value = {outer: value}
-            return _added(found, name, value)
+            return _added(holder, name, value)
         if is_last:
-            shown = _dumped(text, value, _line_space(text, member.at))
-            return text[: member.start] + shown + text[member.stop :]
-        found = found.inner(member)
+            value_text = _dumped(text, value, _line_space(text, member.at))
+            return text[: member.start] + value_text + text[member.stop :]
+        holder = holder.inner(member)
     return text
 
 
@@ -96,8 +96,8 @@ def without_value(text: str, path: Sequence[str]) -> str:
     outer = _holder(new, path[:-2])
     empty = None if outer is None else outer.named(path[-2])
     assert empty is not None
-    shown = new[empty.at : empty.stop]
-    is_plain = without_remarks(shown) == shown
+    space = new[empty.at : empty.stop]
+    is_plain = without_remarks(space) == space
     is_empty = new[empty.start : empty.stop].split() in (["{}"], ["{", "}"])
     return without_value(new, path[:-1]) if is_plain and is_empty else new
 
@@ -105,35 +105,35 @@ def without_value(text: str, path: Sequence[str]) -> str:
 def _holder(text: str, path: Sequence[str]) -> JsonObject | None:
     """The object at the path, None if there is none."""
     bare = without_comments(text)
-    found = JsonObject(text, bare, bare.index("{"))
+    holder = JsonObject(text, bare, bare.index("{"))
     for name in path:
-        member = found.named(name)
+        member = holder.named(name)
         if member is None or bare[member.start] != "{":
             return None
-        found = found.inner(member)
-    return found
+        holder = holder.inner(member)
+    return holder
 
 
-def _added(found: JsonObject, name: str, value: Any) -> str:
+def _added(holder: JsonObject, name: str, value: Any) -> str:
     """Behind the last member, on lines of its own."""
-    text, space = found.text, found.space
-    end = len(text[: found.close].rstrip())
+    text, space = holder.text, holder.space
+    end = len(text[: holder.close].rstrip())
     head = text[:end]
-    if found.members and found.comma_after(found.members[-1]) is None:
-        stop = found.members[-1].stop
+    if holder.members and holder.comma_after(holder.members[-1]) is None:
+        stop = holder.members[-1].stop
         head = f"{text[:stop]},{text[stop:end]}"
     tail = text[end:]
     line = "\r\n" if "\r\n" in text else "\n"
-    if "\n" not in text[end : found.close]:
-        tail = line + _line_space(text, found.at) + text[found.close :]
-    shown = _dumped(text, value, space)
-    return f"{head}{line}{space}{json.dumps(name, ensure_ascii=False)}: {shown}{tail}"
+    if "\n" not in text[end : holder.close]:
+        tail = line + _line_space(text, holder.at) + text[holder.close :]
+    value_text = _dumped(text, value, space)
+    return f"{head}{line}{space}{json.dumps(name, ensure_ascii=False)}: {value_text}{tail}"
 
 
-def _cut(found: JsonObject, member: Member) -> str:
+def _cut(holder: JsonObject, member: Member) -> str:
     """Without the member, and without one of the commas beside it."""
-    text, number = found.text, found.members.index(member)
-    comma = found.comma_after(member)
+    text, number = holder.text, holder.members.index(member)
+    comma = holder.comma_after(member)
     tail = text[member.stop :]
     if comma is not None:
         tail = text[member.stop : comma] + text[comma + 1 :]
@@ -142,15 +142,15 @@ def _cut(found: JsonObject, member: Member) -> str:
         start = member.at
     before = None
     if comma is None and number:
-        before = found.comma_after(found.members[number - 1])
+        before = holder.comma_after(holder.members[number - 1])
     head = text[:start] if before is None else text[:before] + text[before + 1 : start]
     return head + tail
 
 
 def _dumped(text: str, value: Any, space: str) -> str:
     """On lines that begin with `space`, as the others do."""
-    shown = json.dumps(value, indent=_step(text), ensure_ascii=False)
-    return shown.replace("\n", ("\r\n" if "\r\n" in text else "\n") + space)
+    dump = json.dumps(value, indent=_step(text), ensure_ascii=False)
+    return dump.replace("\n", ("\r\n" if "\r\n" in text else "\n") + space)
 
 
 def _step(text: str) -> str:

@@ -114,11 +114,11 @@ class KeyPositions:
         return prefix
 
     def _note(self, spot: KeySpan) -> None:
-        known = self.spots.get(spot.path)
-        if known is not None and (
-            known.kind == "value" or spot.kind == "value" or known in self.headers
+        spot_before = self.spots.get(spot.path)
+        if spot_before is not None and (
+            spot_before.kind == "value" or spot.kind == "value" or spot_before in self.headers
         ):
-            self.twice.append((known, spot))
+            self.twice.append((spot_before, spot))
         else:
             self.spots[spot.path] = spot
 

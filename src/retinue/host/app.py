@@ -105,8 +105,8 @@ class OperationEndpoint:
         without end."""
         first: ServerEvent | None = None
         if isinstance(value, WatchRequest) and "last-event-id" in request.headers:
-            shown = await self._host.show(ShowRequest(run=value.run), who)
-            if shown.state in ENDS:
+            detail = await self._host.show(ShowRequest(run=value.run), who)
+            if detail.state in ENDS:
                 first = await anext(events)
                 if first.name == "end":
                     return Response(status_code=204)

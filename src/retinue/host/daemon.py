@@ -1,12 +1,13 @@
-"""The process that holds a store and keeps its runs going: `python -m retinue.host.daemon`, started
-by a command when none answers. It leaves by itself when nothing is open and no one has been
-connected for a while."""
+"""The host process, which has the store open and drives its runs: `python -m retinue.host.daemon`,
+started by a command if none is running. It leaves by itself when nothing is open and no one has
+been connected for a while."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -22,6 +23,7 @@ from starlette.routing import Route
 
 from retinue.agent import Agent
 from retinue.api import Retinue
+from retinue.cluster.status_types import ClusterStatus
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
 from retinue.errors import ConfigError, RetinueError
@@ -32,7 +34,7 @@ from retinue.host.builder import AgentBuilder
 from retinue.host.dashboard_door import DashboardDoor
 from retinue.host.host import Host
 from retinue.host.host_log import open_log
-from retinue.host.host_rules import is_bare, retention_of, rules_of
+from retinue.host.host_rules import dispatch_of, is_bare, retention_of, rules_of
 from retinue.host.host_server import HostServer, unix_listener
 from retinue.host.identity import OWNER
 from retinue.host.key_file import new_key, remove
@@ -58,7 +60,8 @@ class HostedStore:
     in the file `store`; then only what belongs to them is beside that. `keyring` lets clients in;
     `hosts` are names beside those of loopback; `listeners` are sockets beside the Unix socket at
     `address`; `doors` are routes beside those of the host. `is_shared`:
-    other nodes use the database at the same time."""
+    other nodes use the database at the same time; `offers` is what this one has for runs that need
+    it."""
 
     root: str
     store: str
@@ -72,6 +75,7 @@ class HostedStore:
     doors: Callable[[Host], Sequence[Route]] = lambda host: ()
     database: str = ""
     is_shared: bool = False
+    offers: tuple[str, ...] = ()
 
     async def serve(self, idle_seconds: float | None, ready: Callable[[], None]) -> None:
         """Open the store, listen, and keep going until someone asks to stop, or until nothing has
@@ -80,9 +84,10 @@ class HostedStore:
             planner = ProjectPlanner(self.root, self.store, self.address, catalog.environ)
             host = Host(retinue, PlannedAgents(builder, planner), self.leave, self.store)
             host.greet = greeter(host, catalog)
+            host.cluster = self._cluster_status()
             await host.wake_clients()
             async with self._listening(host) as server:
-                host.page = DashboardDoor(self.keyring, server, self.listeners).open
+                host.page = DashboardDoor(self.keyring, server, self.listeners)
                 ready()
                 await _until_idle(retinue, server, self.leave, idle_seconds)
 
@@ -132,12 +137,28 @@ class HostedStore:
         """The runtime of this store: alone, or as one of several nodes of a database."""
         if not self.is_shared:
             return Retinue(store_of(self.store, self.database), **ports)
+        from retinue.cluster.dispatchers import dispatcher_of
         from retinue.cluster.retinue_node import RetinueNode
         from retinue.cluster.shared_plans import SharedPlans
+        from retinue.cluster.tree_worker import WorkerSettings
 
         plans = SharedPlans(self.database)
         builder.share, builder.fetch = plans.put, plans.get
-        return RetinueNode(self.database, recall=builder.recall, **ports)
+        dispatcher = dispatcher_of(dispatch_of(self.environ), self.database)
+        return RetinueNode(
+            self.database,
+            worker=WorkerSettings(offers=self.offers),
+            dispatcher=dispatcher,
+            recall=builder.recall,
+            **ports,
+        )
+
+    def _cluster_status(self) -> Callable[[], ClusterStatus] | None:
+        if not self.is_shared:
+            return None
+        from retinue.cluster.status import cluster_status
+
+        return functools.partial(cluster_status, self.database)
 
     @contextlib.asynccontextmanager
     async def _listening(self, host: Host) -> AsyncIterator[HostServer]:

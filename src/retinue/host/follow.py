@@ -8,6 +8,7 @@ from retinue.api import Retinue
 from retinue.core.events import Replied
 from retinue.core.messages import AssistantMessage
 from retinue.core.state import RunRecord, calls_of
+from retinue.core.values import ModelInfo
 from retinue.errors import NotFound
 from retinue.host.message_cursor import MessageCursor, inherited
 from retinue.host.server_events import ServerEvent
@@ -26,6 +27,7 @@ class TreeFollower:
         self._retinue, self._after = retinue, after
         self._cursors: dict[str, MessageCursor] = {}
         self._stood: dict[str, object] = {}
+        self._models: set[str] = set()
 
     async def about(self, step: Step) -> StepNews | None:
         """Everything that belongs to a step; None for a run that was deleted meanwhile."""
@@ -47,7 +49,14 @@ class TreeFollower:
             started=row.spec if is_new else None,
             messages=tuple(cursor.take(run, step.entry)),
             row=StoredRun.of(row) if has_changed else None,
+            model=self._new_model(row.spec.model) if is_new else None,
         )
+
+    def _new_model(self, name: str) -> ModelInfo | None:
+        if name in self._models:
+            return None
+        self._models.add(name)
+        return self._retinue.known_model(name)
 
     async def _n_sent(self, row: RunRecord) -> int:
         """How many messages of a run a reader that returns at `after` has surely got: all up to the

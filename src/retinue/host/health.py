@@ -1,4 +1,4 @@
-"""What works on this machine and in this store, as facts: `doctor` puts them into words."""
+"""The health of this machine and store as facts, which `doctor` puts into words."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def look_at_store(path: str) -> StoreHealth:
     try:
         if db.pragma("application_id") != APPLICATION_ID:
             return StoreHealth("foreign" if os.path.getsize(path) else "empty")
-        version, known = int(db.pragma("user_version")), len(migrations())
-        if version > known:
-            return StoreHealth("newer", version, known)
+        version, n_known = int(db.pragma("user_version")), len(migrations())
+        if version > n_known:
+            return StoreHealth("newer", version, n_known)
         n_open: Any = db.execute("select count(*) from runs where open = 1").get
         n_dead: Any = db.execute("select count(*) from outbox where state = 'dead'").get
         wrong = (*check_chains(db), *check_structure(db))
         return StoreHealth(
-            "ours", version, known, int(n_open), int(n_dead), () if wrong else _refused(db), wrong
+            "ours", version, n_known, int(n_open), int(n_dead), () if wrong else _refused(db), wrong
         )
     finally:
         db.close(True)
@@ -66,14 +66,14 @@ def look_at_database(url: str) -> StoreHealth:
     from retinue.store.postgres.postgres_integrity import verify
 
     with connect_database(url) as db:
-        version, known = version_of(db), len(database_migrations())
-        if not version or version > known:
-            return StoreHealth("newer" if version else "empty", version, known)
+        version, n_known = version_of(db), len(database_migrations())
+        if not version or version > n_known:
+            return StoreHealth("newer" if version else "empty", version, n_known)
         runs: list[Any] = db.execute("select body from runs where open").fetchall()
         dead = db.execute("select count(*) from outbox where state = 'dead'").fetchall()
         wrong = tuple(verify(db, url))
         waits = () if wrong else _waits(runs)
-        return StoreHealth("ours", version, known, len(runs), dead[0][0], waits, wrong)
+        return StoreHealth("ours", version, n_known, len(runs), dead[0][0], waits, wrong)
 
 
 def _refused(db: apsw.Connection) -> tuple[str, ...]:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
-from typing import Any
+from typing import Any, Protocol
+
+import msgspec
 
 from retinue.agent import Agent
 from retinue.api import Retinue
@@ -31,9 +33,18 @@ from retinue.pricing import PriceTag
 STUCK_SECONDS = 0.5
 
 
+class PageDoor(Protocol):
+    """Where a browser finds the dashboard: the address that it has now, if any, and how one is let
+    in."""
+
+    address: str
+
+    async def open(self, *, is_for_own_user: bool) -> PageReply: ...
+
+
 class Host(Overviews):
-    """Carries out requests with one runtime. `greet` takes what a command brings; `page` says where
-    a browser finds the dashboard, and lets it in; `leave` is set when the host is to end."""
+    """Carries out requests with one runtime. `greet` takes what a command brings; `page` is the way
+    to the dashboard, where there is one; `leave` is set when the host is to end."""
 
     def __init__(
         self,
@@ -46,7 +57,7 @@ class Host(Overviews):
         self.leave = leave or asyncio.Event()
         self._left: asyncio.Future[Any] | None = None
         self.greet: Callable[[requests.HelloRequest], Coroutine[Any, Any, None]] | None = None
-        self.page: Callable[[], Coroutine[Any, Any, PageReply]] | None = None
+        self.page: PageDoor | None = None
 
     def left(self) -> asyncio.Future[Any]:
         """Done when the host leaves: one for all who look out for it."""
@@ -297,7 +308,8 @@ class Host(Overviews):
             )
         if self.greet is not None:
             await self.greet(request)
-        return self.introduction()
+        address = self.page.address if self.page is not None else ""
+        return msgspec.structs.replace(self.introduction(), page=address)
 
     async def keys_brought(self, providers: Collection[str], resolve: Callable[[str], str]) -> None:
         """Runs that wait for a key of these providers continue."""
@@ -313,7 +325,7 @@ class Host(Overviews):
     async def open_page(self, request: requests.PageRequest, who: Identity) -> PageReply:
         if self.page is None:
             raise Refused("page", "This host is part of another service, which knows its address.")
-        return await self.page()
+        return await self.page.open(is_for_own_user=request.is_for_own_user)
 
     async def stop(self, request: requests.StopRequest, who: Identity) -> replies.EmptyReply:
         self.leave.set()

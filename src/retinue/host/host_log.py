@@ -52,7 +52,7 @@ def keep_clean(redactor: Redactor) -> None:
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.captureWarnings(True)
-    sys.unraisablehook = lambda lost: log.error(
-        "%s", lost.err_msg or "an error was lost", exc_info=lost.exc_value
+    sys.unraisablehook = lambda reason: log.error(
+        "%s", reason.err_msg or "an error was lost", exc_info=reason.exc_value
     )
-    threading.excepthook = lambda lost: log.error("a thread failed", exc_info=lost.exc_value)
+    threading.excepthook = lambda reason: log.error("a thread failed", exc_info=reason.exc_value)

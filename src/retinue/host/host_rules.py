@@ -1,5 +1,5 @@
-"""What holds for all runs of a host: its limits, what it keeps, and whether commands run without a
-sandbox. The command that started the host has put the user's settings into its environment."""
+"""Settings for all runs of a host: limits, retention, and whether commands run without a sandbox.
+The command that started the host has put the user's settings into its environment."""
 
 from __future__ import annotations
 
@@ -51,6 +51,15 @@ def retention_of(environ: Mapping[str, str]) -> Retention:
         count=settings.get("retention.count"),
         size=None if megabytes is None else megabytes << 20,
     )
+
+
+def dispatch_of(environ: Mapping[str, str]) -> str:
+    """What gives the trees of a shared database to its workers."""
+    from retinue.config.layer_reader import read_environment
+    from retinue.config.layers import EffectiveSettings
+
+    settings = EffectiveSettings([read_environment(environ)]).checked()
+    return str(settings.get("store.dispatch"))
 
 
 def is_bare() -> bool:

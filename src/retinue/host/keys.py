@@ -1,4 +1,4 @@
-"""Models for a host: looked up by name with the keys that commands have brought. Keys live in
+"""Models of a host: looked up by name, with the API keys that commands have sent. Keys live in
 memory alone."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from retinue.current_models import example
 from retinue.errors import ConfigError
 from retinue.models.base import Model, ModelRequest
 from retinue.models.brought_keys import with_command
-from retinue.models.catalog import Catalog
+from retinue.models.catalog import Catalog, JoinAccount
 from retinue.models.providers import PROVIDERS
 
 log = logging.getLogger("retinue")
@@ -77,6 +77,7 @@ class KeyedCatalog:
         self._catalog = Catalog(self._environ, **self._declared)
         self._old: list[Catalog] = []
         self._kept: dict[str, Model] = {}
+        self._join: JoinAccount | None = None
 
     def bring(self, environ: Mapping[str, str]) -> frozenset[str]:
         """Take the keys of another command, each with the address that it is for; those that it
@@ -91,11 +92,18 @@ class KeyedCatalog:
         if merged != self._environ:
             self._old.append(self._catalog)
             self._environ, self._catalog = merged, Catalog(merged, **self._declared)
+            if self._join is not None:
+                self._catalog.share_accounts(self._join)
         return frozenset(
             p.name
             for p in PROVIDERS.values()
             if any(before.get(n) != merged.get(n) for n in (*p.keys, *p.urls))
         )
+
+    def share_accounts(self, join: JoinAccount) -> None:
+        """Other processes use the same accounts: see `Catalog.share_accounts`."""
+        self._join = join
+        self._catalog.share_accounts(join)
 
     def knows(self, name: str) -> bool:
         """Whether a name is meant for this catalog."""

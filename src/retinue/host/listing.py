@@ -1,6 +1,6 @@
-"""Reading a store without its host, and without loading the machine: enough for listings, addresses
-and completion. More than half of what a listing costs is reading Python, so that not even msgspec
-is imported here."""
+"""Reads a store without its host and without importing the engine: enough for listings, ids and
+completion. More than half of what a listing costs is reading Python, so that not even msgspec is
+imported here."""
 
 from __future__ import annotations
 
@@ -324,11 +324,11 @@ def _named(name: str, lines: list[ListedRun], *, newest: bool = False) -> list[L
 def cache_json(figures: Mapping[str, Any]) -> dict[str, Any]:
     """What prompt caches were expected to give, and gave: as JSON, from the recorded figures. A
     price that no one knows is null."""
-    known = not figures.get("unpriced", 0)
+    is_known = not figures.get("unpriced", 0)
     return {
         "expected_tokens": figures.get("expected", 0),
         "read_tokens": figures.get("read", 0),
         "written_tokens": figures.get("written", 0),
-        "expected_usd": figures.get("expected_nanos", 0) / 1e9 if known else None,
-        "saved_usd": figures.get("saved_nanos", 0) / 1e9 if known else None,
+        "expected_usd": figures.get("expected_nanos", 0) / 1e9 if is_known else None,
+        "saved_usd": figures.get("saved_nanos", 0) / 1e9 if is_known else None,
     }

@@ -1,4 +1,4 @@
-"""The requests of a host that look at what there is, and those about the store itself."""
+"""Requests that read from the host, and requests about the store itself."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import msgspec
 
 from retinue import __version__
 from retinue.api import Retinue
+from retinue.cluster.status_types import ClusterStatus
 from retinue.core.state import RunRecord
 from retinue.core.state_names import ENDS
 from retinue.errors import Refused
@@ -37,6 +38,8 @@ class Lookups(Visibility):
         self._agents, self._store = agents, store
         self.counters: Counter[tuple[str, str, int]] = Counter()
         """Requests by user, operation and status."""
+        self.cluster: Callable[[], ClusterStatus] | None = None
+        """Looks at the other nodes of the database, if there are any."""
 
     def introduction(self) -> replies.Hello:
         return replies.Hello(
@@ -186,12 +189,17 @@ class Lookups(Visibility):
             runs=tuple(lines),
             tokens=sum(line.tokens for line in lines),
             usd=sum(line.usd for line in lines),
+            tokens_estimated=sum(line.tokens_estimated for line in lines),
+            usd_estimated=sum(line.usd_estimated for line in lines),
+            tokens_unpriced=sum(line.tokens_unpriced for line in lines),
+            cost_is_known=not any(line.usd_estimated or line.tokens_unpriced for line in lines),
             next=page.next,
         )
 
     async def _cost(self, run: str) -> replies.RunCost:
         spec = (await self._retinue.record(run)).spec
-        spent = (await self._retinue.budget(run)).spent
+        spending = await self._retinue.budget(run)
+        spent = spending.spent
         return replies.RunCost(
             run=run,
             label=spec.request.label or spec.request.agent,
@@ -201,6 +209,9 @@ class Lookups(Visibility):
             usd=spent.usd,
             turns=spent.turns,
             calls=spent.calls,
+            tokens_estimated=spending.tokens_estimated,
+            usd_estimated=spending.usd_estimated,
+            tokens_unpriced=spending.tokens_unpriced,
         )
 
     async def deliveries(
@@ -256,7 +267,13 @@ class Lookups(Visibility):
             trouble=self._retinue.blocked_reason,
             held=await self.visible_held_calls(who),
             sandbox=await asyncio.to_thread(_sandbox_status) if who.may("admin") else None,
+            cluster=await self._cluster_status(who),
         )
+
+    async def _cluster_status(self, who: Identity) -> ClusterStatus | None:
+        if self.cluster is None or not who.may("admin"):
+            return None
+        return await asyncio.to_thread(self.cluster)
 
     async def _lack(self, run: str) -> str:
         return lack_of((await self._retinue.record(run)).spec.model, self._agents.environ)
@@ -273,6 +290,7 @@ class Lookups(Visibility):
             deliveries=[d.state for d in await self.visible_deliveries((), who)],
             is_stuck=bool(self._retinue.blocked_reason),
             requests=counts,
+            cluster=await self._cluster_status(who),
         )
 
 

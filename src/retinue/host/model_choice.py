@@ -1,5 +1,5 @@
-"""Which model is asked, and why: what was named, else what the environment says, else what needs no
-model at all."""
+"""Chooses the model and gives the reason: the named one, else by the environment, else the offline
+explorer."""
 
 from __future__ import annotations
 
@@ -95,6 +95,11 @@ def checked(name: str, environ: Mapping[str, str]) -> str:
         return "|".join(checked(part, environ) for part in name.split("|"))
     if ":" not in name:
         family = next((p for head, p in _FAMILIES.items() if name.lower().startswith(head)), "")
+        if not family and (default := current_models.defaults().get(name.lower())):
+            raise ConfigError(
+                f"{name!r} is a provider",
+                f"Name one of its models too: {name.lower()}:{default}. {LIST_PROVIDERS}",
+            )
         if not family:
             hint = did_you_mean(name, [OFFLINE, *_known_names()])
             raise ConfigError(
@@ -138,10 +143,10 @@ def _with_key(name: str, environ: Mapping[str, str]) -> str:
             f"No base URL for {provider.name}",
             f"Set {' or '.join(provider.urls)}.",
         )
-    if provider.base_url(environ) == provider.url and (known := other_model(provider, model)):
+    if provider.base_url(environ) == provider.url and (known_model := other_model(provider, model)):
         raise ConfigError(
             f"Unknown model {provider.name}:{model}",
-            f"Did you mean {provider.name}:{known}? Run `retinue models list`.",
+            f"Did you mean {provider.name}:{known_model}? Run `retinue models list`.",
         )
     return f"{provider.name}:{model}"
 

@@ -1,4 +1,4 @@
-"""All trees of a store together: what each came to, and one stream of everything that happens."""
+"""All trees of a store: a summary of each, and one stream of all events."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 
 from retinue.core.state import Ended
 from retinue.core.state_names import ENDS, agent_label
-from retinue.core.values import NANOS_PER_USD
+from retinue.core.values import NANOS_PER_USD, Usage
 from retinue.errors import NotFound
 from retinue.host import requests
 from retinue.host.follow import TreeFollower
 from retinue.host.identity import Identity
 from retinue.host.lookups import Lookups
-from retinue.host.page_replies import OverviewReply, RunSummary
+from retinue.host.page_replies import AgentShare, OverviewReply, RunSummary
 from retinue.host.server_events import ServerEvent
 from retinue.host.tree_items import TextArrived
 from retinue.host.visibility import is_visible
@@ -24,6 +24,7 @@ from retinue.steps import run_of
 from retinue.tree_record import TreeRecord
 
 MOST_TEXT = 400
+FREE = ("offline/", "local/")
 
 
 class Overviews(Lookups):
@@ -107,4 +108,29 @@ def summary(tree: TreeRecord) -> RunSummary:
         n_agents=len(tree.rows),
         n_done=states["completed"],
         n_failed=sum(states[name] for name in ENDS if name not in ("completed", "cancelled")),
+        shares=shares(tree),
     )
+
+
+def shares(tree: TreeRecord) -> tuple[AgentShare, ...]:
+    """Where in a tree it was spent: by agent and model, in the order of their first runs."""
+    groups: dict[tuple[str, str], list[Usage]] = {}
+    for row in tree.rows:
+        name = agent_label(row.spec.request.agent), row.run.model_used or row.spec.model
+        groups.setdefault(name, []).append(row.run.usage)
+    rows = []
+    for (agent, model), usages in groups.items():
+        nanos, tokens = sum(u.nanos for u in usages), sum(u.tokens for u in usages)
+        is_priced = bool(nanos) or not tokens or tree.priced or model.startswith(FREE)
+        rows.append(
+            AgentShare(
+                agent=agent,
+                model=model,
+                n_runs=len(usages),
+                input=sum(u.input + u.estimated for u in usages),
+                cached=sum(u.cache_read for u in usages),
+                output=sum(u.output for u in usages),
+                usd=nanos / NANOS_PER_USD if is_priced else None,
+            )
+        )
+    return tuple(rows)

@@ -1,6 +1,6 @@
-"""The dashboard: one page and the modules that it loads, read from the package and served beside
-the API. What the page may load, run and ask is its own origin's, and nothing in it is inline but
-the import map, which the policy names by its hash."""
+"""The dashboard's files: one page and its modules, read from the package and served next to the
+API. What the page may load, run and ask is its own origin's, and nothing in it is inline but the
+import map, which the policy names by its hash."""
 
 from __future__ import annotations
 
@@ -96,13 +96,30 @@ async def _file(request: Request) -> Response:
     file = page_file(request.path_params["name"])
     if file is None or file.media == MEDIA[".html"]:
         raise HttpProblem(404, f"Nothing found at {request.url.path}.")
-    headers = {"cache-control": "private, no-cache", "etag": f'"{file.tag}"'}
-    if request.headers.get("if-none-match") == headers["etag"]:
+    headers = {"cache-control": "private, no-cache", "vary": "accept-encoding"}
+    headers["etag"] = f'W/"{file.tag}"'
+    if is_known(request.headers.get("if-none-match", ""), file.tag):
         return Response(status_code=304, headers=headers)
-    headers["vary"] = "accept-encoding"
-    if "gzip" not in request.headers.get("accept-encoding", ""):
+    if not takes_gzip(request.headers.get("accept-encoding", "")):
         return Response(file.body, 200, headers, file.media)
     return Response(file.packed, 200, {**headers, "content-encoding": "gzip"}, file.media)
+
+
+def is_known(header: str, tag: str) -> bool:
+    """Whether a browser has the file: one of the tags that it sent. They are weak, since the packed
+    file and the other one are the same to it."""
+    tags = [one.strip().removeprefix("W/") for one in header.split(",")]
+    return "*" in tags or f'"{tag}"' in tags
+
+
+def takes_gzip(header: str) -> bool:
+    """Whether a client reads what is packed: a quality of 0 means that it does not."""
+    for part in header.lower().split(","):
+        name, _, terms = part.partition(";")
+        if name.strip() in ("gzip", "x-gzip", "*"):
+            quality = re.fullmatch(r"\s*q\s*=\s*([01](?:\.\d*)?)\s*", terms)
+            return quality is None or float(quality[1]) > 0
+    return False
 
 
 def _check(request: Request) -> None:

@@ -1,15 +1,29 @@
-"""What a host replies to the dashboard: all trees at a look, and where the page is."""
+"""Replies for the dashboard: an overview of all trees, and the page's address."""
 
 from __future__ import annotations
 
 from retinue.host.replies import HostReply
 
 
+class AgentShare(HostReply):
+    """What the runs of one agent with one model took within a tree, without their sub-agents. `usd`
+    is null when the price is not known. `input` counts tokens from a cache too."""
+
+    agent: str
+    model: str
+    n_runs: int
+    input: int
+    cached: int
+    output: int
+    usd: float | None
+
+
 class RunSummary(HostReply):
     """What one root run and its sub-agents came to. `text` is the beginning of its result, or why
     there is none. `usd` is null when the price of a model is not known; `saved_usd` is what prompt
     caches saved. `n_agents` counts the runs of its tree, `n_done` those that completed, `n_failed`
-    those that ended otherwise. `resumes` is the run whose conversation it continues."""
+    those that ended otherwise. `shares` says where in the tree it was spent. `resumes` is the run
+    whose conversation it continues."""
 
     id: str
     resumes: str
@@ -30,6 +44,7 @@ class RunSummary(HostReply):
     n_agents: int
     n_done: int
     n_failed: int
+    shares: tuple[AgentShare, ...] = ()
 
 
 class OverviewReply(HostReply):

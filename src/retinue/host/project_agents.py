@@ -1,4 +1,4 @@
-"""Agents from definition files: the library's functions, for commands."""
+"""Agents from definition files, for commands."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def library(project: Project, agents: str = "", *, trusted: bool | None = None) 
         codex_home=codex,
     )
     ours = tuple(os.path.join(folder, "") for folder in folders)
-    broken = [
+    faults = [
         s
         for s in files.broken
         if s.source.scope == "command" and not s.source.path.startswith(ours)
     ]
-    wrong = [c for s in broken for c in s.complaints if c.severity == "error"]
+    wrong = [c for s in faults for c in s.complaints if c.severity == "error"]
     paths = (_path(project, agents)[:200], "--agents") if agents else ()
     wrong += [c for c in files.complaints if c.severity != "note" and c.path in paths]
     if wrong:
@@ -75,9 +75,9 @@ def lead_of(agents: FoundAgents, name: str) -> AgentSpec:
     spec = agents.agents.get(name)
     if spec is not None and not spec.disabled:
         return spec
-    broken = next((s for s in agents.broken if s.name == name), None)
-    if broken is not None:
-        why = next((c for c in broken.complaints if c.severity == "error"), broken.complaints[0])
+    faulty = next((s for s in agents.broken if s.name == name), None)
+    if faulty is not None:
+        why = next((c for c in faulty.complaints if c.severity == "error"), faulty.complaints[0])
         raise ConfigError(f"Agent {name!r} cannot be used: {why}")
     if spec is not None:
         raise ConfigError(f"Agent {name!r} is disabled in its file, {spec.source.path}")

@@ -1,5 +1,4 @@
-"""The configuration for a command: which files count here, whether they are trusted, and what comes
-of it."""
+"""The configuration for a command: the files that apply, their trust, and the merged result."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from retinue.errors import ConfigError
-from retinue.formats.database_address import is_postgres
+from retinue.formats.database_address import is_postgres, wrong_address
 from retinue.formats.toml_text import load as load_toml
 from retinue.host.project import Project
 from retinue.host.project_paths import config_home
@@ -78,6 +77,7 @@ TOLD = {
     "retention.age": "RETINUE_RETENTION_AGE",
     "retention.count": "RETINUE_RETENTION_COUNT",
     "retention.size_mb": "RETINUE_RETENTION_SIZE_MB",
+    "store.dispatch": "RETINUE_DISPATCH",
     "limits.calls_per_turn": "RETINUE_LIMITS_CALLS_PER_TURN",
     "models.probe": "RETINUE_PROBE",
 }
@@ -97,8 +97,14 @@ def environment(project: Project, settings: EffectiveSettings) -> dict[str, str]
     for key, variable in TOLD.items():
         if settings.origin(key).kind in ("user", "project"):
             value = settings.get(key)
-            out[variable] = f"{value:g}" if isinstance(value, float) else str(int(value))
+            out[variable] = _written(value)
     return out
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:g}" if isinstance(value, float) else str(int(value))
 
 
 def stored(environ: Mapping[str, str]) -> str:
@@ -106,7 +112,7 @@ def stored(environ: Mapping[str, str]) -> str:
     path = of_user(environ, "store", "path")
     if not isinstance(path, str) or not path:
         return ""
-    if is_postgres(path):
+    if is_postgres(path) or wrong_address(path):
         return path
     return os.path.join(config_home(environ), os.path.expanduser(path))
 

@@ -1,5 +1,5 @@
-"""Where things are: the project, its store, the socket and the log of its host. Everything follows
-from the directory and the XDG variables, and everything that we make is for its owner alone."""
+"""Paths of a project: its root, its store, and its host's socket and log. Everything follows from
+the directory and the XDG variables, and everything that we make is for its owner alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from retinue.config.user_folders import (
     state_home,
 )
 from retinue.errors import ConfigError
-from retinue.formats.database_address import is_postgres, shown
+from retinue.formats.database_address import is_postgres, shown, wrong_address
 from retinue.sandbox.atomic_write import write_file
 from retinue.sandbox.open_beneath import make_folder
 from retinue.sandbox.store_files import refuse_links
@@ -115,6 +115,8 @@ def find(environ: Mapping[str, str], *, cwd: str = "", store: str = "") -> Proje
     if not os.path.isdir(here):
         raise ConfigError(f"Directory {here} not found. Check --cwd.")
     root = project_root(here, environ.get("HOME", ""))
+    if why := wrong_address(store):
+        raise ConfigError(why)
     if is_postgres(store):
         file = beside_database(environ, store)
         name = os.path.basename(os.path.dirname(file))

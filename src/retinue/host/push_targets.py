@@ -1,6 +1,5 @@
-"""Where the news of runs are sent, as clients of A2A have asked for it: kept in a file beside the
-store that only its owner can read, for a credential may be in it. Without a store they are kept as
-long as the process."""
+"""Addresses to which A2A clients want notifications sent: kept in a private file next to the store,
+because they may contain credentials. Without a store they are kept as long as the process."""
 
 from __future__ import annotations
 
@@ -17,7 +16,9 @@ from retinue.sandbox.regular_file import read_small
 
 MOST_BYTES = 64 << 20
 MOST_OF_RUN = 16
-MOST = 10_000
+MOST_OF_USER = 200
+MOST = 2_000
+"""With what a client may send of each, they fit into the file."""
 
 
 class PushTarget(Value):
@@ -64,11 +65,21 @@ class PushTargets:
     def add(self, target: PushTarget) -> None:
         """A target of the same id is replaced. Raises `Refused` when there are too many."""
         key = (target.run, target.id)
-        is_new = key not in self._targets
-        if is_new and (len(self.of(target.run)) >= MOST_OF_RUN or len(self._targets) >= MOST):
-            raise Refused("push", f"A task takes {MOST_OF_RUN} notification addresses. Delete one.")
+        if key not in self._targets:
+            self._check_room(target)
         self._targets[key] = target
         self._save()
+
+    def _check_room(self, target: PushTarget) -> None:
+        if len(self.of(target.run)) >= MOST_OF_RUN:
+            raise Refused("push", f"A task takes {MOST_OF_RUN} notification addresses. Delete one.")
+        n_mine = sum(one.user == target.user for one in self._targets.values())
+        if n_mine >= MOST_OF_USER or len(self._targets) >= MOST:
+            raise Refused(
+                "push",
+                f"All {MOST_OF_USER} notification addresses of a user, or all {MOST} of this host, "
+                "are taken. Delete some.",
+            )
 
     def find(self, run: str, id: str) -> PushTarget | None:
         return self._targets.get((run, id))

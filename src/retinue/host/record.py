@@ -1,5 +1,4 @@
-"""Reading a whole run from a store without its host: its tree, its conversation, and how it
-went."""
+"""Reads a whole run from a store without its host: tree, conversation and steps."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from retinue.core.values import Limits
 from retinue.errors import NotFound
 from retinue.event_translation import Translator, learn
 from retinue.events import Event
-from retinue.events import RunStarted as RunBegan
+from retinue.events import RunStarted as RunStartedEvent
 from retinue.host.message_cursor import MessageCursor, inherited
 from retinue.host.message_times import message_times
 from retinue.host.project_paths import ProjectPaths
@@ -86,7 +85,7 @@ class RecordReader:
                 if entry.tree not in ("", root):
                     continue
                 for event in translator.take(Step(after, entry)):
-                    if isinstance(event, RunBegan) and event.parent in inside:
+                    if isinstance(event, RunStartedEvent) and event.parent in inside:
                         inside.add(str(event.run))
                     if event.run in inside:
                         yield event
@@ -111,7 +110,7 @@ class RecordReader:
         readers = {
             id: MessageCursor(inherited(row), self.conversation(row)) for id, row in rows.items()
         }
-        begun: set[str] = set()
+        ids: set[str] = set()
         first = self.entries(0, final.rows[0].spec.id, 1)
         after = first[0][0] - 1 if first else 0
         last = max(
@@ -126,8 +125,8 @@ class RecordReader:
                 row = rows.get(id)
                 if row is None:
                     continue
-                if id not in begun:
-                    begun.add(id)
+                if id not in ids:
+                    ids.add(id)
                     yield RunAdded(spec=row.spec)
                 yield Stepped(seq=after, entry=entry)
                 yield from readers[id].take(id, entry)

@@ -1,4 +1,4 @@
-"""What a host replies, where the runtime has no value for it already."""
+"""Replies of a host for which the runtime has no value."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, dataclass_transform
 
 import msgspec
 
+from retinue.cluster.status_types import ClusterStatus
 from retinue.core.merges import BranchMerge
 from retinue.core.messages import Message
 from retinue.core.values import Delivery, Usage
@@ -23,12 +24,13 @@ class HostReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hello(HostReply):
-    """The host that answers."""
+    """The host that answers. `page` is the address of its dashboard, while it has one open."""
 
     version: int
     retinue: str
     pid: int
     store: str
+    page: str = ""
 
 
 class EmptyReply(HostReply):
@@ -219,7 +221,9 @@ class ModelList(HostReply):
 
 
 class RunCost(HostReply):
-    """What one root run and its sub-agents have cost."""
+    """What one root run and its sub-agents have cost. Of `tokens_estimated` and `usd_estimated`,
+    which are in it, it is only known that they are not more; the price of `tokens_unpriced` is not
+    known, and is not in `usd`."""
 
     run: str
     label: str
@@ -229,14 +233,22 @@ class RunCost(HostReply):
     usd: float
     turns: int
     calls: int
+    tokens_estimated: int
+    usd_estimated: float
+    tokens_unpriced: int
 
 
 class CostReport(HostReply):
-    """The costs of a page of runs, and their sum."""
+    """The costs of a page of runs, and their sum. `cost_is_known` says whether it is a fact, and
+    all that they have cost."""
 
     runs: tuple[RunCost, ...]
     tokens: int
     usd: float
+    tokens_estimated: int
+    usd_estimated: float
+    tokens_unpriced: int
+    cost_is_known: bool
     next: str = ""
 
 
@@ -260,8 +272,8 @@ class SandboxStatus(HostReply):
 class HostStatus(HostReply):
     """`open` runs; `dormant` ones whose agent the host cannot build, and what each of them `lacks`;
     `trouble`: why nothing moves, when nothing moves; `held`: model calls that wait because their
-    provider is left alone after what it answered to others. `store` and `sandbox` are shown to
-    tokens with the scope `admin`."""
+    provider is left alone after what it answered to others. `store`, `sandbox` and `cluster` (null
+    when no other node uses the store) are shown to tokens with the scope `admin`."""
 
     pid: int
     retinue: str
@@ -272,6 +284,7 @@ class HostStatus(HostReply):
     held: tuple[HeldCall, ...] = ()
     lacks: dict[str, str] = {}
     sandbox: SandboxStatus | None = None
+    cluster: ClusterStatus | None = None
 
 
 class CompactionProgress(HostReply):

@@ -1,5 +1,4 @@
-"""What can be asked of a host, one value for each request. How a request travels over HTTP is in
-`operations.py`."""
+"""Every request to a host, as a value. How a request travels over HTTP is in `operations.py`."""
 
 from __future__ import annotations
 
@@ -363,7 +362,10 @@ class MetricsRequest(HostRequest):
 
 class PageRequest(HostRequest):
     """Where the dashboard is, with a code that lets a browser in once; a host that listens on no
-    address begins to, on loopback."""
+    address begins to, on loopback. A code that goes onto a command line, where every user of the
+    machine can read it, `is_for_own_user` only."""
+
+    is_for_own_user: bool = False
 
 
 class StopRequest(HostRequest):

@@ -1,4 +1,4 @@
-"""What a user sets for one run, as the options that the runtime takes."""
+"""A user's options for one run, as the options of the runtime."""
 
 from __future__ import annotations
 

@@ -57,10 +57,10 @@ def prompt_request(
 ) -> tuple[PromptsRequest, str]:
     """The request for the text of a prompt, and the words that are no argument of it. Words that
     name no argument fill the first that is needed and has no value."""
-    known = {f"{prompt.server}/{prompt.name}": prompt for prompt in prompts}
-    prompt = known.get(name)
+    by_name = {f"{prompt.server}/{prompt.name}": prompt for prompt in prompts}
+    prompt = by_name.get(name)
     if prompt is None:
-        hint = did_you_mean(name, known) or (f" Known: {', '.join(known)}." if known else "")
+        hint = did_you_mean(name, by_name) or (f" Known: {', '.join(by_name)}." if by_name else "")
         raise ConfigError(f"Unknown MCP prompt {name!r}.{hint or ' No server offers prompts.'}")
     keys = {argument.name for argument in prompt.arguments}
     values: dict[str, str] = {}

@@ -21,12 +21,12 @@ _VARIABLE = re.compile(r"\$\{[^}:]*\}")
 
 
 def take_out(
-    source: ServerSource, known: Iterable[str] = ()
+    source: ServerSource, secret_names: Iterable[str] = ()
 ) -> tuple[ServerSource, dict[str, str]]:
     """Servers with names in the place of secrets, and the values by name. `known` are secrets from
     elsewhere."""
     candidates = [one for name, entry in source.servers.items() for one in _secrets(name, entry)]
-    secrets = {one for one in (*candidates, *known) if _is_literal(one)}
+    secrets = {one for one in (*candidates, *secret_names) if _is_literal(one)}
     names = {
         one: f"{PREFIX}{digest(source.file, one)[:16]}"
         for one in sorted(secrets, key=lambda one: (-len(one), one))

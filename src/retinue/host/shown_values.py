@@ -1,4 +1,4 @@
-"""Values of a configuration as they may be shown: without what is secret in them."""
+"""Configuration values for display, without secrets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of, secrets_of_address, secrets_of_entry
+from retinue.formats.database_address import passwords
 
 
 class ShownValues:
@@ -45,7 +46,8 @@ def _secrets_in(key: tuple[str, ...], value: Any) -> dict[str, str]:
         entries = [{key[-1]: value}, *([value, *value.values()] if isinstance(value, dict) else [])]
         groups = [secrets_of_entry("", entry) for entry in entries if isinstance(entry, dict)]
     elif isinstance(value, str):
-        groups = [secrets_of_address(key[-1], value)]
+        own = {f"{key[-1]} password {n}": one for n, one in enumerate(passwords(value))}
+        groups = [secrets_of_address(key[-1], value), own]
     else:
         values = value.values() if isinstance(value, dict) else value
         inner = values if isinstance(value, (dict, list, tuple)) else ()

@@ -30,9 +30,9 @@ def read_artifact(paths: ProjectPaths, id: str) -> bytes:
 def _artifact_id(beginning: Callable[[str], list[str]], id: str) -> str:
     digits = set("0123456789abcdef")
     if not LEAST <= len(id) <= 64 or set(id) - digits:
-        shown = one_line(id, 80)
+        id_line = one_line(id, 80)
         raise NotFound(
-            f"{shown!r} is not an artifact id. An id has 64 hexadecimal digits; at least "
+            f"{id_line!r} is not an artifact id. An id has 64 hexadecimal digits; at least "
             f"{LEAST} of them are needed."
         )
     matches = beginning(id)

@@ -12,7 +12,7 @@ from retinue.core.events import LogEntry
 from retinue.core.messages import Message
 from retinue.core.spec import RunSpec
 from retinue.core.state import Run, RunRecord
-from retinue.core.values import Value
+from retinue.core.values import ModelInfo, Value
 from retinue.runtime.held_calls import HeldCall
 from retinue.runtime.text_pieces import TextPiece
 
@@ -91,14 +91,15 @@ TreeItem = RunAdded | Stepped | MessageAdded | RunChanged | TextArrived | CallsH
 
 class StepNews(Value):
     """One step of a tree with everything that belongs to it: one event of a stream, whole or not
-    there. `started` is set with the first step of a run that a reader sees, `row` when the run's
-    state has changed."""
+    there. `started` is set with the first step of a run that a reader sees, `model` with the first
+    run of each model, `row` when the run's state has changed."""
 
     seq: int
     entry: LogEntry
     started: RunSpec | None = None
     messages: tuple[MessageAdded, ...] = ()
     row: StoredRun | None = None
+    model: ModelInfo | None = None
 
     def items(self) -> Iterator[TreeItem]:
         """The same, one thing at a time."""

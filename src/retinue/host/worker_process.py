@@ -1,5 +1,5 @@
-"""The process of a worker: it drives trees of a database that several nodes share, and listens
-nowhere."""
+"""The process of a worker: drives trees of a database that several nodes share, and listens on no
+address."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ def need_database(paths: ProjectPaths, *, is_shared: bool = True) -> None:
         )
 
 
-def work(paths: ProjectPaths, env: Mapping[str, str], say: Callable[[str], None]) -> None:
+def work(
+    paths: ProjectPaths,
+    env: Mapping[str, str],
+    say: Callable[[str], None],
+    offers: tuple[str, ...] = (),
+) -> None:
     """Drive trees until SIGINT or SIGTERM; then let go of them."""
     need_database(paths)
     redactor = own_redactor({})
@@ -32,5 +37,5 @@ def work(paths: ProjectPaths, env: Mapping[str, str], say: Callable[[str], None]
         if name not in KEPT:
             os.environ.pop(name, None)
     hosted = HostedStore(paths.root, paths.store, paths.socket, dict(env), redactor)
-    hosted.database, hosted.is_shared = paths.database, True
+    hosted.database, hosted.is_shared, hosted.offers = paths.database, True, offers
     asyncio.run(hosted.work(lambda: say("Driving runs of this database. Press Ctrl-C to stop.")))

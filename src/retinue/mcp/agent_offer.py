@@ -1,6 +1,6 @@
-"""What Retinue offers to MCP clients: the table of methods, over the tools, tasks and resources of
-one guest. The tools themselves are imported when the first of them is called, so that a list of
-them is answered immediately."""
+"""Everything Retinue offers to MCP clients: the table of methods, for the tools, tasks and
+resources of one guest. The tools themselves are imported when the first of them is called, so that
+a list of them is answered immediately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an agent is shown to a client: as text for its model, and as the same facts in JSON."""
+"""Reports about an agent for a client: text for its model, and the same facts as JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def transcript_uri(run: str) -> str:
 @dataclass(frozen=True)
 class AgentReport:
     """One agent at this moment. `doing` is what an open one is at; `n_agents` counts those below
-    it."""
+    it. `missing` says which of these its result lacks, in the runtime's words, and `missing_note`
+    is what it says to those who read the result."""
 
     id: str
     state: str
@@ -47,6 +48,8 @@ class AgentReport:
     created_at: int = 0
     ended_at: int | None = None
     questions: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    missing: str = ""
+    missing_note: str = ""
 
     @property
     def is_ended(self) -> bool:
@@ -63,8 +66,9 @@ class AgentReport:
             {"question": q["id"], "kind": q["kind"], "text": q.get("shown") or q["text"]}
             for q in self.questions
         ]
-        known = {
+        fields = {
             "text": text,
+            "missing": self.missing,
             "error": self.error,
             "doing": self.doing,
             "agents": self.n_agents,
@@ -76,7 +80,7 @@ class AgentReport:
             "state": view_format.shown_state(self.state),
             "turns": self.turns,
             **self.cost.facts,
-            **{name: value for name, value in known.items() if value},
+            **{name: value for name, value in fields.items() if value},
         }
 
     def line(self) -> str:
@@ -100,8 +104,8 @@ class AgentReport:
             lines.append(clip(self.text, most, transcript_uri(self.id)))
         for q in self.questions:
             how = "text" if q["kind"] == "question" else "allow"
-            shown = q.get("shown") or q["text"]
-            lines.append(f"It asks ({q['kind']} {q['id']}; answer with {how}): {shown}")
+            question_text = q.get("shown") or q["text"]
+            lines.append(f"It asks ({q['kind']} {q['id']}; answer with {how}): {question_text}")
         return "\n".join(lines)
 
 
@@ -132,8 +136,11 @@ def tool_result(reports: Sequence[AgentReport], note: str = "") -> dict[str, Any
     most = MOST_TEXT // max(1, len(reports))
     texts = [report.block(most) for report in reports] or ["You have no agents here."]
     text = "\n\n".join([*texts, *([note] if note else [])])
+    # What the runtime says about results is in a part of its own, into which no agent writes.
+    notes = [report.missing_note for report in reports if report.missing_note]
+    parts = [text, "\n".join(notes)] if notes else [text]
     return {
-        "content": [{"type": "text", "text": text}],
+        "content": [{"type": "text", "text": part} for part in parts],
         "structuredContent": {
             "agents": [report.facts(most) for report in reports],
             **({"note": note} if note else {}),

@@ -1,5 +1,5 @@
-"""What clients can read: the conversations of their agents, and the whole of texts that were too
-long to be shown."""
+"""Resources that clients can read: conversations of their agents, and full texts of shortened
+results."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ class AgentResources:
         if match is None:
             return None
         try:
-            shown = await self._work.link.ask(requests.ShowRequest(run=match[1]))
+            detail = await self._work.link.ask(requests.ShowRequest(run=match[1]))
         except NotFound:
             return None
-        return shown["messages"], shown["state"]
+        return detail["messages"], detail["state"]
 
     async def _transcript(self, run: str) -> str:
         parts: list[str] = []

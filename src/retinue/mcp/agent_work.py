@@ -1,4 +1,4 @@
-"""What the tools do: each is a few requests to the host, in the name of the guest."""
+"""What the MCP tools do: each makes a few requests to the host for its guest."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ class AgentWork:
     # changing
 
     async def send(self, args: arguments.SendArguments) -> dict[str, Any]:
-        shown = await self.link.ask(requests.ShowRequest(run=args.id))
-        if shown["state"] not in view_format.ENDS:
+        detail = await self.link.ask(requests.ShowRequest(run=args.id))
+        if detail["state"] not in view_format.ENDS:
             await self.link.ask(
                 requests.SendRequest(run=args.id, text=args.text, steer=args.interrupt)
             )

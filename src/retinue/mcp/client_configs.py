@@ -1,5 +1,5 @@
-"""The configuration files of MCP clients: where each keeps its servers, and how an entry of ours
-looks there. Pure but for the look at which program we are; `config_install` writes the files."""
+"""The configuration files of MCP clients: where each lists its servers, and the form of Retinue's
+entry. Pure but for the look at which program we are; `config_install` writes the files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from retinue.errors import ConfigError
 from retinue.formats.json_comments import without_comments
 from retinue.formats.json_edit import with_value, without_value
-from retinue.formats.toml_edit import with_table, without_table
+from retinue.formats.toml_tables import with_table, without_table
 
 NAME = "retinue"
 OURS = ("type", "command", "args", "enabled", "env_vars")

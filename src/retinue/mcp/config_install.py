@@ -1,5 +1,5 @@
-"""Our entry in a client's configuration: written with a copy of what was there, and a way back. A
-link that a project has in the place of its file is not followed; one in the user's home is."""
+"""Adds Retinue's entry to a client's configuration, with a backup of the old file. A link that a
+project has in the place of its file is not followed; one in the user's home is."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A guest: a client that works with a store under a name of its own, with its own budget, number of
-agents, directories and permissions. What it has started is found again by that name."""
+"""A guest: a client that uses a store under its own name, with its own budget, agent limit,
+directories and permissions. What it has started is found again by that name."""
 
 from __future__ import annotations
 
@@ -72,15 +72,17 @@ def shares(
     """What each of `n` new runs may spend: what is asked for, within what the guest has left. An
     open run counts with all that it may still spend, so that together they never spend more. Raises
     `ToolProblem` when nothing is left."""
-    known = list(charges)
-    n_open = sum(charge.is_open for charge in known)
+    amounts = list(charges)
+    n_open = sum(charge.is_open for charge in amounts)
     if n_open + n > guest.most_open:
         raise ToolProblem(
             f"{n_open} agents are open and you may have {guest.most_open}. Wait for some with "
             "result, or cancel some. Nothing was started."
         )
-    left_usd = _left(guest.usd, [_taken(c.is_open, c.usd, c.usd_limit) for c in known])
-    left_tokens = _left(guest.tokens, [_taken(c.is_open, c.tokens, c.tokens_limit) for c in known])
+    left_usd = _left(guest.usd, [_taken(c.is_open, c.usd, c.usd_limit) for c in amounts])
+    left_tokens = _left(
+        guest.tokens, [_taken(c.is_open, c.tokens, c.tokens_limit) for c in amounts]
+    )
     share = _share("usd", left_usd, n, usd)
     count = _share("tokens", left_tokens, n, tokens)
     return share, None if count is None else int(count)

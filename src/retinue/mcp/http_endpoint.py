@@ -118,14 +118,14 @@ class McpEndpoint:
         key = (owner, request.headers.get("mcp-session-id", ""))
         if not key[1]:
             raise HttpProblem(400, "Send initialize first, then Mcp-Session-Id with each message.")
-        known = self._sessions.get(key)
-        if known is None:
+        open_session = self._sessions.get(key)
+        if open_session is None:
             raise HttpProblem(404, "Session not found. Send initialize.")
         self._sessions.move_to_end(key)
         if not isinstance(message, RpcRequest):
-            await self._server.handle(message, known, _nowhere)
+            await self._server.handle(message, open_session, _nowhere)
             return Response(status_code=202)
-        return await self._exchange(request, message, known, is_stateless=False)
+        return await self._exchange(request, message, open_session, is_stateless=False)
 
     async def _exchange(
         self, request: Request, message: RpcRequest, session: RpcSession, *, is_stateless: bool

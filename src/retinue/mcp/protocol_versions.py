@@ -1,5 +1,5 @@
-"""The two eras of the protocol: with a handshake (`initialize`), and without state, where every
-request says in `_meta` which version it speaks and what its client can do."""
+"""The two kinds of protocol version: with a handshake (`initialize`), and stateless, where every
+request names its version and the client's capabilities in `_meta`."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def facts_of_handshake(params: dict[str, Any]) -> ClientFacts:
         raise RpcError(
             INVALID_PARAMS, "initialize has a protocolVersion, capabilities and a clientInfo."
         )
-    known = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
-    return ClientFacts(known, name_in(params.get("clientInfo")), capabilities)
+    version_spoken = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+    return ClientFacts(version_spoken, name_in(params.get("clientInfo")), capabilities)
 
 
 def name_in(info: Any) -> str:

@@ -1,5 +1,5 @@
-"""JSON-RPC messages as MCP has them: reading one, and writing one. A message that is none becomes
-an error by the specification, with the sender's id where there is one."""
+"""Reads and writes JSON-RPC messages as MCP defines them. A message that is none becomes an error
+by the specification, with the sender's id where there is one."""
 
 from __future__ import annotations
 
@@ -78,21 +78,21 @@ def read_message(data: bytes) -> RpcMessage:
 
 def _message(value: dict[str, Any]) -> RpcMessage:
     id = value.get("id")
-    known = id if isinstance(id, str | int) and not isinstance(id, bool) else None
+    known_id = id if isinstance(id, str | int) and not isinstance(id, bool) else None
     if value.get("jsonrpc") != "2.0":
-        raise RpcError(INVALID_REQUEST, 'A message has "jsonrpc": "2.0".', id=known)
-    if "id" in value and known is None:
+        raise RpcError(INVALID_REQUEST, 'A message has "jsonrpc": "2.0".', id=known_id)
+    if "id" in value and known_id is None:
         raise RpcError(INVALID_REQUEST, "The id of a message is a string or an integer.")
     if "method" not in value:
-        return _response(value, known)
+        return _response(value, known_id)
     method, params = value["method"], value.get("params", {})
     if not isinstance(method, str):
-        raise RpcError(INVALID_REQUEST, "The method of a message is a string.", id=known)
+        raise RpcError(INVALID_REQUEST, "The method of a message is a string.", id=known_id)
     if not isinstance(params, dict):
-        raise RpcError(INVALID_PARAMS, "The params of a message are an object.", id=known)
-    if known is None:
+        raise RpcError(INVALID_PARAMS, "The params of a message are an object.", id=known_id)
+    if known_id is None:
         return RpcNotification(method, params)
-    return RpcRequest(known, method, params)
+    return RpcRequest(known_id, method, params)
 
 
 def _response(value: dict[str, Any], id: Id | None) -> RpcResponse:

@@ -1,5 +1,5 @@
-"""The protocol, without a transport and without anything to offer: who speaks, what is under way,
-and which function answers a method. What is offered is a table of methods."""
+"""The protocol without transport or tools: the client, open requests, and which function answers a
+method. What is offered is a table of methods."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ class RpcSession:
 
     def cancel(self, id: Any) -> None:
         """The client no longer wants this request. One that is not known has ended."""
-        known = self.calls.get(id) if isinstance(id, str | int) else None
-        if known is not None and known[0].request.method != "initialize":
-            known[0].is_cancelled = True
-            known[1].cancel()
+        call = self.calls.get(id) if isinstance(id, str | int) else None
+        if call is not None and call[0].request.method != "initialize":
+            call[0].is_cancelled = True
+            call[1].cancel()
 
     async def finish(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Work that is done to its end although no one may wait for it any more."""
+        """Work that is done to its end although perhaps no one waits for it now."""
         task = asyncio.ensure_future(work)
         self.last_work.add(task)
         task.add_done_callback(self._finished)

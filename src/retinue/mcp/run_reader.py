@@ -1,4 +1,4 @@
-"""What a host says of a guest's runs, gathered into reports."""
+"""Collects a host's data about a guest's runs into reports."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from retinue.host import requests
-from retinue.mcp.agent_costs import cost_of_end, cost_so_far
+from retinue.mcp.agent_costs import cost_of_end, cost_so_far, spent_of
 from retinue.mcp.agent_reports import AgentReport, answer_text, doing_words
 from retinue.mcp.guests import RunCharge
 from retinue.mcp.host_link import HostLink
+from retinue.outcomes import missing_note
 from retinue.view import format as view_format
 
 TAIL = 4
@@ -28,44 +29,47 @@ class RunReader:
 
     async def report(self, run: str) -> AgentReport:
         """One run. Raises `NotFound` for one of another user."""
-        shown = await self._link.ask(requests.ShowRequest(run=run))
+        detail = await self._link.ask(requests.ShowRequest(run=run))
         # In this order: a run that ends in between has its outcome, and none is shown as ended
         # without.
         end = await self._link.ask(requests.OutcomeRequest(run=run))
         outcome = end["outcome"]
         if outcome is None:
-            return await self._open(run, shown)
+            return await self._open(run, detail)
+        missing, note = missing_note(outcome, f"the result of {run}")
         return AgentReport(
             id=run,
             state=outcome["state"],
-            label=shown["label"],
+            label=detail["label"],
             text=answer_text(outcome),
             error=outcome["error"],
             turns=outcome["tree_turns"],
             cost=cost_of_end(outcome),
             n_agents=len(outcome["children"]),
-            created_at=shown["created_at"],
+            created_at=detail["created_at"],
             ended_at=outcome["ended_at"],
+            missing=missing,
+            missing_note=note,
         )
 
-    async def _open(self, run: str, shown: dict[str, Any]) -> AgentReport:
-        start = max(0, shown["messages"] - TAIL)
+    async def _open(self, run: str, detail: dict[str, Any]) -> AgentReport:
+        start = max(0, detail["messages"] - TAIL)
         spending, tail, tree = await asyncio.gather(
             self._link.ask(requests.SpendingRequest(run=run)),
             self._link.ask(requests.TranscriptRequest(run=run, start=start, limit=TAIL)),
             self._link.ask(requests.TreeRequest(run=run)),
         )
         questions = await self.questions([run])
-        spent = spending["spending"].get("spent", {})
+        spent = spent_of(spending["spending"])
         return AgentReport(
             id=run,
-            state="asking" if questions else shown["state"],
-            label=shown["label"],
+            state="asking" if questions else detail["state"],
+            label=detail["label"],
             doing=doing_words(tail["messages"]),
             turns=spent.get("turns", 0),
-            cost=cost_so_far(shown["model"], spent),
+            cost=cost_so_far(detail["model"], spent),
             n_agents=_below(tree),
-            created_at=shown["created_at"],
+            created_at=detail["created_at"],
             questions=questions,
         )
 
@@ -83,8 +87,8 @@ class RunReader:
             self._pages(requests.CostsRequest(limit=requests.MOST_RUNS)),
         )
         by_run = {cost["run"]: cost for cost in costs}
-        known = [{**by_run[line["id"]], **line} for line in lines if line["id"] in by_run]
-        return sorted(known, key=lambda line: (line["created_at"], line["id"]), reverse=True)
+        reports = [{**by_run[line["id"]], **line} for line in lines if line["id"] in by_run]
+        return sorted(reports, key=lambda line: (line["created_at"], line["id"]), reverse=True)
 
     async def _pages(self, request: Any) -> list[dict[str, Any]]:
         runs: list[dict[str, Any]] = []

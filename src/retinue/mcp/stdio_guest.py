@@ -1,4 +1,4 @@
-"""The thin process that a client starts: its guest, and the way to the host."""
+"""The small process that a client starts: its guest, and the connection to the host."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ INFO = {"name": "retinue", "title": "Retinue sub-agents", "version": __version__
 def stdio_server(prepare: Prepare, guest: Guest) -> StdioServer:
     """A server for the client at stdin. A guest without a name has the one by which its client
     calls itself first; another name later gives it neither other agents nor a new budget."""
-    known = [guest] if guest.name else []
+    guests = [guest] if guest.name else []
 
     def named(call: RpcCall) -> Guest:
-        if not known:
-            known.append(replace(guest, name=guest_name(call.client.name)))
-        return known[0]
+        if not guests:
+            guests.append(replace(guest, name=guest_name(call.client.name)))
+        return guests[0]
 
     def link_for(guest: Guest, owner: None) -> HostLink:
         return SocketHost(prepare, guest.user)

@@ -1,4 +1,4 @@
-"""A reply of Anthropic, from its events or from one body."""
+"""Reads a reply of Anthropic, from a stream or from one body."""
 
 from __future__ import annotations
 
@@ -42,14 +42,16 @@ class _Draft:
         """What the beginning and the end of a message say; counts are totals."""
         self.message.update((name, value) for name, value in fields.items() if value is not None)
         counts = as_object(usage)
-        read, written = (
+        read, cache_write = (
             count(counts.get("cache_read_input_tokens")),
             count(counts.get("cache_creation_input_tokens")),
         )
         self.fresh = max(self.fresh, count(counts.get("input_tokens")))
         self.usage = never_smaller(
             self.usage,
-            Usage(output=count(counts.get("output_tokens")), cache_read=read, cache_write=written),
+            Usage(
+                output=count(counts.get("output_tokens")), cache_read=read, cache_write=cache_write
+            ),
         )
 
     def counted(self) -> Usage:

@@ -1,6 +1,6 @@
-"""One request on its way and its answer as it comes: times, sizes, and what becomes of everything
-that can break. What was sent, and what of the answer had to be paid when it was interrupted, is
-recorded in the call's `Progress`."""
+"""One request and its response as it arrives: times, sizes, and every way it can fail. What was
+sent, and what of the answer had to be paid when it was interrupted, is recorded in the call's
+`Progress`."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ class Attempt(Struct):
         data = connection.whole()
         if not data or len(data) > MAX_BODY or "content-encoding" in connection.head.headers:
             return None
-        known = self.redactor
-        if known.knows and (b"\\u" in data or b"\\/" in data or known.suspects_json(data)):
+        redactor = self.redactor
+        if redactor.knows and (b"\\u" in data or b"\\/" in data or redactor.suspects_json(data)):
             return None
         return self.codec.whole(data)
 
@@ -179,7 +179,7 @@ class Attempt(Struct):
         unpack, now = unpacker(connection.head.headers), asyncio.get_running_loop().time
         # What has come is cleaned before it is read: an error in it is cut short. Deltas are
         # cleaned as one text.
-        arriving, shown = self.strict.byte_stream(), self.redactor.stream()
+        arriving, stream = self.strict.byte_stream(), self.redactor.stream()
         size, since = 0, now()
         connection.until, connection.why = min(latest, since + times.idle), "idle"
         while data := await connection.read():
@@ -191,7 +191,7 @@ class Attempt(Struct):
             before = decoder.contents
             for piece in unpack(data):
                 for text in self._fed(decoder, arriving.feed(piece)):
-                    if text := shown.feed(text):
+                    if text := stream.feed(text):
                         emit(text)
             if decoder.done:
                 # What the provider has said to be complete is complete, however the connection
@@ -210,7 +210,7 @@ class Attempt(Struct):
             if moment >= connection.until:
                 raise TimeoutError(connection.why)
         last = "" if decoder.done else "".join(decoder.feed(arriving.close()))
-        if rest := shown.feed(last) + shown.close():
+        if rest := stream.feed(last) + stream.close():
             emit(rest)
         if not connection.is_whole:
             await _end(connection)

@@ -1,5 +1,5 @@
-"""Accounts that are brought while others are in use: a key and the address that it is for belong
-together."""
+"""API keys that commands bring while other accounts are in use: a key is only used with its own
+address."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from retinue.models.connection_pool import checked_url
 from retinue.models.providers import PROVIDERS, KnownProvider
 
 
-def with_brought(known: Mapping[str, str], brought: Mapping[str, str]) -> dict[str, str]:
+def with_brought(environ: Mapping[str, str], keys_brought: Mapping[str, str]) -> dict[str, str]:
     """What is known with what a program brings; what is blank is not brought. A key takes the place
     of every other key of its provider, whatever variable that was in. Raises `ConfigError` for what
     cannot be a key or an address."""
-    new = {name: value for name, value in brought.items() if value.strip()}
-    out = dict(known)
+    new = {name: value for name, value in keys_brought.items() if value.strip()}
+    out = dict(environ)
     for provider in PROVIDERS.values():
         _check(provider, new)
         if _has(provider.keys, new):
@@ -24,13 +24,13 @@ def with_brought(known: Mapping[str, str], brought: Mapping[str, str]) -> dict[s
 
 
 def with_command(
-    known: Mapping[str, str], environ: Mapping[str, str]
+    environ_before: Mapping[str, str], environ: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str]]:
     """What is known with the environment of a command. That is whole: where it has a key, its
     address, or that it has none, counts too, and without a key its address is for none of ours.
     What cannot be used is omitted, with why."""
     new = {name: value for name, value in environ.items() if value.strip()}
-    out, wrong = dict(known), []
+    out, wrong = dict(environ_before), []
     for provider in PROVIDERS.values():
         try:
             _check(provider, new)

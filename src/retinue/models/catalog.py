@@ -5,7 +5,7 @@ of the prompt cache."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
@@ -67,6 +67,14 @@ class ModelStatus:
     waited_seconds: float = 0.0
 
 
+JoinAccount = Callable[[str, Governor], None]
+
+
+def _shared_name(provider: str, account: str, model: str) -> str:
+    """A name that tells nothing of the key."""
+    return f"{provider}:{model}#{digest('shared', account)[:12]}"
+
+
 class _Account(NamedTuple):
     """A key, an address, and what all models that use them share."""
 
@@ -116,6 +124,7 @@ class Catalog:
         self._made: dict[str, Model] = dict(self._own)
         self._in_process: dict[str, LocalModel] = {}
         self._accounts: dict[tuple[str, str, str], tuple[Governor, PromptCacheState]] = {}
+        self._join: JoinAccount | None = None
         self.secrets = self._secrets(environ)
         """Every key that it was ever given, used or not, by name."""
 
@@ -154,6 +163,13 @@ class Catalog:
             for (provider, _, model), (governor, warmth) in self._accounts.items()
         ]
 
+    def share_accounts(self, join: JoinAccount) -> None:
+        """Other processes use the same accounts: `join` gets each governor, with the name of its
+        account and model in all processes."""
+        self._join = join
+        for name, (governor, _) in self._accounts.items():
+            join(_shared_name(*name), governor)
+
     def knows(self, name: str) -> bool:
         """Whether a name is meant for this catalog: an alias, a chain, `provider:model`, or the
         model without a key."""
@@ -167,18 +183,18 @@ class Catalog:
     def _resolve(self, name: str, way: tuple[str, ...]) -> str:
         if name in way:
             raise ConfigError(f"Alias {name!r} refers to itself: {' -> '.join([*way, name])}")
-        way, meant = (*way, name), self._aliases.get(name, name)
-        if "|" in meant:
+        way, target = (*way, name), self._aliases.get(name, name)
+        if "|" in target:
             return CHAIN.join(
-                self._resolve(part.strip(), way) for part in meant.split("|") if part.strip()
+                self._resolve(part.strip(), way) for part in target.split("|") if part.strip()
             )
-        if meant in self._aliases:
-            return self._resolve(meant, way)
-        if meant in self._own:
-            return meant
-        if meant.strip() == OFFLINE:
+        if target in self._aliases:
+            return self._resolve(target, way)
+        if target in self._own:
+            return target
+        if target.strip() == OFFLINE:
             return OFFLINE
-        provider, colon, model = (part.strip() for part in meant.partition(":"))
+        provider, colon, model = (part.strip() for part in target.partition(":"))
         if not colon or not model:
             raise ConfigError(
                 f"{name!r} has no provider. Use PROVIDER:MODEL, for example {example()}."
@@ -249,7 +265,7 @@ class Catalog:
                 )
 
     def _over_http(self, name: str, provider: KnownProvider, model: str) -> HttpModel:
-        codec, known = (
+        codec, facts = (
             provider.codec(self._environ),
             model_facts(
                 name,
@@ -258,22 +274,22 @@ class Catalog:
                 max_output=output_limit(model, provider.max_output),
             ),
         )
-        if not provider.keys and not known.priced and is_near(provider.base_url(self._environ)):
-            known = FREE.of(known)
-        known = self._priced(
-            replace(known, preamble=PREAMBLE[codec.dialect]), f"{provider.name}:{model}"
+        if not provider.keys and not facts.priced and is_near(provider.base_url(self._environ)):
+            facts = FREE.of(facts)
+        facts = self._priced(
+            replace(facts, preamble=PREAMBLE[codec.dialect]), f"{provider.name}:{model}"
         )
         own = self._facts.get(f"{provider.name}:{model}")
         if isinstance(own, ModelFacts):
-            known = own.over(known)
+            facts = own.over(facts)
         elif own is not None:
-            known = replace(own, name=known.name, preamble=known.preamble)
-        account = self._account(provider, model, known)
+            facts = replace(own, name=facts.name, preamble=facts.preamble)
+        account = self._account(provider, model, facts)
         end = end_of(f"{provider.name}:{model}")
         if end is not None:
             log.warning("%s", end.sentence)
         return HttpModel(
-            known,
+            facts,
             codec,
             model=model,
             base_url=account.url,
@@ -312,6 +328,8 @@ class Catalog:
                 least = shortest(provider.name, "", model)
             warmth = PromptCacheState(info, least if self._options.cache else 0, terms.second_usd)
             self._accounts[name] = (Governor(terms=terms), warmth)
+            if self._join is not None:
+                self._join(_shared_name(*name), self._accounts[name][0])
         return _Account(key, url, *self._accounts[name])
 
     def _check_allowed(self, provider: str, model: str) -> None:

@@ -1,4 +1,4 @@
-"""Providers and models as a program declares them: a key, an address, a price, facts."""
+"""Providers and models declared by a program: key, address, price, facts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from retinue.core.values import ModelInfo, Value
+from retinue.core.values import ModelInfo, Value, checked
 from retinue.errors import ConfigError
 from retinue.formats.suggestion import did_you_mean
 from retinue.models.base import Model
@@ -46,7 +46,10 @@ def declared_catalog(
     models: Mapping[str, Model | ModelInfo | str] | None = None,
 ) -> Catalog:
     """A catalog with these providers and models beside the known ones."""
-    own = {ALIASES.get(name, name): provider for name, provider in (providers or {}).items()}
+    own = {
+        ALIASES.get(name, name): _checked(name, provider)
+        for name, provider in (providers or {}).items()
+    }
     models, variables = models or {}, dict(environ)
     for name, provider in own.items():
         variables.update(_variables(name, provider))
@@ -66,15 +69,25 @@ def declared_catalog(
     )
 
 
+def _checked(name: str, provider: Provider) -> Provider:
+    try:
+        provider = checked(provider)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"Provider {name!r}: {error}") from None
+    if provider.max_parallel is not None and provider.max_parallel < 1:
+        raise ConfigError(f"Provider {name!r}: max_parallel is 1 or more.", field="max_parallel")
+    return provider
+
+
 def configured_provider(name: str, entry: ProviderEntry) -> KnownProvider:
     """A provider as a configuration file declares it. Addresses and keys in the usual variables of
     a known one count first."""
     provider = Provider(base_url=entry.base_url, dialect=entry.dialect)
-    known = _known(name, provider)
+    provider_entry = _known(name, provider)
     keys = (entry.key,) if entry.key is not None else ()
     if name in PROVIDERS:
-        keys = tuple(dict.fromkeys((*keys, *known.keys)))
-    return replace(known, url=entry.base_url or known.url, keys=keys)
+        keys = tuple(dict.fromkeys((*keys, *provider_entry.keys)))
+    return replace(provider_entry, url=entry.base_url or provider_entry.url, keys=keys)
 
 
 def _known(name: str, provider: Provider) -> KnownProvider:
@@ -109,11 +122,11 @@ def _known(name: str, provider: Provider) -> KnownProvider:
 
 def _variables(name: str, provider: Provider) -> dict[str, str]:
     """Key and address where the catalog looks for them."""
-    known = PROVIDERS.get(name)
+    entry = PROVIDERS.get(name)
     key, url = _names(name)
-    if known is not None:
-        key, url = (known.keys or ("",))[0], (known.urls or ("",))[0]
-    if known is not None and provider.base_url is not None and not url:
+    if entry is not None:
+        key, url = (entry.keys or ("",))[0], (entry.urls or ("",))[0]
+    if entry is not None and provider.base_url is not None and not url:
         raise ConfigError(f"Provider {name!r} has a fixed address. Declare one of another name.")
     values = {key: provider.api_key, url: provider.base_url}
     return {variable: value for variable, value in values.items() if variable and value is not None}

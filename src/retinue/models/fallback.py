@@ -1,5 +1,4 @@
-"""A chain of models: the next is asked when the one before cannot be had. The reply says which one
-it was.
+"""A chain of models: if one is unavailable, the next is called. The reply says which one it was.
 
 A provider that is known to be down is passed over, but for the one call that finds out whether it
 is back."""
@@ -11,6 +10,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from retinue.core.messages import ModelReply
+from retinue.core.model_price import charged
 from retinue.core.values import ModelInfo
 from retinue.errors import ConfigError, ModelError
 from retinue.models.base import Model, ModelRequest
@@ -64,15 +64,18 @@ class Fallback:
         *before, last = [m for m in self.models if not _is_shut(m)] or self.models
         for model in before:
             try:
-                return _named(model, await model.complete(request, emit))
+                return _own(model, await model.complete(request, emit))
             except ModelError as error:
                 if error.kind not in GIVES_WAY and not _is_shut(model):
                     raise
-        return _named(last, await last.complete(request, emit))
+        return _own(last, await last.complete(request, emit))
 
 
-def _named(model: Model, reply: ModelReply) -> ModelReply:
-    """Two providers may call a model the same: in a chain the reply names the provider."""
+def _own(model: Model, reply: ModelReply) -> ModelReply:
+    """The reply as that of its link: it has cost what the link costs, not what the most expensive
+    one does. Two providers may call a model the same, so it names the provider."""
+    if model.info.priced and reply.usage.tokens and not reply.is_priced:
+        reply = replace(reply, usage=charged(model.info, reply.usage), is_priced=True)
     provider = getattr(model, "provider", "")
     return replace(reply, model=f"{provider}:{reply.model}") if provider else reply
 
@@ -88,5 +91,5 @@ def _longest(prefixes: Sequence[int]) -> int:
 
 def _most(prices: Sequence[int | None]) -> int | None:
     """The highest of them; unknown if one is."""
-    known = [p for p in prices if p is not None]
-    return max(known) if len(known) == len(prices) else None
+    known_prices = [p for p in prices if p is not None]
+    return max(known_prices) if len(known_prices) == len(prices) else None

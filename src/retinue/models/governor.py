@@ -1,4 +1,4 @@
-"""Who may call a provider now: one governor for each account and model, shared by all runs.
+"""Decides which calls may go to a provider now: one governor per account and model, for all runs.
 
 It learns from what comes back. A 429 pauses all calls, not only the one that got it; after failures
 in a row only one probe at a time is sent; a key that is refused to one call is tried by another,
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from retinue.core.state import REFUSALS
 from retinue.errors import ModelError, ModelUnavailable
 from retinue.models import machine_limits as machine
+from retinue.models.account_share import ALONE, AccountShare
 from retinue.models.governed_call import GovernedCall
 from retinue.models.limit_headers import asked_for, limits_in, used_up
 from retinue.models.outage import bare, loop_seconds
@@ -56,6 +57,7 @@ class Governor:
     break_after: int = BREAK_AFTER
     probe_seconds: float = PROBE_SECONDS
     spent_seconds: float = SPENT_SECONDS
+    share: AccountShare = ALONE
     in_flight: int = 0
     cool_until: float = 0.0
     failures: int = 0
@@ -108,6 +110,11 @@ class Governor:
                     some, some, (limit - some if limit > some else limit) / 60, -math.inf
                 )
 
+    def look(self) -> None:
+        """A call that waits may perhaps start."""
+        if self._trees:
+            self._pump()
+
     def turn(self, tree: str, tokens: int = 0) -> GovernedCall:
         """A turn, fairly between trees. `tokens` is about what the call will cost."""
         return GovernedCall(self, tree, tokens)
@@ -139,7 +146,7 @@ class Governor:
             return f"{self._why}; next try in {self.cool_until - now:.0f} s"
         if self._trees and self.descriptors.is_full:
             return self.descriptors.words
-        return ""
+        return self.share.why if self._trees else ""
 
     @property
     def per_minute(self) -> dict[str, float]:
@@ -172,9 +179,8 @@ class Governor:
                 self._forget(tree, waiter)
             raise
 
-    def _wait(self, turn: GovernedCall, now: float | None = None) -> float | None:
+    def _wait(self, turn: GovernedCall, now: float) -> float | None:
         """Seconds until this turn may start; None when someone else has to leave first."""
-        now = self.seconds() if now is None else now
         if self._probe is not None:
             self._mend_if_answered(now)
         wait = self.cool_until - now
@@ -182,8 +188,8 @@ class Governor:
             return None
         if self.is_broken:
             if self._probe is not None:
-                begun = self._probe.answered_at
-                return None if begun is None else max(0.0, begun + self.probe_seconds - now, wait)
+                start = self._probe.answered_at
+                return None if start is None else max(0.0, start + self.probe_seconds - now, wait)
             wait = max(wait, self.next_probe - now)
         elif self.in_flight and self.in_flight + 1 > self.width:
             grows = self._ramp(now)
@@ -198,7 +204,7 @@ class Governor:
             is_told = not name.startswith("set ")
             wait = max(wait, min(lack, bucket.at + MAX_COOLING - now) if is_told else lack)
         # A wait that the clock cannot measure would be waited for again and again.
-        return wait if wait > 1e-6 else 0.0
+        return wait if wait > 1e-6 else self.share.wait(turn.tokens)
 
     def _ramp(self, now: float) -> float | None:
         """Seconds until the width doubles by itself, because so many are out and no one was
@@ -225,6 +231,7 @@ class Governor:
         now = turn.at
         self.in_flight += 1
         self.descriptors.calls += 1
+        self.share.took(turn.tokens)
         self._unheard += 1
         self._unheard_tokens += turn.tokens
         for name, bucket in self.buckets.items():
@@ -281,8 +288,7 @@ class Governor:
             turn.asked = asked_for(headers) or (used_up(headers) if status == 429 else 0.0)
         if limits := limits_in(headers):
             self._learn(limits, status)
-        if self._trees:
-            self._pump()
+        self.look()
 
     def _learn(self, limits: Mapping[str, tuple[float, float, float]], status: int) -> None:
         now = self.seconds()
@@ -304,6 +310,7 @@ class Governor:
     def _left(self, turn: GovernedCall) -> None:
         self.in_flight -= 1
         self.descriptors.calls -= 1
+        self.share.left()
         if not turn.is_heard:
             self._count_as_answered(turn)
         if self._probe is turn:
@@ -333,8 +340,7 @@ class Governor:
             self.last_failure = bare(error)
         if isinstance(error, ModelUnavailable) and error.kind in OUTAGE:
             self._failed_again(turn, error)
-        elif error.kind not in NO_ANSWER:
-            # A refusal is an answer: the provider is there.
+        elif error.kind not in NO_ANSWER:  # a refusal is an answer: the provider is there
             if not self.is_broken or self._probe is turn:
                 self._mend()
                 self.failures = 0
@@ -354,9 +360,9 @@ class Governor:
         """For calls that were not sent: it may be wrong, so there is a time to wait, and a
         notification when it no longer holds."""
         assert self.refusal is not None
-        seconds = max(0.001, self.refused_until - self.seconds())
-        copy = ModelUnavailable(str(self.refusal), kind=self.refusal.kind, retry_after=seconds)
-        copy.hearers, copy.trouble = self.hearers, self.refusal.trouble
+        copy = bare(self.refusal)
+        copy.retry_after = max(0.001, self.refused_until - self.seconds())
+        copy.hearers = self.hearers
         return copy
 
     def _accepted(self) -> None:
@@ -402,8 +408,7 @@ class Governor:
             self._break(self.probe_seconds, f"{self.failures} failures in a row ({error.kind})")
 
     def _break(self, seconds: float, why: str) -> None:
-        now = self.seconds()
-        self._strained_at = now
+        self._strained_at = now = self.seconds()
         if not self.is_broken:
             self._steady = max(WIDTH_AFTER_OUTAGE, self.width / 2)
         self.is_broken, self._why = True, why
@@ -434,6 +439,11 @@ class Governor:
             self.width = self._steady = max(1.0, self.width * factor)
 
     def _cool(self, seconds: float, why: str) -> None:
+        self.cool(seconds, why)
+        self.share.cooled(min(seconds, MAX_COOLING), why)
+
+    def cool(self, seconds: float, why: str) -> None:
+        """Send nothing to the provider for so long; it asked this process or another to."""
         until = self.seconds() + min(seconds, MAX_COOLING)
         if until > self.cool_until:
             self.cool_until = until

@@ -109,13 +109,13 @@ class HttpModel:
         self._url = checked_url(base_url).rstrip("/") + codec.path(self.model, self.options)
         self._outgoing.place = digest(base_url.rstrip("/"))[:12]
         self._proxy = client.proxy(self._url)
-        sent = {
+        sent_headers = {
             **codec.headers(key),
             "accept-encoding": "identity",
             "user-agent": "retinue",
             **(headers or {}),
         }
-        self._headers = {name: value for name, value in sent.items() if value is not None}
+        self._headers = {name: value for name, value in sent_headers.items() if value is not None}
         password = urlsplit(self._proxy).password if self._proxy else None
         secrets = secrets_of_address("base_url", base_url)
         self.secrets = {"key": key, "proxy": unquote(password or ""), **secrets}
@@ -327,8 +327,8 @@ class HttpModel:
         options = with_settings(self.options, request.settings)
         words = "" if options is self.options else repr(options)
         key = (request.instructions, id(tools), words)
-        known = self._heads.get(key)
-        if known is None or known[0] is not tools:
+        head_entry = self._heads.get(key)
+        if head_entry is None or head_entry[0] is not tools:
             instructions, offered_tools = request.instructions, fitting(tools, self.most_tools)
             if lack := left_out(tools, offered_tools, self.most_tools):
                 log.warning("%s: %s", self.info.name, lack)
@@ -339,12 +339,12 @@ class HttpModel:
             if len(self._heads) > 256:
                 self._heads.clear()
             head = self.codec.head(self.model, instructions, offered_tools, options)
-            known = self._heads[key] = (
+            head_entry = self._heads[key] = (
                 tools,
                 head,
                 digest(self.model, head.decode("utf-8", "replace")),
             )
-        return known[1], known[2]
+        return head_entry[1], head_entry[2]
 
     def _prefix(self, request: ModelRequest, head: bytes, name: str) -> tuple[Prefix, int]:
         """What siblings share, and how long it is: the head, and the conversation that a fork came

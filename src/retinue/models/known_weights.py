@@ -1,4 +1,4 @@
-"""Weights that are known by name, and where they lie."""
+"""Weights known by name, and where their files are."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def default_cache(environ: Mapping[str, str]) -> Path:
     return base / "retinue" / "models"
 
 
-def weights_path(name: str, cache: Path, known: Mapping[str, Weights] = KNOWN) -> Path:
+def weights_path(name: str, cache: Path, weights: Mapping[str, Weights] = KNOWN) -> Path:
     """The pulled file of this name, whose hash was checked when it was pulled; `ConfigError` if
     there is none."""
-    path = cache / known_weights(name, known).file
+    path = cache / known_weights(name, weights).file
     if not path.is_file():
         raise ConfigError(
             f"The weights of {name!r} are not downloaded yet. Run `retinue models pull {name}`."
@@ -54,7 +54,7 @@ def weights_path(name: str, cache: Path, known: Mapping[str, Weights] = KNOWN) -
     return path
 
 
-def known_weights(name: str, known: Mapping[str, Weights]) -> Weights:
-    if name not in known:
-        raise ConfigError(f"Unknown weights {name!r}. Known: {', '.join(sorted(known))}")
-    return known[name]
+def known_weights(name: str, weights: Mapping[str, Weights]) -> Weights:
+    if name not in weights:
+        raise ConfigError(f"Unknown weights {name!r}. Known: {', '.join(sorted(weights))}")
+    return weights[name]

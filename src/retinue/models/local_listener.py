@@ -1,4 +1,4 @@
-"""What a local server writes while it answers, taken in piece by piece."""
+"""Reads what a local server writes, piece by piece."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ class LocalListener:
             )
         stop = _STOPS.get(self._reason, "end")
         text = "".join(self._text)
-        written = [Written(name, args or "{}") for _, (name, args) in sorted(self._calls.items())]
-        if not written and self._names:
+        call_list = [Written(name, args or "{}") for _, (name, args) in sorted(self._calls.items())]
+        if not call_list and self._names:
             text, recovered_calls = recover(text, self._names, is_cut=stop == "length")
-            written = list(recovered_calls)
-            if not written:
+            call_list = list(recovered_calls)
+            if not call_list:
                 self._show(self._preview.rest())
         calls = [
             ToolCall(
@@ -101,7 +101,7 @@ class LocalListener:
                 name=call.name,
                 args=clean(call.args),
             )
-            for n, call in enumerate(written)
+            for n, call in enumerate(call_list)
         ]
         if stop != "length":
             stop = "calls" if calls else "end"

@@ -1,5 +1,4 @@
-"""What a local model is asked, as plain values: its messages, its tools, and the grammar that its
-reply must follow.
+"""The prompt of a local model as plain values: messages, tools, and the grammar for its reply.
 
 A chat template that knows tools is given them. For any other they are listed in the system prompt,
 and a call is a JSON object between tags."""
@@ -151,7 +150,7 @@ def _plain(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
         case UserMessage():
             return [{"role": "user", "content": defuse(_seen(message))}]
         case AssistantMessage(text=text, calls=calls):
-            written = [
+            lines = [
                 OPEN
                 + defuse(
                     json.dumps({"name": c.name, "arguments": arguments(c.args)}, ensure_ascii=False)
@@ -159,7 +158,7 @@ def _plain(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
                 + CLOSE
                 for c in calls
             ]
-            content = "\n".join([*([defuse(text)] if text else ()), *written])
+            content = "\n".join([*([defuse(text)] if text else ()), *lines])
             return [{"role": "assistant", "content": content or NOTHING_SAID}]
         case ToolMessage(name=name):
             head = f"{name}: " if name else ""

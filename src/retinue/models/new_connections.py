@@ -1,5 +1,4 @@
-"""New connections to where a request goes: names, addresses that are tried in parallel, proxies,
-and TLS."""
+"""Opens connections: name resolution, addresses tried in parallel, proxies, TLS."""
 
 from __future__ import annotations
 
@@ -159,15 +158,15 @@ class Dialer:
                 socket.inet_pton(number, host)
                 return [(number, (host, port))]
         loop, key = asyncio.get_running_loop(), (host, port)
-        until, known = self._known.get(key, (0.0, []))
+        until, addresses = self._known.get(key, (0.0, []))
         if loop.time() >= until:
             if key not in self._asked:
                 self._asked[key] = task = loop.create_task(self._look_up(host, port))
                 task.add_done_callback(lambda _: self._asked.pop(key, None))
-            known = await asyncio.shield(self._asked[key])
-        turns = itertools.zip_longest(*known)
+            addresses = await asyncio.shield(self._asked[key])
+        turns = itertools.zip_longest(*addresses)
         out = [address for turn in turns for address in turn if address is not None]
-        for family in known:
+        for family in addresses:
             family.append(family.pop(0))
         return out
 
@@ -186,9 +185,9 @@ class Dialer:
             by_family.setdefault(family, []).append((family, address))
         if not by_family:
             raise OSError(f"{host} has no address")
-        known = list(by_family.values())
-        self._known[host, port] = (loop.time() + REMEMBERED_SECONDS, known)
-        return known
+        address_lists = list(by_family.values())
+        self._known[host, port] = (loop.time() + REMEMBERED_SECONDS, address_lists)
+        return address_lists
 
     def close(self) -> None:
         for task in self._asked.values():

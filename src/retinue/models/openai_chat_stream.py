@@ -1,4 +1,4 @@
-"""A reply in the chat dialect, from a stream or from one body."""
+"""Reads a reply of Chat Completions, from a stream or from one body."""
 
 from __future__ import annotations
 
@@ -140,13 +140,13 @@ class OpenAIChatDecoder:
         pieces = [part for part in (*parts, refusal) if part]
         self._text += pieces
         self._is_refused = self._is_refused or bool(refusal)
-        if thought := delta.get("reasoning_content") or delta.get("reasoning"):
-            self._thoughts.append(as_a(str, thought))
+        if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
+            self._thoughts.append(as_a(str, reasoning))
         details, calls = _dicts(delta.get("reasoning_details")), _dicts(delta.get("tool_calls"))
         self._details += details
         for call in calls:
             self._call(call)
-        self.contents += bool(pieces or thought or details or calls)
+        self.contents += bool(pieces or reasoning or details or calls)
         self._reason = as_a(str, choice.get("finish_reason")) or self._reason
         if self._reason in _BROKEN:
             raise ModelUnavailable(

@@ -1,4 +1,4 @@
-"""A reply in the Responses dialect, from its events or from one body."""
+"""Reads a reply of the Responses API, from a stream or from one body."""
 
 from __future__ import annotations
 
@@ -105,10 +105,10 @@ class OpenAIResponsesDecoder:
         elif kind == "error" or event.error:
             raise fault_of(0, event.error or parse_as(payload, Item), {})
         elif kind in ("response.created", "response.in_progress"):
-            begun = parse_as(event.response, WholeResponse)
+            response = parse_as(event.response, WholeResponse)
             self._model, self._usage = (
-                text_of(begun.model) or self._model,
-                never_smaller(self._usage, usage_of(begun.usage)),
+                text_of(response.model) or self._model,
+                never_smaller(self._usage, usage_of(response.usage)),
             )
         elif kind.endswith((".delta", ".done", ".added")):
             self.contents += 1

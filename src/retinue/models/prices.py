@@ -1,5 +1,5 @@
-"""What models cost and how much they read: as it was declared, else from a price list that is kept
-by others. A server on this machine or beside it is free. Unknown is unknown, never free."""
+"""Prices and context sizes of models: as declared, else from the price list of a package. A server
+on this machine or beside it is free. Unknown is unknown, never free."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def model_facts(
     entry = _look_up(provider, model)
     if entry is None:
         return ModelInfo(name=name, window=window, max_output=max_output)
-    known, prices = entry
+    facts, prices = entry
     tiers = [t.start for p in vars(prices).values() for t in getattr(p, "tiers", ())]
     return ModelInfo(
         name=name,
-        window=min([known.context_window or window, *tiers]),
+        window=min([facts.context_window or window, *tiers]),
         max_output=max_output,
         price_in=_nanos(getattr(prices, "input_mtok", None)),
         price_out=_nanos(getattr(prices, "output_mtok", None)),
@@ -67,8 +67,8 @@ def _look_up(provider: str, model: str) -> tuple[Any, Any] | None:
     from genai_prices.data_snapshot import get_snapshot
 
     try:
-        _, known = get_snapshot().find_provider_model(model, None, provider, None)
-        return known, known.get_prices(datetime.now(UTC))
+        _, model_entry = get_snapshot().find_provider_model(model, None, provider, None)
+        return model_entry, model_entry.get_prices(datetime.now(UTC))
     except LookupError:
         return None
 

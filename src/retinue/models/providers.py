@@ -1,5 +1,4 @@
-"""The providers that are known by name: which dialect each speaks, where it is, and which variables
-hold its key."""
+"""The known providers: API format, address, and the variables that hold a key."""
 
 from __future__ import annotations
 
@@ -227,13 +226,13 @@ def adopt_providers(providers: Mapping[str, KnownProvider]) -> None:
     PROVIDERS.update(providers)
 
 
-def provider_name(name: str, known: Mapping[str, KnownProvider] = PROVIDERS) -> str:
+def provider_name(name: str, providers: Mapping[str, KnownProvider] = PROVIDERS) -> str:
     """The provider that is meant; raises `ConfigError` with the names that there are."""
     provider = name.strip().lower()
     provider = ALIASES.get(provider, provider)
-    if provider in known or provider == LOCAL:
+    if provider in providers or provider == LOCAL:
         return provider
-    hint = did_you_mean(provider, [*known, *ALIASES, LOCAL])
+    hint = did_you_mean(provider, [*providers, *ALIASES, LOCAL])
     raise ConfigError(
-        f"Unknown provider {name!r}.{hint} Known: {', '.join(sorted([*known, LOCAL]))}"
+        f"Unknown provider {name!r}.{hint} Known: {', '.join(sorted([*providers, LOCAL]))}"
     )

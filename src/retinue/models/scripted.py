@@ -16,6 +16,7 @@ import msgspec
 
 from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.values import ModelInfo, Usage
+from retinue.errors import ConfigError
 from retinue.models.base import ModelRequest
 
 Line = str | ToolCall | Sequence[ToolCall] | AssistantMessage | ModelReply | BaseException
@@ -29,6 +30,32 @@ KEPT = 1_000
 def call(tool: str, /, **arguments: object) -> ToolCall:
     """A tool call for a script. Its id is filled in when the reply is made."""
     return ToolCall(id="", name=tool, args=_encode(arguments).decode())
+
+
+def check_script(script: object) -> None:
+    """Refuses what is not a script, and names the line that is none."""
+    if callable(script):
+        return
+    if isinstance(script, (str, ToolCall)) or not isinstance(script, Sequence) or not script:
+        hint = f" Write [{script!r}]." if isinstance(script, str) and len(script) < 40 else ""
+        raise ConfigError(f"A script is a list of at least one line, or a function.{hint}")
+    for n, line in enumerate(script, 1):
+        try:
+            check_line(line)
+        except TypeError as error:
+            raise ConfigError(f"Line {n} of the script: {error}") from None
+
+
+def check_line(line: Line) -> Line:
+    """The line, if it is one."""
+    if isinstance(line, (str, ToolCall, AssistantMessage, ModelReply, BaseException)):
+        return line
+    if isinstance(line, (list, tuple)) and line and all(isinstance(c, ToolCall) for c in line):
+        return line
+    raise TypeError(
+        "A line is a text, one or more call(...), an AssistantMessage, a ModelReply or an "
+        f"exception, not {line!r:.100}."
+    )
 
 
 class Scripted:
@@ -50,6 +77,13 @@ class Scripted:
         usage: Usage | None = None,
         delay: float = 0.0,
     ) -> None:
+        if callable(script) or not isinstance(script, (list, tuple)) or script:
+            check_script(script)  # one without a line is for a model that must not be asked
+        for option, value, kind in (("info", info, ModelInfo), ("usage", usage, Usage)):
+            if value is not None and not isinstance(value, kind):
+                raise ConfigError(f"Scripted(): {option} is a {kind.__name__}, not {value!r:.80}.")
+        if not isinstance(delay, (int, float)) or not delay >= 0:
+            raise ConfigError(f"Scripted(): delay is a number of seconds, not {delay!r:.80}.")
         self.info = info or ModelInfo(name=name, price_in=0, price_out=0)
         self._script = script
         self._usage = usage
@@ -74,6 +108,8 @@ class Scripted:
                 if _hearers:
                     _hearers[-1](error)
                 raise
+        elif not self._script:
+            raise ConfigError("This model was asked, and its script has no line.")
         else:
             n_replies = sum(isinstance(m, AssistantMessage) for m in request.messages)
             line = self._script[min(n_replies, len(self._script) - 1)]
@@ -120,6 +156,7 @@ def _message(
     if isinstance(line, AssistantMessage):
         message = line
     else:
+        check_line(line)
         message = AssistantMessage(calls=(line,) if isinstance(line, ToolCall) else tuple(line))
     if all([c.id for c in message.calls]):
         return message

@@ -1,6 +1,7 @@
-"""What of a conversation a model is sent. Seals (signatures of thoughts, encrypted reasoning) go
-only to the model that made them, at the address where it did; pictures only where they are taken.
-What a provider has refused is not sent to it again, if leaving it out has helped."""
+"""Selects what of a conversation is sent to a model. Seals (signatures of thoughts, encrypted
+reasoning) go only to the model that made them, at the address where it did; pictures only where
+they are taken. What a provider has refused is not sent to it again, if leaving it out has helped.
+"""
 
 from __future__ import annotations
 
@@ -193,15 +194,15 @@ class Outgoing:
     def _refuse_pictures(self, history: ShownMessages, cure: Cure, *, is_many: bool) -> bool:
         """Those that came since the last reply; when there is none among them, or they were not the
         reason, all. Where they are too many, those that came before: the model has seen them."""
-        one, known = history.conversation, 0
+        one, n_known = history.conversation, 0
         while one is not None:
             if one in self._taken:
-                known = min(self._taken[one], history.stop)
+                n_known = min(self._taken[one], history.stop)
                 break
             one = one.base if one.base is not None else None  # type: ignore[assignment]
         # Another request may have been refused meanwhile for the same ones: they were in this one
         # too.
-        fresh = _pictures(history, max(history.start, known)) - cure.known
+        fresh = _pictures(history, max(history.start, n_known)) - cure.known
         every = _pictures(history, history.start) - cure.known
         pictures = ((every - fresh) if is_many else set()) or fresh or every
         cure.pictures |= pictures - self._refused

@@ -1,4 +1,4 @@
-"""Which settings an API format takes, and how each is named there."""
+"""Which settings an API format supports, and their names there."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ AUTO_THOUGHT = 8_192
 def check_settings(settings: ModelSettings, model: Model, name: str, whose: str) -> None:
     """Raises `ConfigError` if a model, or a link of a chain, cannot take a setting."""
     for link in getattr(model, "models", (model,)):
-        known = link.info.name or name
+        model_name = link.info.name or name
         called = getattr(link, "model", "")
         if problem := refusal(settings, format_of(link), link.info, called):
-            raise ConfigError(f"{whose}: {known} {problem}")
+            raise ConfigError(f"{whose}: {model_name} {problem}")
 
 
 def format_of(model: Model) -> str:
@@ -102,13 +102,13 @@ def with_settings(options: Options, settings: ModelSettings) -> Options:
     """The options of a model for one request: what its run has set goes first."""
     if settings is NO_SETTINGS or settings == NO_SETTINGS:
         return options
-    thought = settings.thinking
-    if isinstance(thought, bool):
-        thought = AUTO_THOUGHT if thought else 0
+    thinking_setting = settings.thinking
+    if isinstance(thinking_setting, bool):
+        thinking_setting = AUTO_THOUGHT if thinking_setting else 0
     fields = {
         "temperature": settings.temperature if options.is_sampled else None,
         "effort": settings.effort,
-        "thinking_tokens": thought,
+        "thinking_tokens": thinking_setting,
         "top_p": settings.top_p if options.is_sampled else None,
         "stop": settings.stop,
         "seed": settings.seed,

@@ -1,5 +1,6 @@
-"""How many tools a model gets. OpenAI refuses a request with more than 128, and MCP servers offer
-hundreds: the same ones are omitted each time, and both the user and the model get a note."""
+"""Limits the number of tools a model gets. OpenAI refuses a request with more than 128, and MCP
+servers offer hundreds: the same ones are omitted each time, and both the user and the model get a
+note."""
 
 from __future__ import annotations
 
@@ -31,12 +32,12 @@ def fitting(tools: tuple[ToolSchema, ...], most: int) -> tuple[ToolSchema, ...]:
 def left_out(tools: Sequence[ToolSchema], offered_tools: Sequence[ToolSchema], most: int) -> str:
     """What was omitted, and how to choose; "" when nothing was."""
     names = {tool.name for tool in offered_tools}
-    lost = Counter(_server(tool) or "others" for tool in tools if tool.name not in names)
-    if not lost:
+    counts = Counter(_server(tool) or "others" for tool in tools if tool.name not in names)
+    if not counts:
         return ""
-    whose = ", ".join(f"{n} of {server}" for server, n in sorted(lost.items()))
+    whose = ", ".join(f"{n} of {server}" for server, n in sorted(counts.items()))
     return (
-        f"{lost.total()} tools are not offered, because this model accepts at most {most} "
+        f"{counts.total()} tools are not offered, because this model accepts at most {most} "
         f"({whose}). To choose which, use includeTools or excludeTools of an MCP server, "
         "or the agent's list of tools."
     )

@@ -1,11 +1,11 @@
-"""The names of the GenAI conventions that backends read, and what they are for an event. The
-conventions are still in development, so the names are spelled out here and nowhere else."""
+"""The attribute names of the GenAI conventions that backends read, and their values for an event.
+The conventions are still in development, so the names are spelled out here and nowhere else."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from retinue.core.values import Usage
+from retinue.core.values import NANOS_PER_USD, Usage
 from retinue.events import ModelReplied, ModelRetried, RunEnded, RunStarted, ToolReturned
 from retinue.formats.safe_text import one_line
 
@@ -48,8 +48,8 @@ def model_attributes(requested: str, used: str = "") -> dict[str, Any]:
 
 
 def usage_attributes(usage: Usage) -> dict[str, Any]:
-    """Tokens and, where a price is known, dollars. What was not counted by the provider has a
-    name of its own."""
+    """Tokens and, where a price is known, dollars. What was not counted by the provider, and what
+    that costs at most, have names of their own: backends add up facts."""
     out: dict[str, Any] = {
         "gen_ai.usage.input_tokens": usage.input,
         "gen_ai.usage.output_tokens": usage.output,
@@ -60,9 +60,14 @@ def usage_attributes(usage: Usage) -> dict[str, Any]:
         out["gen_ai.usage.cache_creation.input_tokens"] = usage.cache_write
     if usage.estimated:
         out["retinue.usage.estimated_tokens"] = usage.estimated
-    if usage.nanos:
-        out["operation.cost"] = usage.usd
-    return out
+    return out | _dollars(usage, "operation.cost", "retinue.usage.estimated_usd")
+
+
+def _dollars(usage: Usage, sure: str, estimated: str) -> dict[str, float]:
+    """What is known to have been paid, and what is only known not to be more, under these
+    names."""
+    parts = {sure: usage.nanos - usage.nanos_estimated, estimated: usage.nanos_estimated}
+    return {name: nanos / NANOS_PER_USD for name, nanos in parts.items() if nanos > 0}
 
 
 def shared_attributes(operation: str, start: RunStarted, conversation: str) -> dict[str, Any]:
@@ -99,8 +104,9 @@ def end_attributes(end: RunEnded) -> dict[str, Any]:
         "retinue.tree.output_tokens": end.tree_usage.output,
         "retinue.run.turns": end.usage.turns,
     }
-    if end.tree_usage.nanos:
-        out["retinue.tree.usd"] = end.tree_usage.usd
+    out |= _dollars(end.tree_usage, "retinue.tree.usd", "retinue.tree.estimated_usd")
+    if end.tree_usage.estimated:
+        out["retinue.tree.estimated_tokens"] = end.tree_usage.estimated
     if end.state in FAILED:
         out["error.type"] = end.stop or end.state
     return out

@@ -1,5 +1,5 @@
-"""Functions of tools that await children, answers and messages: their steps are recorded, and they
-continue when what they wait for has come. What may happen is decided by `core.tool_steps`.
+"""Runs tool functions that await children, answers and messages: their steps are recorded, and a
+function continues when its results are there. What may happen is decided by `core.tool_steps`.
 
 Nothing is made for a call that takes no step but one small object."""
 
@@ -18,7 +18,8 @@ from retinue.core.events import ActionsReturned, CancelAsked, StepTaken
 from retinue.core.ids import digest, moment, step_child_id
 from retinue.core.spec import Actions, RunRequest, RunSpec
 from retinue.core.state import CallStep, Ended, Run, calls_of
-from retinue.errors import NotFound, Refused, RetinueError
+from retinue.errors import NotFound, Refused, RetinueError, WhyStale, WrongThread
+from retinue.formats.fair_cut import clip
 from retinue.tools.base import Delegation, resting
 
 if TYPE_CHECKING:
@@ -32,6 +33,17 @@ NOT_ASKED_AGAIN = (
     "Tool %r was run again after a restart and did not ask for %s (%s) again. It is cancelled. "
     "Give steps that may change a key=."
 )
+OVER = (
+    "The call of tool {tool!r} has ended and takes no more steps. Await what the tool starts "
+    "before it returns."
+)
+ELSEWHERE = (
+    "A tool takes its steps on the event loop of its runtime. Write the tool as `async def` and "
+    "await them; a plain function can return Ask(...) or ctx.delegate(...)."
+)
+USED = (
+    "This key was already used in this call, for {agent!r} with the task {task!r}. Use a new key."
+)
 NOT_WAITED_FOR = "Tool %r returned without waiting for %s (%s). It is cancelled."
 
 
@@ -41,6 +53,12 @@ class AwaitingTools:
     def __init__(self, engine: Engine, events: ToolEvents, reader: ToolReader) -> None:
         self.engine, self.events, self.reader = engine, events, reader
         self._asking: dict[tuple[str, int, int, str], asyncio.Future[str]] = {}
+
+    def check_loop(self) -> None:
+        """Steps are taken on the loop of the runtime."""
+        task = self.engine.task
+        if task is not None and asyncio._get_running_loop() is not task.get_loop():
+            raise WrongThread(ELSEWHERE)
 
     def steps(self, effect: CallTool, run: Run) -> TakenSteps:
         return TakenSteps(self, effect, run)
@@ -67,9 +85,10 @@ class AwaitingTools:
     async def record(self, run: str, event: StepTaken) -> None:
         """The step is on record when this returns; it raises why it was refused."""
         why = await self.engine.record(run, event)
-        if why.startswith("Refused ("):
-            limit, _, words = why.removeprefix("Refused (").partition("): ")
-            raise Refused(limit, words)
+        refusal = why.refusal if isinstance(why, WhyStale) else None
+        if refusal is not None:
+            numbers = (refusal.allowed, refusal.wanted)
+            raise Refused(refusal.limit, str(refusal), numbers)
         if why:
             raise RetinueError(why)
 
@@ -77,17 +96,33 @@ class AwaitingTools:
 class TakenSteps:
     """The steps of one call (`tools.context_verbs.CallSteps`)."""
 
-    __slots__ = ("_effect", "_home", "_known", "_nth", "_started", "delegations")
+    __slots__ = (
+        "_asked",
+        "_effect",
+        "_home",
+        "_is_over",
+        "_known",
+        "_nth",
+        "_started",
+        "delegations",
+    )
 
     def __init__(self, home: AwaitingTools, effect: CallTool, run: Run) -> None:
         self._home, self._effect = home, effect
         self._nth: Counter[str] | None = None
         self._started: dict[str, asyncio.Future[None]] = {}
         self._known: dict[str, CallStep] = {}
-        self.delegations: list[Delegation] = []
+        self._is_over = False
+        self._asked: dict[str, tuple[str, str]] = {}
+        self.delegations: list[Delegation[Any]] = []
         calls = calls_of(run) if effect.again or effect.answer is not None else None
         if calls is not None and run.turn == effect.turn:
             self._known = {s.key: s for s in calls.steps if s.index == effect.index}
+
+    def _check_open(self) -> None:
+        self._home.check_loop()
+        if self._is_over:
+            raise RetinueError(OVER.format(tool=self._effect.call.name))
 
     def nth(self, name: str) -> str:
         self._nth = Counter() if self._nth is None else self._nth
@@ -97,9 +132,16 @@ class TakenSteps:
     async def children(
         self, step: str, requests: Sequence[RunRequest], names: Sequence[str], *, parks: bool
     ) -> list[str]:
+        self._check_open()
         ids = [self._id(name) for name in names]
-        known = {id for id in ids if await self._is_known(id)} | self._started.keys()
-        new = {id: n for n, id in enumerate(ids) if id not in known}
+        for id, request in zip(ids, requests, strict=True):
+            self._check_same(id, request)
+        ids_known = {
+            id
+            for id, request in zip(ids, requests, strict=True)
+            if await self._is_known(id, request.agent)
+        } | self._started.keys()
+        new = {id: n for n, id in enumerate(ids) if id not in ids_known}
         recorded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._started |= dict.fromkeys(ids, recorded) | {
             id: self._started[id] for id in ids if id in self._started
@@ -135,8 +177,9 @@ class TakenSteps:
             return [await self._home.reader.outcome(id) for id in runs]
 
     async def wait(self, step: str, run: str, longest: float | None) -> Any:
-        known = self._known.get(step)
-        if known is not None and known.text == TIMED_OUT:
+        self._check_open()
+        result_known = self._known.get(step)
+        if result_known is not None and result_known.text == TIMED_OUT:
             raise TimeoutError
         row = await self._home.engine.store.row(run)
         if row is None or row.spec.parent != self._effect.run:
@@ -155,13 +198,17 @@ class TakenSteps:
             raise
 
     async def ask(self, step: str, question: str, choices: tuple[str, ...]) -> str:
-        known = self._known.get(step)
-        if known is not None and known.text is not None:
-            return known.text
+        self._check_open()
+        result_known = self._known.get(step)
+        if result_known is not None and result_known.text is not None:
+            return result_known.text
         put = self._event(step, question=question, choices=choices, parks=True)
-        return await self._home.question_answer(self._effect, step, put if known is None else None)
+        return await self._home.question_answer(
+            self._effect, step, put if result_known is None else None
+        )
 
     async def act(self, step: str, actions: Actions, reason: str = "") -> None:
+        self._check_open()
         if step in self._known:
             return
         if actions.cancels and await self._has_ended(actions.cancels[0]):
@@ -182,9 +229,22 @@ class TakenSteps:
         at = moment(e.made_at, e.turn, e.index)
         return step_child_id(at, e.run, e.turn, e.call.id, e.index, name)
 
-    async def _is_known(self, id: str) -> bool:
-        """Whether an earlier run of this function has started it."""
-        return self._effect.again and await self._home.engine.store.row(id) is not None
+    def _check_same(self, id: str, request: RunRequest) -> None:
+        """A key names one child in this run of the function."""
+        first_request = self._asked.setdefault(id, (request.agent, request.task))
+        if first_request != (request.agent, request.task):
+            raise Refused(
+                "key", USED.format(agent=first_request[0], task=clip(first_request[1], 80))
+            )
+
+    async def _is_known(self, id: str, agent: str) -> bool:
+        """Whether an earlier run of this function has started it. The words of its task may have
+        changed; its agent says of which type its result is."""
+        row = await self._home.engine.store.row(id) if self._effect.again else None
+        if row is not None and row.spec.request.agent != agent:
+            of = row.spec.request
+            raise Refused("key", USED.format(agent=of.agent, task=clip(of.task, 80)))
+        return row is not None
 
     def _event(self, step: str, **fields: Any) -> StepTaken:
         e = self._effect
@@ -204,6 +264,7 @@ class TakenSteps:
     def close(self) -> None:
         """The function has returned. Children that it has not asked for in this run, though an
         earlier one had, are cancelled; the core cancels those that it has not waited for."""
+        self._is_over = True
         if not self._started and not self._effect.again:
             return
         for spec in self._open_children():

@@ -1,6 +1,6 @@
-"""The way to the store: one batch of steps at a time is written, in the order of the steps, while
-the engine continues with the next one. No effect of a batch is performed, and no waiter is
-notified, before the batch is recorded."""
+"""Writes steps to the store: one batch at a time, in order, while the engine continues with the
+next one. No effect of a batch is performed, and no waiter is notified, before the batch is
+recorded."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Commits:
         tries = 0
         while True:
             try:
-                written = await write()
+                is_written = await write()
             except StoreFull as error:
                 self.trouble = str(error)
                 log.error("cannot write to the store; retrying: %s", error)
@@ -121,7 +121,7 @@ class Commits:
                 tries += 1
             else:
                 self.trouble = ""
-                return written
+                return is_written
 
 
 class _Begun:

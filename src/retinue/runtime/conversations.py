@@ -1,4 +1,4 @@
-"""The messages of live runs, in memory once: a fork shares what it was forked from."""
+"""The messages of open runs in memory, each once: a fork shares its parent's."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Conversations:
         """New messages, each with its conversation and its place there."""
         find = self._known.get
         for conversation, n, message in messages:
-            known = find(conversation)
-            if known is not None and known.base_length + len(known.own) == n:
-                known.own.append(message)
+            chain = find(conversation)
+            if chain is not None and chain.base_length + len(chain.own) == n:
+                chain.own.append(message)
 
     def at_hand(self, conversation: str) -> Conversation | None:
         return self._known.get(conversation)
@@ -45,19 +45,19 @@ class Conversations:
     async def of(self, spec: RunSpec, length: int) -> Conversation:
         """A run's messages, read from the store if they are not at hand. Forks share what they were
         forked from."""
-        known = self._known.get(spec.conversation)
-        if known is None:
+        chain = self._known.get(spec.conversation)
+        if chain is None:
             base = spec.base if spec.base is not None and spec.conversation == spec.id else None
-            known = (
+            chain = (
                 Conversation()
                 if base is None
                 else Conversation(await self._shared(base), base.length)
             )
-            known.own.extend(
-                await self._store.messages(spec.conversation, known.base_length, length)
+            chain.own.extend(
+                await self._store.messages(spec.conversation, chain.base_length, length)
             )
-            known = self._known.setdefault(spec.conversation, known)
-        return known
+            chain = self._known.setdefault(spec.conversation, chain)
+        return chain
 
     async def _shared(self, base: ForkPoint) -> Conversation:
         """A conversation that others begin with: in memory once, as long as one of them is."""

@@ -1,5 +1,5 @@
-"""The loop: events from one queue go through the core, are committed together, published, and only
-then performed.
+"""The event loop of a runtime: events from one queue go through the core, are committed together,
+published, and only then performed.
 
 While one batch is written the next one is stepped, so that in memory the trees are ahead of the
 record; what is shown and performed follows the record. The engine remembers nothing about the
@@ -242,9 +242,9 @@ class Engine:
         if model is not None:
             self.describe(model)
         definition = self.without_secrets(AgentRegistered(definition=definition)).definition
-        known = self.trees.shared.definitions
-        if known.get(definition.name) != definition:
-            known[definition.name] = definition
+        definitions = self.trees.shared.definitions
+        if definitions.get(definition.name) != definition:
+            definitions[definition.name] = definition
             self.post("", AgentRegistered(definition=definition))
 
     def describe(self, model: ModelInfo) -> None:
@@ -281,12 +281,12 @@ class Engine:
     async def _go_on(self) -> bool:
         """Recorded effects are performed, arrived events are stepped, and steps are given to the
         store as soon as it is free. Returns whether there is anything more to do."""
-        written = self.commits.take()
-        if written is not None:
-            if len(written.changes.effects) > FEW_EFFECTS:
+        batch = self.commits.take()
+        if batch is not None:
+            if len(batch.changes.effects) > FEW_EFFECTS:
                 self._write()
-            await self._after(written)
-            for _ in range(TURNS if written.task is not None else 0):
+            await self._after(batch)
+            for _ in range(TURNS if batch.task is not None else 0):
                 await asyncio.sleep(0)
         if self._can_step():
             self._step()

@@ -51,13 +51,13 @@ class FoundRuns:
         """Send the event to every open run that can continue in this process; runs suspected of
         having crashed the last processes get it when it is their turn (`core.suspects`)."""
         engine, trial, tools = self._engine, self._trial, self._tools
-        known = [
+        rows = [
             (s, r)
             for s, r in self._dormant.values()
             if s.model in engine.models and s.request.agent in tools.agents
         ]
         future: asyncio.Future[str] | None = None
-        for spec, run in [(s, r) for s, r in known if not trial.holds(s.id)]:
+        for spec, run in [(s, r) for s, r in rows if not trial.holds(s.id)]:
             if self._dormant.pop(spec.id, None) is None or engine.trees.run(spec.id) is None:
                 continue
             calls = await recover.open_calls(spec, run, engine.store.messages, tools.restart_class)

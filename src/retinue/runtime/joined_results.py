@@ -1,4 +1,4 @@
-"""What joined children came back with: their results in words, and their changes in the files."""
+"""The results of joined children: their text, and their changes in the files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def format_results(
     effect: FormatResults, agent: str, tools: ToolRunner, texts: Texts
 ) -> ResultsFormatted:
     """The results of each call in the words of its tool. One that fails is an error result."""
-    written, failed = [], False
+    lines, failed = [], False
     for joined in effect.calls:
         try:
             if joined.plain:
@@ -31,8 +31,8 @@ async def format_results(
             log.exception("tool %s could not compose its results", joined.name)
             text = f"The results could not be composed: {type(error).__name__}: {error}"
             failed = True
-        written.append((joined.index, joined.call_id, joined.name, text))
-    return ResultsFormatted(turn=effect.turn, calls=tuple(written), error=failed)
+        lines.append((joined.index, joined.call_id, joined.name, text))
+    return ResultsFormatted(turn=effect.turn, calls=tuple(lines), error=failed)
 
 
 async def merge_changes(effect: Merge, tools: ToolRunner) -> Merged:

@@ -1,5 +1,5 @@
-"""Announcements on their way out: put into words where they have none, sent one at a time to each
-place, and whatever comes of it goes back to the engine as an event."""
+"""Sends announcements: formats them if needed, one at a time per channel, and reports the result to
+the engine as an event."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Outbox:
     def check(self, origin: Origin | None) -> None:
         """Raise `Refused` for a place that nothing can be delivered to."""
         if origin is not None and origin.channel and origin.channel not in self._channels:
-            known = ", ".join(sorted(self._channels)) or "none"
-            raise Refused("channel", f"Unknown channel {origin.channel!r}. Known: {known}")
+            channels = ", ".join(sorted(self._channels)) or "none"
+            raise Refused("channel", f"Unknown channel {origin.channel!r}. Known: {channels}")
 
     # who is next
 

@@ -1,4 +1,4 @@
-"""After a restart: the trees are built again from the open runs, and each run gets an event that
+"""Recovery after a restart: builds the trees from the open runs, and gives each run an event that
 says so.
 
 One scan, no effect of its own: what happens to a run is decided by the core when it takes
@@ -93,8 +93,8 @@ def under_way(calls: OpenCalls) -> int:
     """The calls whose tool was at work, or awaited a step. (One that is looked at again after a
     wait is known by that.)"""
     waits = sum(1 << w.index for w in calls.waits)
-    lost = sum(1 << c.index for c in calls.lost)
-    return calls.tools | calls.parked | (calls.woken & ~waits) | lost
+    lost_bits = sum(1 << c.index for c in calls.lost)
+    return calls.tools | calls.parked | (calls.woken & ~waits) | lost_bits
 
 
 async def open_calls(

@@ -1,5 +1,5 @@
-"""A defect of ours in one tree: that tree is set aside as if this process had crashed, and all
-others continue."""
+"""Sets aside a tree in which a defect of Retinue showed, as if the process had crashed; all others
+continue."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def _members(engine: Engine, root: str, live: list[str]) -> list[str]:
     Runs that have ended stay ended."""
     batch = engine.commits.under_way
     new = [] if batch is None else [spec.id for spec in batch.changes.specs if spec.root == root]
-    known = [id for id, of in engine.roots.items() if of == root]
-    members = dict.fromkeys((root, *live, *known, *new))
+    member_ids = [id for id, of in engine.roots.items() if of == root]
+    members = dict.fromkeys((root, *live, *member_ids, *new))
     return [
         id
         for id in members

@@ -1,5 +1,4 @@
-"""One timer for all runs: each run says in its row when it wants to be woken, and at most one entry
-belongs to it."""
+"""One timer for all runs: a run's row says when to wake it, and it has at most one entry."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ class Timers:
     def set(self, id: str, at: int | None) -> None:
         if at is None:
             return
-        known = self._entry.get(id)
-        if known is None or at < known:
+        entry = self._entry.get(id)
+        if entry is None or at < entry:
             self._entry[id] = at
             heapq.heappush(self._heap, (at, id))
             if self._handle is None or at < self._armed:

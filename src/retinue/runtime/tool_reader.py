@@ -1,4 +1,4 @@
-"""What a tool may read: other runs as they are now, and how agents and models are known. It changes
+"""What a tool can read: other runs as they are now, and the known agents and models. It changes
 nothing."""
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class ToolReader:
         return sorted(self._engine.trees.shared.models)
 
     def resolved(self, model: str) -> str:
-        known = self._engine.trees.shared.models.get(model)
-        return known.resolved or model if known is not None else model
+        model_entry = self._engine.trees.shared.models.get(model)
+        return model_entry.resolved or model if model_entry is not None else model
 
     def find_model(self, model: str) -> str:
         try:
@@ -51,8 +51,8 @@ class ToolReader:
         )
 
     def reachable_agents(self, agent: str) -> Sequence[str]:
-        known = self._engine.trees.shared.definitions.get(agent)
-        return () if known is None else known.agents
+        definition = self._engine.trees.shared.definitions.get(agent)
+        return () if definition is None else definition.agents
 
     def n_calls(self, root: str) -> int:
         trees, n = self._engine.trees, 0

@@ -1,6 +1,6 @@
-"""Branches into the files of a directory, one after the other. First it is all computed among git's
-objects, which changes no file, and written down; then the files are changed. What is cut short is
-done again from what was written down, so nothing is lost and nothing done twice."""
+"""Merges branches into the files of a directory, one after the other. First it is all computed
+among git's objects, which changes no file, and written down; then the files are changed. What is
+cut short is done again from what was written down, so nothing is lost and nothing done twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from retinue.core.merges import BranchMerge, WriterCopy, branch_name
 from retinue.errors import RetinueError
 from retinue.formats.safe_text import one_line
-from retinue.sandbox.git_process import base as environment
+from retinue.sandbox.git_process import base as git_environment
 from retinue.sandbox.git_process import program
 from retinue.sandbox.git_process import run as run_git
 from retinue.sandbox.git_repository import Git
@@ -49,7 +49,7 @@ _known: dict[str, tuple[int, ...]] = {}
 
 async def _version() -> tuple[int, ...]:
     if program() not in _known:
-        output = (await run_git(("--version",), environment())).decode()
+        output = (await run_git(("--version",), git_environment())).decode()
         _known[program()] = tuple(int(n) for n in re.findall(r"\d+", output)[:2])
     return _known[program()]
 
@@ -113,8 +113,8 @@ async def _merge_one(
     answer = await git.run("merge-tree", *options, is_long=True, good=(0, 1))
     merged, *conflicts = [part for part in os.fsdecode(answer).split("\0") if part]
     if conflicts:
-        shown = [c for c in conflicts if not copy.is_hidden(f"{git.repository.top}/{c}")]
-        marked = await _marked(git, merged, shown)
+        visible = [c for c in conflicts if not copy.is_hidden(f"{git.repository.top}/{c}")]
+        marked = await _marked(git, merged, visible)
         conflict = replace(
             merge,
             state="conflict",
@@ -142,15 +142,15 @@ async def _marked(git: Git, tree: str, paths: Sequence[str]) -> dict[str, str]:
 
 def _hunks(marked: Mapping[str, str], label: str) -> str:
     """The lines in conflict, as far as there is room to show them."""
-    shown = ""
+    text = ""
     for path, content in marked.items():
         for hunk in HUNK.findall(content):
             named = re.sub(r"\A<{7} .*$", "<<<<<<< your directory", hunk, flags=re.MULTILINE)
             named = re.sub(r"(?m)^>{7} .*$", lambda _: f">>>>>>> {one_line(label)}", named)
-            if len(shown) + len(named) > MOST_HUNKS:
-                return f"{shown}(and more)\n"
-            shown += f"{one_line(path)}:\n{named}"
-    return shown
+            if len(text) + len(named) > MOST_HUNKS:
+                return f"{text}(and more)\n"
+            text += f"{one_line(path)}:\n{named}"
+    return text
 
 
 def _places(path: str, content: str | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Git for our own purposes, which runs nothing that a repository names.
+"""Git for Retinue's own purposes; it runs nothing that a repository configures.
 
 Filters, drivers, aliases, credential programs and included files can have any name, so no list of
 settings switches them off. Instead git is given a git directory of ours: its `objects` lead to
@@ -89,13 +89,13 @@ async def opened(
     try:
         settings = await asyncio.to_thread(read_small, f"{repository.common}/config")
         own_settings, ignored = await kept_settings(settings), await ignored_by_user(home())
-        built = asyncio.create_task(
+        task = asyncio.create_task(
             asyncio.to_thread(build_copy, repository, own_settings, ignored, folders, logs)
         )
         try:
-            folder, lock, borrowed = await asyncio.shield(built)
+            folder, lock, borrowed = await asyncio.shield(task)
         except asyncio.CancelledError:
-            built.add_done_callback(_give_up)
+            task.add_done_callback(_give_up)
             raise
     except OSError as error:
         where = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -108,8 +108,8 @@ async def opened(
         await asyncio.to_thread(discard, folder, lock)
 
 
-def _give_up(built: asyncio.Task[tuple[str, int, tuple[str, ...]]]) -> None:
+def _give_up(task: asyncio.Task[tuple[str, int, tuple[str, ...]]]) -> None:
     """No one wants it."""
-    if not built.cancelled() and built.exception() is None:
-        folder, lock, _ = built.result()
+    if not task.cancelled() and task.exception() is None:
+        folder, lock, _ = task.result()
         discard(folder, lock)

@@ -1,5 +1,4 @@
-"""Everything in a copy into an index, in few processes however much there is, and never by a
-command line that it could make too long."""
+"""Adds everything in a worktree to an index, with few processes, and without long command lines."""
 
 from __future__ import annotations
 
@@ -13,9 +12,11 @@ from retinue.sandbox.git_repository import Git
 async def stage(git: Git, index: str) -> None:
     """What is in the place of a submodule is omitted. What cannot be read as its attributes say is
     taken as it is."""
-    known = await git.run("ls-files", "-s", "-z", index=index)
+    index_listing = await git.run("ls-files", "-s", "-z", index=index)
     links = {
-        entry.split(b"\t", 1)[1] for entry in known.split(b"\0") if entry.startswith(b"160000")
+        entry.split(b"\t", 1)[1]
+        for entry in index_listing.split(b"\0")
+        if entry.startswith(b"160000")
     }
     if not links:
         try:

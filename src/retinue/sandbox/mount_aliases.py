@@ -1,4 +1,4 @@
-"""The other paths of a directory: those under which a mount shows it again."""
+"""The other paths of a directory, where a mount shows it again."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def aliases(path: str, mounts: Mounts, *, parts: bool = True) -> Iterator[str]:
         return
     device, top, at = max(reversed(holds), key=lambda m: len(m[2]))
     on_device = os.path.normpath(f"{top}/{real[len(at.rstrip('/')) :]}")
-    for other, shown, where in mounts:
-        if other != device or (shown, where) == (top, at):
+    for other, mount_source, where in mounts:
+        if other != device or (mount_source, where) == (top, at):
             continue
-        if _inside(on_device, shown):
-            yield os.path.normpath(f"{where}/{on_device[len(shown.rstrip('/')) :]}")
-        elif parts and _inside(shown, on_device):
+        if _inside(on_device, mount_source):
+            yield os.path.normpath(f"{where}/{on_device[len(mount_source.rstrip('/')) :]}")
+        elif parts and _inside(mount_source, on_device):
             yield where
 
 

@@ -1,6 +1,6 @@
-"""What neither a command nor a file tool may see: what belongs to the runtime itself, and the
-secrets in home directories. One value, `Private`, is made where a runtime is put together; the
-sandbox and the file tools ask it."""
+"""Paths that neither commands nor file tools can see: Retinue's own files, and secrets in home
+directories. One value, `Private`, is made where a runtime is put together; the sandbox and the file
+tools ask it."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ class Private:
         """Why the file at `path` is not for a model, or "". It is absolute and resolved, as is
         `root`, the directory in which the run works: in a copy of its own, a run may see that
         copy."""
-        known = self._known()
-        if known.copy(path) and known.copy(path) == known.copy(root):
+        paths = self._known()
+        if paths.copy(path) and paths.copy(path) == paths.copy(root):
             return ""
-        return known.why(path, root) or (OURS if belongs_to_another(path) else "")
+        return paths.why(path, root) or (OURS if belongs_to_another(path) else "")
 
     def hides(self, root: str) -> Callable[[str], bool]:
         """For listing a directory: whether an entry beneath `root`, which is resolved, is
         omitted."""
-        top, known = root.rstrip("/"), self._known()
-        mine = known.copy(root)
+        top, paths = root.rstrip("/"), self._known()
+        mine = paths.copy(root)
 
         def is_hidden(path: str) -> bool:
             whole = f"{top}/{path}"
-            if known.why(whole, top):
-                return not mine or known.copy(whole) != mine
+            if paths.why(whole, top):
+                return not mine or paths.copy(whole) != mine
             return path.endswith(TAILS) and belongs_to_another(whole)
 
         return is_hidden
@@ -70,9 +70,9 @@ class Private:
         return (info.st_dev, info.st_ino) in _numbers(self, int(time.monotonic() / FRESH_SECONDS))
 
     def _files(self) -> Iterator[os.stat_result]:
-        known = self._known()
+        paths = self._known()
         secrets = (f"{home}/{'/'.join(path)}" for home in home_directories() for path in SECRETS)
-        places = (*(p for store in known.stores for p in _beside(store)), *known.folders, *secrets)
+        places = (*(p for store in paths.stores for p in _beside(store)), *paths.folders, *secrets)
         for place in places:
             with suppress(OSError):
                 if stat.S_ISREG((first := os.lstat(place)).st_mode):
@@ -95,9 +95,9 @@ class Private:
         """What there is to hide in these directories, by resolved paths; what lies in another of
         them is omitted."""
         tops = tuple(dict.fromkeys(roots))
-        known = self._known()
-        stores = dict.fromkeys((*known.stores, *(s for top in tops for s in stores_in(top))))
-        candidates = [path for path in known.folders if is_inside(path, tops)]
+        private = self._known()
+        stores = dict.fromkeys((*private.stores, *(s for top in tops for s in stores_in(top))))
+        candidates = [path for path in private.folders if is_inside(path, tops)]
         for store in stores:
             if is_inside(os.path.dirname(store), tops):
                 candidates += _beside(store)
@@ -188,14 +188,14 @@ def _below(place: str) -> Iterator[os.stat_result]:
 def _known(private: Private, mountinfo: bytes, homes: tuple[str, ...]) -> _Known:
     """The places by every path that leads to them: through links, and through mounts of the same
     directory."""
-    known = mounts.parsed(mountinfo)
-    folders = {q for p in private.folders for q in mounts.aliases(p, known)}
+    parsed_mounts = mounts.parsed(mountinfo)
+    folders = {q for p in private.folders for q in mounts.aliases(p, parsed_mounts)}
     folders |= {os.path.realpath(e.path) for p in private.folders for e in _links(p)}
     files = {r for p in (private.store, *private.stores) if p for r in (p, os.path.realpath(p))}
     stores = {
         f"{q}/{os.path.basename(r)}"
         for r in files
-        for q in mounts.aliases(os.path.dirname(r), known)
+        for q in mounts.aliases(os.path.dirname(r), parsed_mounts)
     }
     inside, prefixes = (tuple(f"{p}/" for p in sorted(group)) for group in (folders, homes))
     # By their real paths, and through mounts of a part of a home: there the name says nothing.
@@ -203,7 +203,7 @@ def _known(private: Private, mountinfo: bytes, homes: tuple[str, ...]) -> _Known
         q
         for home in homes
         for secret in SECRETS
-        for q in mounts.aliases(f"{home}/{'/'.join(secret)}", known)
+        for q in mounts.aliases(f"{home}/{'/'.join(secret)}", parsed_mounts)
     }
     secrets = tuple(sorted(f"{place}/" for place in places))
     return _Known(frozenset(folders), inside, tuple(sorted(stores)), prefixes, secrets)

@@ -1,5 +1,5 @@
-"""What a file tool never writes, creates, moves or removes: files that another program runs or
-trusts as soon as someone enters, opens or commits in the directory. The names below are the whole
+"""Files that file tools never write, create, move or remove, because another program runs or trusts
+them as soon as someone enters, opens or commits in the directory. The names below are the whole
 list."""
 
 from __future__ import annotations
@@ -236,8 +236,9 @@ def _homes(mine: str, mountinfo: bytes) -> tuple[tuple[str, ...], tuple[tuple[st
             u.pw_dir for u in pwd.getpwall() if u.pw_uid in (0, os.getuid()) or u.pw_uid >= 1000
         }
     whole = {os.path.realpath(h) for h in folders if h.startswith("/")} - {"/", "/nonexistent"}
-    known = mounts.parsed(mountinfo)
+    parsed_mounts = mounts.parsed(mountinfo)
     real = sorted(
-        {path for home in whole for path in mounts.aliases(home, known, parts=False)} - {"/"}
+        {path for home in whole for path in mounts.aliases(home, parsed_mounts, parts=False)}
+        - {"/"}
     )
     return tuple(real), tuple(tuple(plain(p) for p in h.split("/") if p) for h in real)

@@ -1,4 +1,4 @@
-"""The files by which a worktree is known to its repository."""
+"""The files that link a worktree to its repository."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ def copy_file(source: str, target: str) -> None:
     """The time too: git reads a file again if it was changed in the second in which the index was
     written."""
     fd = open_regular(source)
-    written = os.fstat(fd).st_mtime_ns
+    mtime = os.fstat(fd).st_mtime_ns
     data = drain(fd, MOST_INDEX)
     if len(data) <= MOST_INDEX:
         Path(target).write_bytes(data)
-        os.utime(target, ns=(written, written))
+        os.utime(target, ns=(mtime, mtime))
 
 
 def make_plain(path: Path) -> None:

@@ -63,9 +63,9 @@ def asgi_app(
     service. `retinue` must be open while it is served. The first of the `agents` is started by
     requests that name none. `hosts` are the names under which the service is reached, beside those
     of loopback."""
-    known = list(tokens)
-    if not known:
+    token_list = list(tokens)
+    if not token_list:
         raise ConfigError("The application needs a token: nothing is served without one.")
-    keyring = Keyring((token.value, token.identity) for token in known)
+    keyring = Keyring((token.value, token.identity) for token in token_list)
     host = Host(retinue, GivenAgents(tuple(agents)))
     return AccessGuard(build_app(host, protocol_routes(host)), keyring, hosts=hosts, limits=limits)

@@ -1,5 +1,5 @@
-"""How clients of other protocols talk with an agent: a turn starts a run, continues the
-conversation of one that has ended, or brings what an open one waits for."""
+"""Turns of clients of other protocols: a turn starts a run, continues an ended run's conversation,
+or delivers what an open run waits for."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class RunTurns:
     async def go_on(self, run: str, task: str, terms: RunTerms) -> RunTurn:
         """A run that has ended continues as a new one; an open one gets a message. A conversation
         that was continued before is forked."""
-        shown = await carry_out(self.host, ShowRequest(run=run), self.who)
-        if shown.ended_at is None:
+        detail = await carry_out(self.host, ShowRequest(run=run), self.who)
+        if detail.ended_at is None:
             return await self._say(run, task)
         try:
             resume = ResumeRequest(run=run, task=task, terms=terms)
@@ -131,8 +131,9 @@ class RunTurns:
         """What of it belongs to this turn."""
         now, before = await self.used(turn.run), turn.before
         return Usage(
-            input=now.input + now.estimated - before.input - before.estimated,
+            input=now.input - before.input,
             output=now.output - before.output,
+            estimated=now.estimated - before.estimated,
             cache_read=now.cache_read - before.cache_read,
             cache_write=now.cache_write - before.cache_write,
         )

@@ -1,4 +1,4 @@
-"""How a store in memory forgets trees, and which trees name an artifact."""
+"""Deletes trees of a store in memory, and finds the trees that name an artifact."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def forget_tree(data: MemoryData, root: str) -> None:
     data.mail = {key: mail for key, mail in data.mail.items() if key[0] not in ids}
     data.deliveries = {key: d for key, d in data.deliveries.items() if d.run not in ids}
     trees = {root for root in ids if not any(spec.root == root for spec in data.specs.values())}
-    lost = (
+    lost_messages = (
         (*messages, *(row.entry for row in data.log if row.tree in trees)) if data.artifacts else ()
     )
-    named = artifact_names(data, lost) - data.waiting.keys()
+    named = artifact_names(data, lost_messages) - data.waiting.keys()
     data.log = [
         msgspec.structs.replace(row, entry=None) if row.run in ids else row
         for row in data.log

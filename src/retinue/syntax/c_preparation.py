@@ -1,5 +1,5 @@
-"""C, C++ and C# for a parser that has no preprocessor, and Kotlin for one that wants a semicolon.
-Nothing moves: what is taken out becomes spaces, so that every place stays right."""
+"""Prepares C, C++ and C# for a parser without a preprocessor, and Kotlin for one that needs
+semicolons. Nothing moves: what is taken out becomes spaces, so that every place stays right."""
 
 from __future__ import annotations
 
@@ -34,21 +34,23 @@ def attribute_macros(files: Iterable[bytes]) -> dict[bytes, bool]:
                 for name, arguments, value in _DEFINE.findall(data)
                 if len(value) < 400
             ]
-    known = dict(ATTRIBUTES)
+    attributes = dict(ATTRIBUTES)
     for _ in range(DEPTH):
-        words = b"|".join(n + (_GROUP if a else rb"\b") for n, a in sorted(known.items()))
+        words = b"|".join(n + (_GROUP if a else rb"\b") for n, a in sorted(attributes.items()))
         only = re.compile(rb"(?:\s*\b(?:" + words + rb"))+\s*")
-        known |= {n: a for n, a, v in macros[:MOST_MACROS] if n not in known and only.fullmatch(v)}
-    return known
+        attributes |= {
+            n: a for n, a, v in macros[:MOST_MACROS] if n not in attributes and only.fullmatch(v)
+        }
+    return attributes
 
 
-def prepared(data: bytes, known: dict[bytes, bool]) -> bytes:
+def prepared(data: bytes, branches: dict[bytes, bool]) -> bytes:
     """Without the bodies of `#if 0`, comments inside `#define`, and attributes."""
     if b"#" in data:
         data = _without_dead(data)
         data = _DEFINE.sub(_without_comments, data)
     for takes in (True, False):
-        names = [n for n, a in known.items() if a is takes and n in data]
+        names = [n for n, a in branches.items() if a is takes and n in data]
         if names:
             tail = _GROUP if takes else b""
             pattern = rb"\b(?:" + b"|".join(sorted(names, reverse=True)) + rb")\b" + tail
@@ -93,7 +95,7 @@ def one_branch(data: bytes) -> tuple[bytes, set[int]]:
     numbers of the lines of code that were lost."""
     out: list[bytes] = []
     depth: list[bool] = []
-    lost: set[int] = set()
+    line_numbers: set[int] = set()
     for number, line in enumerate(data.split(b"\n"), 1):
         word = _CONDITION.match(line)
         if word and word[1].startswith(b"if"):
@@ -104,10 +106,10 @@ def one_branch(data: bytes) -> tuple[bytes, set[int]]:
             depth[-1] = True
         if word or any(depth):
             if not word:
-                lost.add(number)
+                line_numbers.add(number)
             line = b" " * len(line)
         out.append(line)
-    return b"\n".join(out), lost
+    return b"\n".join(out), line_numbers
 
 
 def closed_lines(data: bytes) -> tuple[bytes, set[int]]:

@@ -1,5 +1,5 @@
-"""What a definition or a file says of itself: the docstring that begins it, or the comment that
-ends on the line above it. A licence says nothing of the code."""
+"""The documentation of a definition or file: the docstring at its start, or the comment that ends
+on the line above it. A licence says nothing of the code."""
 
 from __future__ import annotations
 
@@ -14,9 +14,16 @@ MOST_CHARACTERS = 600
 NOT_A_WORD_OF_ITS_OWN = re.compile(
     r"copyright|licen[cs]e|permission is hereby|\$OpenBSD|\$Id|SPDX|all rights reserved|"
     r"^\s*(?:go:build|\+build|eslint|jshint|@ts-|prettier-|noinspection|vim?:|-\*-|!)|"
-    r"^module (?:dependencies|exports|variables)\.?$",
+    r"^module (?:dependencies|exports|variables)\.?$|^please (?:send|report) ",
     re.IGNORECASE | re.MULTILINE,
 )
+_FOR_A_TOOL = re.compile(
+    r"^(?:frozen_string_literal|warn_indent|shareable_constant_value|(?:en)?coding|typed)\s*[:=]"
+    r"|^(?:rubocop|pylint|mypy|flake8|ruff|noqa|shellcheck|standard|clang-format)\b.*[:=]"
+)
+"""A line that a program reads, though it is a comment."""
+_TAG = re.compile(r"^[@\\](?!brief\b)[A-Za-z]+\b")
+_BRIEF = re.compile(r"^[@\\]brief\s+")
 _MARKS = re.compile(r"^\s*(?://[/!]?|/\*[*!]*|\*+/|\*|#+|=begin|=end)[ \t]?|\s*\*+/\s*$")
 _QUOTES = re.compile(r"^[rbuRBU]*(?:\"\"\"|'''|\"|')|(?:\"\"\"|'''|\"|')$")
 _UNDERLINE = re.compile(r"[=~^*#\-]{3,}")
@@ -94,11 +101,24 @@ def said(run: Iterable[Node]) -> tuple[str, int]:
         text = (node.text or b"").decode("utf-8", "replace")
         for offset, row in enumerate(text.split("\n")):
             rows.append((node.start_point[0] + 1 + offset, _MARKS.sub("", row).strip()))
+    rows = _prose(rows)
     if NOT_A_WORD_OF_ITS_OWN.search("\n".join(row for _, row in rows)):
         return "", 0
     text, above = paragraph("\n".join(row for _, row in rows))
     is_said = _SENTENCE.search(text) and not _CODE.search(text)
     return (text, rows[above][0]) if is_said else ("", 0)
+
+
+def _prose(rows: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The rows without those for programs, and without tags such as `@param` and what continues
+    them."""
+    out: list[tuple[int, str]] = []
+    is_tag = False
+    for number, row in rows:
+        is_tag = bool(_TAG.match(row)) or (is_tag and bool(row))
+        is_kept = not is_tag and not _FOR_A_TOOL.match(row)
+        out.append((number, _BRIEF.sub("", row) if is_kept else ""))
+    return out
 
 
 def heading(root: Node, allowed: frozenset[str]) -> tuple[str, int]:

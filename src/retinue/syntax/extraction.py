@@ -1,4 +1,4 @@
-"""From the bytes of one file to its facts."""
+"""Extracts the facts of one file from its bytes."""
 
 from __future__ import annotations
 
@@ -55,29 +55,31 @@ def file_facts(language: str, data: bytes) -> FileFacts:
     first = _facts(language, data)
     if not first.errors or language not in SECOND_TRY:
         return first
-    easier, lost = SECOND_TRY[language](data)
+    easier, line_numbers = SECOND_TRY[language](data)
     second = _facts(language, easier)
     if second.errors >= first.errors:
         return first
-    return _joined(second, first, lost)
+    return _joined(second, first, line_numbers)
 
 
-def _joined(facts: FileFacts, other: FileFacts, lost: set[int]) -> FileFacts:
+def _joined(facts: FileFacts, other: FileFacts, line_numbers: set[int]) -> FileFacts:
     """With what only lines have that were taken out. Calls find their definition again by name."""
     old_definitions = [d for d in facts.definitions]
-    added = [d for d in other.definitions if d.line in lost]
+    added = [d for d in other.definitions if d.line in line_numbers]
     places = {id(d): n for n, d in enumerate(sorted(old_definitions + added, key=_order))}
     maps = (
         {n: places[id(d)] for n, d in enumerate(old_definitions)},
         {n: places[id(d)] for n, d in enumerate(other.definitions) if id(d) in places},
     )
     calls = [replace(c, around=maps[0].get(c.around, -1)) for c in facts.calls]
-    calls += [replace(c, around=maps[1].get(c.around, -1)) for c in other.calls if c.line in lost]
+    calls += [
+        replace(c, around=maps[1].get(c.around, -1)) for c in other.calls if c.line in line_numbers
+    ]
     return replace(
         facts,
         definitions=tuple(sorted(old_definitions + added, key=_order)),
         calls=tuple(sorted(calls, key=lambda c: (c.line, c.name))),
-        imports=_by_line([*facts.imports, *(i for i in other.imports if i.line in lost)]),
+        imports=_by_line([*facts.imports, *(i for i in other.imports if i.line in line_numbers)]),
         types=other.types,
         doc=other.doc,
         doc_line=other.doc_line,

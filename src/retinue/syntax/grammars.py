@@ -1,4 +1,4 @@
-"""Grammars and queries, loaded when the first file of their language comes. A query is ours, one
+"""Loads grammars and queries when the first file of their language is read. A query is ours, one
 short file a language: the name of a capture says what was found."""
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ grammar lacks."""
 def grammar(language: str) -> tuple[Parser, Query]:
     from tree_sitter import Language, Parser, Query
 
-    known = LANGUAGES[language]
-    rules = Language(getattr(importlib.import_module(known.module), known.maker)())
+    known_language = LANGUAGES[language]
+    rules = Language(
+        getattr(importlib.import_module(known_language.module), known_language.maker)()
+    )
     return Parser(rules), Query(rules, query_text(language))
 
 

@@ -1,4 +1,4 @@
-"""The role of each file of a tree: why it is skipped, or what it is. Every file has one."""
+"""The role of each file of a tree, or why it is skipped. Every file has one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _MANIFESTS = frozenset(
 _ASIDE = re.compile(r"/(?:\.[^/]+|examples?|docs?|bench[^/]*|samples?|demos?)/")
 _TEST_FOLDER = re.compile(r"/(?:tests?|specs?|__tests__|t|regress|fuzz|testing)/")
 _TEST_NAME = re.compile(
-    r"/(?:test_[^/]*\.py|conftest\.py|[^/]*_tests?\.(?:py|go|rb|cc|cpp)|[^/]*_spec\.rb|"
+    r"/(?:test_[^/]*\.py|conftest\.py|[^/]*_tests?\.(?:py|go|rb|cc|cpp|cxx|c)|[^/]*_spec\.rb|"
     r"[^/]*\.(?:test|spec)\.[cm]?[jt]sx?|[^/]*Tests?\.(?:java|php|cs|kt)|[^/]*\.bats)$"
 )
 _GENERATED = re.compile(

@@ -1,5 +1,5 @@
-"""Definitions ranked for the words of a question: BM25 over names, owners, docstrings and the name
-of the file. And names that are near to an unknown one."""
+"""Ranks definitions for the words of a question: BM25 over names, owners, docstrings and file
+names. And names that are near to an unknown one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from retinue.syntax.facts import CALLABLE_KINDS, DefinitionSite
 from retinue.syntax.question_words import all_words
+from retinue.syntax.source_languages import call_family
 from retinue.syntax.source_tree import SourceTree, TreeFile
 from retinue.syntax.symbol_answers import FoundDefinition, FoundPlace, WordAnswer
-from retinue.syntax.symbol_lookup import found_definition
+from retinue.syntax.symbol_lookup import around_call, found_definition
 
 MOST_HITS = 10
 MOST_NEAR = 3
@@ -23,13 +24,13 @@ K1, B = 1.2, 0.75
 
 def rank(tree: SourceTree, words: Sequence[str], *, full: bool) -> WordAnswer:
     documents = _documents(tree)
-    known: Counter[str] = Counter()
+    frequency: Counter[str] = Counter()
     for counts, _, _ in documents:
-        known.update(counts.keys())
+        frequency.update(counts.keys())
     mean = sum(c.total() for c, _, _ in documents) / max(1, len(documents))
     scored = []
     for counts, file, one in documents:
-        score = _score(counts, words, known, len(documents), mean)
+        score = _score(counts, words, frequency, len(documents), mean)
         if score > 0:
             scored.append((-round(score, 4), file.path, one.line, file, one))
     scored.sort(key=lambda item: item[:3])
@@ -70,13 +71,13 @@ def _documents(tree: SourceTree) -> list[Document]:
 
 
 def _score(
-    counts: Counter[str], words: Sequence[str], known: Counter[str], n: int, mean: float
+    counts: Counter[str], words: Sequence[str], frequency: Counter[str], n: int, mean: float
 ) -> float:
     total = 0.0
     norm = K1 * (1 - B + B * counts.total() / (mean or 1))
     for word in words:
         if times := counts.get(word, 0):
-            rare = math.log(1 + (n - known[word] + 0.5) / (known[word] + 0.5))
+            rare = math.log(1 + (n - frequency[word] + 0.5) / (frequency[word] + 0.5))
             total += rare * times * (K1 + 1) / (times + norm)
     return total
 
@@ -103,12 +104,12 @@ def _called(hits: Sequence[FoundDefinition]) -> list[str]:
 def _calls(tree: SourceTree, hits: Sequence[FoundDefinition]) -> tuple[FoundPlace, ...]:
     """Calls of the best functions, by name, in source."""
     names = set(_called(hits))
+    known = {(call_family(h.language), h.title.rpartition(".")[2]) for h in hits}
     out = []
     for file in tree.source.values():
         for call in file.facts.calls if file.facts is not None else ():
-            if call.name in names:
-                around = file.facts.around(call) if file.facts is not None else None
-                title = around.title if around is not None else ""
+            if call.name in names and (call_family(file.language), call.name) in known:
+                title = around_call(file, call)
                 out.append(FoundPlace(file.path, call.line, call.name, title))
     return tuple(out[:MOST_CALLS])
 

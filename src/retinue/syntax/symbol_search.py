@@ -1,4 +1,4 @@
-"""A question about symbols: identifiers exactly, and only then words."""
+"""Answers a question about symbols: exact identifiers first, then words."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def find_symbols(
 
     inventory = engine.inventory(files, wants, stop)
     answers = [_named(engine, files, inventory, name, question, full, stop) for name in names]
-    known = [a for a in answers if a is not None]
+    answers_found = [a for a in answers if a is not None]
     ranked = None
-    if not known:
+    if not answers_found:
         tree = engine.tree(files, inventory, inventory.files, stop)
         ranked = rank(tree, question.words, full=full)
     return FindAnswer(
-        names=tuple(known),
+        names=tuple(answers_found),
         words=ranked,
         left_out=_left_out(inventory),
         problems=tuple(f"{p}: {f.problem}" for p, f in inventory.files.items() if f.problem)[

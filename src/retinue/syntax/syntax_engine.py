@@ -1,5 +1,5 @@
-"""Reading a tree: which files there are, what is known of them already, and the facts of those that
-are wanted. Files are parsed in workers; what was found is kept by content."""
+"""Reads a tree: lists its files, uses cached facts, and parses the rest. Files are parsed in
+workers; what was found is kept by content."""
 
 from __future__ import annotations
 
@@ -257,9 +257,9 @@ class SyntaxEngine:
             p for p in paths if not inventory.files[p].facts and not inventory.files[p].problem
         ]
         keys = {p: inventory.key(inventory.files[p]) for p in missing}
-        known = self._cache.facts(keys.values())
+        facts = self._cache.facts(keys.values())
         for path, key in keys.items():
-            inventory.files[path].facts = known.get(key, b"")
+            inventory.files[path].facts = facts.get(key, b"")
         rest = [p for p in missing if _decoded(inventory.files[p].facts) is None]
         rest.sort(key=lambda p: (-inventory.files[p].entry.size, p))
         inventory.fresh = {}

@@ -60,7 +60,7 @@ class OpenTree:
     hides: Callable[[str], bool]
     patience: Patience
     skip: tuple[str, ...] = ()
-    bars: Callable[[os.stat_result], bool] = lambda found: False
+    bars: Callable[[os.stat_result], bool] = lambda files: False
 
     def hides_inside(self, path: str) -> bool:
         """Whether a path in the tree is hidden from the reader."""

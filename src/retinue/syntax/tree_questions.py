@@ -1,5 +1,5 @@
-"""What can be asked about a source tree: each question is a pure function of the tree, and its
-answer is a value that JSON can hold."""
+"""The questions that a source tree can answer: each is a pure function of the tree with a JSON
+value as its answer."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ class TreeQuestion:
 
 
 QUESTIONS: dict[str, Callable[[SourceTree, TreeQuestion], object]] = {
-    "map": lambda tree, asked: map_answer(tree, asked.folder, full=asked.full),
-    "area": lambda tree, asked: area_answer(tree, asked.area, full=asked.full),
+    "map": lambda tree, question: map_answer(tree, question.folder, full=question.full),
+    "area": lambda tree, question: area_answer(tree, question.area, full=question.full),
 }

@@ -1,5 +1,4 @@
-"""Record a whole tree of runs once, then play it back offline, every answer in the order in which
-it first came.
+"""Records a tree of runs once, then plays it back offline, every answer in its original order.
 
 A cassette is a file of JSON lines: a header, then one line for each answer of a model or a tool. A
 line has a logical key (where in the tree, which turn, what for), what was asked (as digests) and
@@ -9,21 +8,24 @@ answer is played."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import msgspec
 
+from retinue.config import environment_secrets
 from retinue.core.answer_layout import Laid
 from retinue.core.effects import ChildOutcome
 from retinue.core.ids import digest
 from retinue.core.messages import ModelReply
+from retinue.core.redaction import Redactor
 from retinue.core.spec import Actions
 from retinue.core.values import ModelInfo, Restart, ToolSchema, Usage, Value
 from retinue.errors import ConfigError, ModelError, ModelRejected, ModelUnavailable, RetinueError
 from retinue.models.base import Model, ModelRequest
 from retinue.option_types import RetinueOptions
+from retinue.runtime.secret_filter import clean_value, learn_from
 from retinue.testing.cassette_excerpt import (
     Shown,
     difference,
@@ -95,7 +97,8 @@ class Cassette:
     On replay an answer is held back until every earlier one was given out. One that no one asks for
     within `patience_seconds` (an hour on a virtual loop, else ten seconds) is an error, and so is a
     request that differs from the recorded one; the first error breaks the cassette, so that the
-    whole tree fails with it. `check` raises it."""
+    whole tree fails with it; `check` raises it. Secrets of the environment, of models and tools and
+    `secrets`, by name, are not written."""
 
     def __init__(
         self,
@@ -103,9 +106,11 @@ class Cassette:
         *,
         record: bool = False,
         patience_seconds: float | None = None,
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         self.path = Path(path)
         self.is_recorded = record
+        self._redactor = Redactor({**environment_secrets(), **(secrets or {})})
         self._infos: dict[str, ModelInfo] = {}
         self.error: CassetteError | None = None
         self._patience = patience_seconds
@@ -204,6 +209,10 @@ class Cassette:
 
     # recording
 
+    def _secrets_of(self, holder: object) -> Mapping[str, str]:
+        learn_from(self._redactor, holder)
+        return getattr(holder, "secrets", {})
+
     def _name(self, act: str) -> str:
         """The key of one more asking of `act`."""
         n = self._asked.get(act, 0)
@@ -211,9 +220,9 @@ class Cassette:
         return f"{act} #{n}"
 
     def _no_facts(self, name: str) -> CassetteError:
-        known = f"it has {few(list(self._infos))}" if self._infos else "it has no model by name"
+        contents = f"it has {few(list(self._infos))}" if self._infos else "it has no model by name"
         return CassetteError(
-            f"{self.path.name}: the model {name!r} was not recorded; {known}. Record it again."
+            f"{self.path.name}: the model {name!r} was not recorded; {contents}. Record it again."
         )
 
     def _write_facts(self, name: str, info: ModelInfo) -> None:
@@ -223,22 +232,21 @@ class Cassette:
         with self.path.open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
 
-    def _write(self, key: str, shown: Shown, kind: str, value: object, ids: Sequence[str]) -> None:
-        raw = with_holes(msgspec.json.encode(value).decode(), ids).encode()
-        line = CassetteLine(
-            n=self._written, key=key, shown=shown, kind=kind, value=msgspec.Raw(raw)
-        )
+    def _write(self, key: str, extract: Shown, kind: str, value: Any, ids: Sequence[str]) -> None:
+        value, extract = clean_value(self._redactor, value), clean_value(self._redactor, extract)
+        raw = msgspec.Raw(with_holes(msgspec.json.encode(value).decode(), ids).encode())
+        line = CassetteLine(n=self._written, key=key, shown=extract, kind=kind, value=raw)
         self._written += 1
         with self.path.open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
 
     # playing
 
-    async def _take(self, act: str, shown: Shown) -> CassetteLine:
+    async def _take(self, act: str, extract: Shown) -> CassetteLine:
         """The recorded answer to this request, when its turn has come."""
         if self.error is not None:
             raise self.error
-        line = self._find(act, shown)
+        line = self._find(act, extract)
         self._taken.add(line.n)
         try:
             await self._turn(line)
@@ -249,7 +257,7 @@ class Cassette:
             self._give(line.n)
         return line
 
-    def _find(self, act: str, shown: Shown) -> CassetteLine:
+    def _find(self, act: str, extract: Shown) -> CassetteLine:
         """Roots have equal paths, so among equal keys the one that was asked the same is meant."""
         open = self._waiting.get(act)
         if not open:
@@ -259,11 +267,11 @@ class Cassette:
                     key=act,
                 )
             )
-        line = next((e for e in open if e.shown == shown), None)
+        line = next((e for e in open if e.shown == extract), None)
         if line is None:
             raise self._broken(
                 CassetteError(
-                    f"{self.path.name}: {open[0].key!r} {difference(open[0].shown, shown)}",
+                    f"{self.path.name}: {open[0].key!r} {difference(open[0].shown, extract)}",
                     key=open[0].key,
                 )
             )
@@ -322,19 +330,20 @@ class _Recorder:
         self.info = model.info
         self.says_progress = bool(getattr(model, "says_progress", False))
         self._cassette, self._model = cassette, model
+        self.secrets = cassette._secrets_of(model)
 
     async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
-        ids, shown = read_request(request)
+        ids, extract = read_request(request)
         key = self._cassette._name(_model_act(request))
         try:
             reply = await self._model.complete(request, emit)
         except asyncio.CancelledError:
-            self._cassette._write(key, shown, "cancelled", None, ids)
+            self._cassette._write(key, extract, "cancelled", None, ids)
             raise
         except Exception as error:
-            self._cassette._write(key, shown, "error", _failure(error), ids)
+            self._cassette._write(key, extract, "error", _failure(error), ids)
             raise
-        self._cassette._write(key, shown, "reply", reply, ids)
+        self._cassette._write(key, extract, "reply", reply, ids)
         return reply
 
 
@@ -346,9 +355,9 @@ class _Player:
         self._cassette = cassette
 
     async def complete(self, request: ModelRequest, emit: Callable[[str], None]) -> ModelReply:
-        ids, shown = read_request(request)
+        ids, extract = read_request(request)
         request.progress.leave()
-        line = await self._cassette._take(_model_act(request), shown)
+        line = await self._cassette._take(_model_act(request), extract)
         raw = filled(bytes(line.value).decode(), ids)
         if line.kind == "error":
             raise _raised(msgspec.json.decode(raw, type=_Failure))
@@ -365,6 +374,7 @@ class _TapedTool:
     def __init__(self, cassette: Cassette, tool: Tool) -> None:
         self.schema, self.restart = tool.schema, tool.restart
         self._cassette, self._tool = cassette, tool
+        self.secrets = cassette._secrets_of(tool)
 
     async def run(self, context: Context, args: dict[str, Any]) -> Returned:
         cassette = self._cassette
@@ -372,11 +382,10 @@ class _TapedTool:
         text = msgspec.json.encode(args, order="sorted").decode()
         children = (context.child_id(item) for item in range(NAMED_CHILDREN))
         ids = ids_in([context.run_id, context.spec.parent, context.spec.root, *children, text])
-        shown = Shown(
-            messages=(digest(with_holes(text, ids))[:12],), last=excerpt(with_holes(text, ids))
-        )
+        text = with_holes(text, ids)
+        call_excerpt = Shown(messages=(digest(text)[:12],), last=excerpt(text))
         if cassette._mode == "replay":
-            line = await cassette._take(act, shown)
+            line = await cassette._take(act, call_excerpt)
             raw = filled(bytes(line.value).decode(), ids)
             if line.kind == "error":
                 raise _raised(msgspec.json.decode(raw, type=_Failure))
@@ -390,12 +399,13 @@ class _TapedTool:
         try:
             returned = await self._tool.run(context, args)
         except asyncio.CancelledError:
-            cassette._write(key, shown, "cancelled", None, ids)
+            cassette._write(key, call_excerpt, "cancelled", None, ids)
             raise
         except Exception as error:
-            cassette._write(key, shown, "error", _failure(error), ids)
+            cassette._write(key, call_excerpt, "error", _failure(error), ids)
             raise
-        cassette._write(key, shown, _WORD_OF[type(returned)], returned, ids)
+        safe = clean_value(context.redactor, returned)
+        cassette._write(key, call_excerpt, _WORD_OF[type(returned)], safe, ids)
         return returned
 
     def format_results(self, outcomes: Sequence[ChildOutcome]) -> str | Laid:
@@ -413,7 +423,7 @@ def _act(key: str) -> str:
 def _failure(error: Exception) -> _Failure:
     """Exceptions of other libraries are kept in words, as the runtime would put them."""
     if isinstance(error, ModelError):
-        known = next(
+        error_type = next(
             t for t in (ModelUnavailable, ModelRejected, ModelError) if isinstance(error, t)
         )
         after = error.retry_after if isinstance(error, ModelUnavailable) else 0.0
@@ -423,14 +433,14 @@ def _failure(error: Exception) -> _Failure:
             "usage": error.usage,
             "sent": error.sent,
         }
-        return _Failure(type=known.__name__, after_seconds=after, **details)
+        return _Failure(type=error_type.__name__, after_seconds=after, **details)
     return _Failure(type=type(error).__name__, message=str(error))
 
 
 def _raised(failure: _Failure) -> Exception:
-    known = _ERRORS.get(failure.type)
-    if known is not None:
-        error = known(failure.message, failure.kind, usage=failure.usage, sent=failure.sent)
+    error_type = _ERRORS.get(failure.type)
+    if error_type is not None:
+        error = error_type(failure.message, failure.kind, usage=failure.usage, sent=failure.sent)
         if isinstance(error, ModelUnavailable):
             error.retry_after = failure.after_seconds
         return error

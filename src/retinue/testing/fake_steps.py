@@ -1,11 +1,11 @@
-"""A context to call a tool with in a unit test: dependencies, results of children and answers are
-given, and nothing is run."""
+"""A context for unit tests of a tool: dependencies, children's results and answers are given, and
+nothing runs."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from typing import Any, TypedDict, overload
 
 from retinue.core.ids import digest
 from retinue.core.messages import ToolCall
@@ -16,6 +16,7 @@ from retinue.core.values import Usage
 from retinue.outcomes import Outcome
 from retinue.tools.base import Context, Delegation
 from retinue.tools.function.returned import as_returned
+from retinue.tools.option_values import check_values
 
 MADE_AT = 1_800_000_000_000
 """When the call was made, in milliseconds: a day in 2027."""
@@ -47,6 +48,8 @@ def fake_context(
     agent, in the order in which they are started: a value is the output of one that completed, an
     exception ends one as failed, an `Outcome` is taken as it is. `answers` are those to
     `ctx.ask`."""
+    replies = {"results": results, "answers": answers, "meta": meta}
+    check_values("fake_context()", replies, _Given)
     spec = RunSpec(
         id="fake-run",
         root="fake-run",
@@ -69,12 +72,18 @@ def fake_context(
     )
 
 
+class _Given(TypedDict):
+    results: Mapping[str, Sequence[Any]] | None
+    answers: Sequence[str]
+    meta: Mapping[str, str] | None
+
+
 class FakeSteps:
     """The steps of a call that no run has made (`tools.context_verbs.CallSteps`). `started` are the
     children that were asked for, `actions` the messages and cancels."""
 
     def __init__(self, results: Mapping[str, Sequence[object]], answers: Sequence[str]) -> None:
-        self.delegations: list[Delegation] = []
+        self.delegations: list[Delegation[Any]] = []
         self.started: dict[str, RunRequest] = {}
         self.actions: list[Actions] = []
         self._results = {agent: list(values) for agent, values in results.items()}

@@ -1,5 +1,4 @@
-"""One's own agents under crashes: a scenario is played many times on virtual time, its process dies
-at other places each time, and what the runtime promises is checked.
+"""Tests your agents under crashes: plays a scenario many times and checks the runtime's promises.
 
 A process dies between two commits, or after a commit and before anything comes of it. Nothing of it
 is left but the store; the next one opens that and plays the scenario again from its first line. So
@@ -10,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, overload
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, TypedDict, overload
 
 from retinue.agent import Agent
 from retinue.api import Retinue
@@ -20,12 +19,15 @@ from retinue.core.messages import AssistantMessage, ToolCall, ToolMessage
 from retinue.core.state import Ended
 from retinue.core.type_parameters import D
 from retinue.core.values import Value
+from retinue.errors import ConfigError
 from retinue.models import scripted
 from retinue.option_types import RetinueOptions
 from retinue.store.base import Store
 from retinue.store.memory import MemoryStore
 from retinue.testing.virtual_clock import VirtualClock, run_virtual
 from retinue.tools.base import Context, Returned
+from retinue.tools.option_values import check_values
+from retinue.tools.start_options import check_known
 
 MOST_CRASHES = 3
 """A schedule with random crashes has no more of them."""
@@ -34,6 +36,13 @@ LONGEST = 30 * 24 * 3600.0
 """So many virtual seconds a scenario may take."""
 Crashes = Literal["none", "some", "every_step"]
 Scenario = Callable[[Retinue[Any]], Awaitable[object]]
+
+
+class _Wanted(TypedDict):
+    scenario: Callable[..., Any]
+    runtime: Mapping[str, Any] | None
+    seeds: int
+    crashes: Crashes
 
 
 class SimulationReport(Value):
@@ -76,6 +85,11 @@ def simulate(
     """Play a scenario on virtual time, and check what the runtime promises: `seeds` times without
     crashes or with `some` at random, or once for `every_step` at which it can die. An assertion
     that fails in the scenario, or in a script of a model, is a failure."""
+    own = {"scenario": scenario, "runtime": runtime, "seeds": seeds, "crashes": crashes}
+    check_values("simulate()", own, _Wanted)
+    check_known("simulate(): runtime=", runtime or {}, RetinueOptions.__annotations__)
+    if seeds < 1:
+        raise ConfigError(f"simulate() plays at least one schedule: seeds=1 or more, not {seeds}.")
     opening: dict[str, Any] = {"deps": deps, "agents": agents, **(runtime or {})}
     if crashes == "every_step":
         first = Schedule("without a crash", lambda n, deaths: False)
@@ -115,13 +129,13 @@ class Schedule:
 
     def play(self, scenario: Scenario, opening: dict[str, Any]) -> list[str]:
         """What went wrong, in one sentence; nothing if all is well."""
-        broken: list[AssertionError] = []
+        errors: list[AssertionError] = []
         try:
-            with scripted.assertion_listener(broken.append):
+            with scripted.assertion_listener(errors.append):
                 run_virtual(self._play(scenario, opening))
         except Exception as error:
             self._problems.append(f"{type(error).__name__}: {error}")
-        problems = [f"a script failed: {error}" for error in broken[:1]] or self._problems
+        problems = [f"a script failed: {error}" for error in errors[:1]] or self._problems
         return [f"{self.name}: {'; '.join(problems)}"] if problems else []
 
     async def _play(self, scenario: Scenario, opening: dict[str, Any]) -> None:

@@ -1,5 +1,5 @@
-"""What the function of a tool can have done: children, questions, messages. Each awaited verb is a
-step on record.
+"""What a tool's function can do through its context: start children, ask, send messages. Each
+awaited verb is a step on record.
 
 A step is found by what it asks, and by which time that is asked in this call; `key=` names one by
 hand. So a function that is run again after a crash gets back what it got before, also when its
@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack, overload
 from msgspec.structs import replace
 
 from retinue.core.spec import Actions, Lane, RunRequest, SendMessage
-from retinue.core.type_parameters import D_co, RunId, T
+from retinue.core.type_parameters import D_co, RunId, T, T_co
 from retinue.errors import ConfigError, Refused, RetinueError
+from retinue.tools.checked_verbs import checks_arguments
+from retinue.tools.option_values import shown
 from retinue.tools.outcome_list import Outcomes
 from retinue.tools.start_options import ChildOptions, Seconds, child_fields, name_of, seconds
 
@@ -38,7 +40,7 @@ NOT_ON_STAFF = (
 )
 
 
-class Delegation:
+class Delegation(Generic[T_co]):
     """Children to whom a tool hands its call over. Made by `ctx.delegate`, and must be returned."""
 
     __slots__ = ("actions",)
@@ -51,7 +53,7 @@ class CallSteps(Protocol):
     """The steps of one call, as the runtime takes them. `delegations` are those that its function
     has made."""
 
-    delegations: list[Delegation]
+    delegations: list[Delegation[Any]]
 
     def nth(self, name: str) -> str:
         """The name with which time it is asked for in this run of the function."""
@@ -78,6 +80,7 @@ class CallSteps(Protocol):
         """Messages and cancels go out, once."""
 
 
+@checks_arguments
 class ContextVerbs(Generic[D_co]):
     """The verbs of `Context`."""
 
@@ -139,21 +142,23 @@ class ContextVerbs(Generic[D_co]):
 
     def delegate(
         self,
-        agent: Agent[Any, D_co],
+        agent: Agent[T, D_co],
         *tasks: str,
         at_once: int | None = None,
         **options: Unpack[ChildOptions],
-    ) -> Delegation:
+    ) -> Delegation[T]:
         """Hand the call over: `return ctx.delegate(reader, *files)`. The model reads what the
         children report; the function is over and never run again."""
         requests, _ = self._requests("delegate", agent, tasks, at_once, options, "call")
-        delegation = Delegation(Actions(spawns=tuple(requests)))
+        delegation = Delegation[T](Actions(spawns=tuple(requests)))
         self._steps.delegations.append(delegation)
         return delegation
 
     async def ask(self, question: str, *, choices: Sequence[str] = ()) -> str:
         """Put a question to a person and wait for the answer, through restarts if need be. With
         `choices` the answer is one of them; another text is refused."""
+        if not question.strip():
+            raise ConfigError("ask() needs a question, not an empty text.")
         step = self._steps.nth(name_of("ask", question, list(choices)))
         return await self._steps.ask(step, question, tuple(choices))
 
@@ -193,7 +198,8 @@ class ContextVerbs(Generic[D_co]):
         join: str,
     ) -> tuple[list[RunRequest], list[str]]:
         """One request for each task, and the name of each within the call."""
-        self._check_staff(agent)
+        self._check_staff(verb, agent)
+        check_at_once(f"{verb}()", at_once)
         fields = child_fields(verb, options)
         model = fields.get("model", "")
         if model and self.reader is not None and (why := self.reader.find_model(model)):
@@ -202,8 +208,6 @@ class ContextVerbs(Generic[D_co]):
             raise Refused("channel", NOWHERE)
         kind, narrow = (agent.name, fields), tuple[Lane, ...]()
         if at_once is not None:
-            if at_once < 1:
-                raise ConfigError(f"{verb}() needs at_once=1 or more, not {at_once}.")
             name = self._steps.nth(name_of("at_once", at_once, *kind))
             narrow = (Lane(name=f"at_once/{name[:16]}", size=at_once, scope="tree"),)
         # The outcome of an awaited child is its report.
@@ -218,11 +222,19 @@ class ContextVerbs(Generic[D_co]):
                 names.append(self._steps.nth(name_of(*kind, task, join == "step")))
         return requests, names
 
-    def _check_staff(self, agent: Named) -> None:
+    def _check_staff(self, verb: str, agent: Named) -> None:
+        if not isinstance(getattr(agent, "name", None), str):
+            raise ConfigError(f"{verb}(): agent is an Agent, not {shown(agent)}.", field="agent")
         reachable = None if self.reader is None else self.reader.reachable_agents(self.agent)
         if reachable is not None and agent.name not in reachable:
             named = {"agent": agent.name, "lead": self.agent, "quoted": f'"{self.agent}"'}
             raise ConfigError(NOT_ON_STAFF.format(tool=self.tool, **named))
+
+
+def check_at_once(verb: str, at_once: int | None) -> None:
+    """At least one works at a time."""
+    if at_once is not None and at_once < 1:
+        raise ConfigError(f"{verb} needs at_once=1 or more, not {at_once}.", field="at_once")
 
 
 def check_delegated(steps: CallSteps | None, tool: str, returned: object) -> None:

@@ -1,6 +1,6 @@
-"""What rules say of a file that a tool has really opened. The gate before a call has seen only what
-the model wrote; here it is known where that leads. What denies a file to one reader denies it to
-all, and to everything that shows content."""
+"""Permission rules for a file that a tool has actually opened. The gate before a call has seen only
+what the model wrote; here it is known where that leads. What denies a file to one reader denies it
+to all, and to everything that shows content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WRITING = ("edit", "write")
 
 
 def barred(
-    context: Context, names: tuple[str, ...], tool: str = "", written: str = ""
+    context: Context, names: tuple[str, ...], tool: str = "", path_text: str = ""
 ) -> Callable[[str], str] | None:
     """The rule that keeps these tools from a file, by its true path, or "". None when there is no
     such rule at all. `tool` and the path `written` ("": a patch) are the call about which the gate
@@ -30,14 +30,14 @@ def barred(
     bounds, top = context.rules_above, context.root.rstrip("/")
     if not any(rule.startswith(("deny", "ask")) for _, rules in bounds for rule in rules):
         return None
-    sent = (context.spec.request.cwd or top).rstrip("/")
+    cwd = (context.spec.request.cwd or top).rstrip("/")
 
     def rule_on(path: str) -> str:
         # Rules are meant in the directory that a run was sent to, also when it works in a copy of
         # it.
         mine = strip(path, top)
         return barred_path(
-            bounds, names, path if mine is None else f"{sent}/{mine}", tool, written, sent
+            bounds, names, path if mine is None else f"{cwd}/{mine}", tool, path_text, cwd
         )
 
     return rule_on
@@ -61,11 +61,11 @@ def hidden(context: Context) -> Callable[[str], str]:
 def hidden_patterns(context: Context, top: str) -> list[str]:
     """What may not be shown below a directory, as patterns in it: for programs that find their
     files themselves."""
-    sent = context.spec.request.cwd or context.root
+    cwd = context.spec.request.cwd or context.root
     return patterns_below(
         context.rules_above,
         READING,
-        os.path.normpath(f"{sent}/{os.path.relpath(top, context.root)}"),
+        os.path.normpath(f"{cwd}/{os.path.relpath(top, context.root)}"),
     )
 
 

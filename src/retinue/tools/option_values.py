@@ -1,11 +1,11 @@
-"""Whether the value of an option is of its type. A wrong one is refused where it is written, with
+"""Checks the value of an option against its type. A wrong one is refused where it is written, with
 the name of the option."""
 
 from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar
@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 from retinue.errors import ConfigError
 
 K = TypeVar("K")
+MOST_SHOWN = 80
+_IDS = ("run", "root")
 
 _WORDS = {
     str: "a text",
@@ -28,18 +30,38 @@ def check_values(who: str, options: Mapping[str, Any], table: Any) -> None:
     """`table` is a `TypedDict` with the types of the options."""
     kinds = _kinds(table)
     for name, value in options.items():
-        if name in kinds and not _fits(value, kinds[name]):
-            raise ConfigError(f"{who}: {name} is {words(kinds[name])}, not {value!r}.", field=name)
+        if name in kinds:
+            check_value(who, name, value, kinds[name])
+
+
+def check_value(who: str, name: str, value: Any, kind: Any) -> None:
+    """Refuses a value that is not of this type. An object that has an id is not its id."""
+    if type(value) is kind or _fits(value, kind):
+        return
+    is_id = kind is str and name in _IDS
+    what = f"the id of a {name}" if is_id else words(kind)
+    hint = f" Write {name}.id." if is_id and isinstance(getattr(value, "id", None), str) else ""
+    raise ConfigError(f"{who}: {name} is {what}, not {shown(value)}.{hint}", field=name)
+
+
+def shown(value: object) -> str:
+    """A value as an error says it: what is long is named by its type."""
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else _with_article(type(value).__name__)
 
 
 def listed(name: str, things: Iterable[K], kind: type[K]) -> tuple[K, ...]:
     """An option of `Retinue` that is a list of such things."""
     if not isinstance(things, Iterable) or isinstance(things, str):
-        raise ConfigError(f"Retinue({name}=) is a list of {kind.__name__}(...), not {things!r}.")
+        raise ConfigError(
+            f"Retinue({name}=) is a list of {kind.__name__}(...), not {shown(things)}."
+        )
     out = tuple(things)
     for thing in out:
         if not isinstance(thing, kind):
-            raise ConfigError(f"Retinue({name}=[...]) takes {kind.__name__}(...), not {thing!r}.")
+            raise ConfigError(
+                f"Retinue({name}=[...]) takes {kind.__name__}(...), not {shown(thing)}."
+            )
     return out
 
 
@@ -67,9 +89,19 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
     kind = origin or kind
-    if kind is Any or not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
+    if kind is Any or not isinstance(kind, type):
         return True
+    if getattr(kind, "_is_protocol", False):
+        return not isinstance(value, type) and all(hasattr(value, n) for n in _members(kind))
     return isinstance(value, kind)
+
+
+@cache
+def _members(protocol: type) -> Collection[str]:
+    """What an object needs in order to be one of a protocol."""
+    classes = [c for c in protocol.__mro__ if getattr(c, "_is_protocol", False)]
+    names = {n for c in classes for n in (*vars(c), *vars(c).get("__annotations__", {}))}
+    return [name for name in names if not name.startswith("_")]
 
 
 def words(kind: Any) -> str:
@@ -83,8 +115,13 @@ def words(kind: Any) -> str:
         return f"a dict of {_name(inner[0])} to {_name(inner[1])}"
     if origin is not None and issubclass(origin, Sequence):
         return f"a list of {_name(inner[0])}"
-    name = _name(kind)
-    return _WORDS.get(kind, f"{'an' if name[:1] in 'AEIO' else 'a'} {name}")
+    if origin is Callable:
+        return "a function"
+    return _WORDS.get(kind, _with_article(_name(kind)))
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[:1] in 'AEIO' else 'a'} {name}"
 
 
 def _name(kind: Any) -> str:

@@ -1,4 +1,4 @@
-"""What an agent's result must be: a type, one of several, or whatever a JSON schema describes."""
+"""The output type of an agent: a type, a choice of types, or a JSON schema."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from retinue.core.type_parameters import T2, T3, T, T_co
 from retinue.errors import ConfigError
 from retinue.tools.function.results import result_shape
 from retinue.tools.function.unfit import Unfit
+from retinue.tools.option_values import shown
+
+_EXTENSIONS = "typing_extensions"
 
 
 class Output(Generic[T_co]):
@@ -55,6 +58,17 @@ def check_output(owner: str, output: Any) -> None:
         raise ConfigError(f"{owner}: output is a dict. Write output=json_schema({{...}}).")
     if isinstance(output, (tuple, list)):
         raise ConfigError(f"{owner}: output is a {type(output).__name__}. Write one_of(A, B).")
+    for kind in output.types if isinstance(output, Output) else (output,):
+        if not _is_type(kind):
+            raise ConfigError(
+                f"{owner}: output is a type, such as Report, not {shown(kind)}.", field="output"
+            )
+
+
+def _is_type(thing: object) -> bool:
+    """Whether it can be used in an annotation: a class, or what `typing` makes of classes."""
+    of = type(thing).__module__
+    return thing is None or isinstance(thing, type) or of in ("typing", "types", _EXTENSIONS)
 
 
 def output_checker(output: Any) -> tuple[Callable[[Any], str], dict[str, Any]]:
@@ -85,7 +99,13 @@ def _any_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:
 def _schema_checker(schema: dict[str, Any]) -> tuple[Callable[[Any], str], dict[str, Any]]:
     import jsonschema  # type: ignore[import-untyped]
 
-    validator = jsonschema.validators.validator_for(schema)(schema)
+    kind = jsonschema.validators.validator_for(schema)
+    try:
+        kind.check_schema(schema)
+    except jsonschema.exceptions.SchemaError as error:
+        wrong = f"{error.json_path}: {error.message}"
+        raise ConfigError(f"json_schema() takes a valid JSON schema. {wrong}.") from None
+    validator = kind(schema)
 
     def check_schema(value: Any) -> str:
         error = jsonschema.exceptions.best_match(validator.iter_errors(value))

@@ -1,5 +1,4 @@
-"""The options with which runs are started, by a program and by a tool, as code writes them and as a
-request has them; and the sentence for one that does not exist."""
+"""The options for starting runs, in a program and in a tool, and the error for an unknown one."""
 
 from __future__ import annotations
 
@@ -51,6 +50,7 @@ class StartOptions(TypedDict, total=False):
     on_restart: Literal["resume", "fail"]
     retention: Literal["keep", "delete"]
     settings: ModelSettings
+    needs: Sequence[str]
 
 
 class ChildOptions(StartOptions, total=False):
@@ -62,14 +62,14 @@ class ChildOptions(StartOptions, total=False):
     tell_parent: bool
 
 
-def check_known(who: str, options: Iterable[str], known: Iterable[str]) -> None:
+def check_known(who: str, options: Iterable[str], known_names: Iterable[str]) -> None:
     """Refuses an option that does not exist, and names the one that was meant."""
-    names = list(known)
+    names = list(known_names)
     for name in options:
         if name not in names:
             near = nearest(name, names)
-            meant = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(names))}."
-            raise ConfigError(f"{who} has no option {name!r}. {meant}", field=name, suggestion=near)
+            hint = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(names))}."
+            raise ConfigError(f"{who} has no option {name!r}. {hint}", field=name, suggestion=near)
 
 
 def child_fields(verb: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,6 +90,8 @@ def request_fields(options: Mapping[str, Any]) -> dict[str, Any]:
         out["timeout_ms"] = _milliseconds(timeout)
     if isinstance(out.get("lanes"), list):
         out["lanes"] = tuple(out["lanes"])
+    if "needs" in out:
+        out["needs"] = tuple(sorted({str(need) for need in out["needs"]}))
     if isinstance(out.get("cwd"), Path):
         out["cwd"] = str(out["cwd"])
     if isinstance(out.get("meta"), Mapping):

@@ -1,4 +1,4 @@
-"""All tools of a runtime by name: which are shown to a run, and how one call is carried out."""
+"""All tools of a runtime by name: selects those shown to a run, and carries out calls."""
 
 from __future__ import annotations
 
@@ -110,10 +110,10 @@ class Toolbox:
         ready = self._ready(agent, call, context)
         if isinstance(ready, ToolResult):
             return ready
-        known, args = ready
-        if known.run_now is None:
-            return at_once(known.tool.run(context(), args))
-        return known.run_now(context, args)
+        entry, args = ready
+        if entry.run_now is None:
+            return at_once(entry.tool.run(context(), args))
+        return entry.run_now(context, args)
 
     def _ready(
         self, agent: str, call: ToolCall, context: Callable[[], Context]
@@ -141,7 +141,7 @@ class Toolbox:
         """The calls of a reply before which their tools want a person asked: a bit for each."""
         mine, bits = self._known.get(agent, {}), 0
         for index, call in enumerate(calls):
-            asks = known.needs_approval if (known := mine.get(call.name)) is not None else None
+            asks = entry.needs_approval if (entry := mine.get(call.name)) is not None else None
             if asks is not None and asks(call):
                 bits |= 1 << index
         return bits
@@ -157,13 +157,13 @@ class Toolbox:
 
     async def look_ahead(self, agent: str, context: Context, call: ToolCall) -> CallPreview | None:
         """What a call would do, by the tool that would do it; None where the tool cannot tell."""
-        known, args = self._known.get(agent, {}).get(call.name), read(call.args)
-        look = getattr(known.tool, "look_ahead", None) if known is not None else None
-        if known is None or look is None or args is None:
+        entry, args = self._known.get(agent, {}).get(call.name), read(call.args)
+        look = getattr(entry.tool, "look_ahead", None) if entry is not None else None
+        if entry is None or look is None or args is None:
             return None
         preview: CallPreview = await look(context, args)
         if (
-            known.writes
+            entry.writes
             and self._builtin is not None
             and (why := self._builtin.writers.refusal(context))
         ):
@@ -219,6 +219,6 @@ class Toolbox:
         return None if summarize is None else summarize(group, outcomes)
 
 
-def _unknown(name: str, known: list[str]) -> str:
-    hint = did_you_mean(name, known)
-    return f"Unknown tool {name!r}.{hint} Available tools: {', '.join(known) or 'none'}"
+def _unknown(name: str, names: list[str]) -> str:
+    hint = did_you_mean(name, names)
+    return f"Unknown tool {name!r}.{hint} Available tools: {', '.join(names) or 'none'}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from retinue.core.account import DIMENSIONS, UNLIMITED, Account
-from retinue.core.budget_shares import written
+from retinue.core.budget_shares import written, written_bare
 from retinue.core.values import NANOS_PER_USD
+from retinue.formats.money import bound
 
 __all__ = [
     "AT_LIMIT",
@@ -47,13 +48,13 @@ def table(title: str, account: Account) -> str:
         limit, spent, reservation = account.limit[i], account.spent[i], account.held[i]
         if limit is None and not spent:
             continue
-        rest = "-" if limit is None else _bare(i, max(0, limit - spent - reservation))
+        rest = "-" if limit is None else written_bare(i, max(0, limit - spent - reservation))
         rows.append(
             (
                 NAMES[name],
-                _bare(i, spent),
-                _bare(i, reservation),
-                "-" if limit is None else _bare(i, limit),
+                spent_text(account, i),
+                written_bare(i, reservation),
+                "-" if limit is None else written_bare(i, limit),
                 rest,
             )
         )
@@ -65,8 +66,13 @@ def table(title: str, account: Account) -> str:
     return "\n".join([*lines, f"at limit  {AT_LIMIT[account.on_limit]}"])
 
 
-def _bare(i: int, amount: int) -> str:
-    return written(i, amount) if i == 1 else f"{amount:,}"
+def spent_text(account: Account, i: int) -> str:
+    """What is spent of an amount, marked where it is only known that it is not more."""
+    is_bound = i < 2 and bool(account.guess[i])
+    if i == 1 and account.guess[2]:
+        sure = account.spent[1] - account.guess[1]
+        return f"more than {written_bare(1, sure)}" if sure else "n/a"
+    return bound(written_bare(i, account.spent[i]), is_bound=is_bound)
 
 
 def account_json(account: Account) -> dict[str, Any]:
@@ -76,6 +82,10 @@ def account_json(account: Account) -> dict[str, Any]:
         "held": _amounts(account.held),
         "kept_for_last_turn": _amounts(account.reserve),
         "on_limit": account.on_limit,
+        "tokens_estimated": account.guess[0],
+        "usd_estimated": account.guess[1] / NANOS_PER_USD,
+        "tokens_unpriced": account.guess[2],
+        "cost_is_known": not (account.guess[1] or account.guess[2]),
     }
 
 

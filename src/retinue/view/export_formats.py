@@ -20,7 +20,7 @@ from retinue.tree_record import TreeRecord
 from retinue.view import format as view_format
 from retinue.view import stream_json, totals
 from retinue.view.format import json_line
-from retinue.view.summary import end_lines
+from retinue.view.summary import end_line
 
 FENCE = "```"
 
@@ -39,7 +39,7 @@ class ExportSource(NamedTuple):
 def as_markdown(source: ExportSource) -> str:
     """To read: every run with its conversation."""
     top = source.tree.rows[0]
-    lines = [f"# {one_line(top.spec.request.task, 120)}", "", end_lines(source.tree)[0], ""]
+    lines = [f"# {one_line(top.spec.request.task, 120)}", "", end_line(source.tree), ""]
     for row in source.tree.rows:
         level = "#" * min(6, 2 + row.spec.depth - top.spec.depth)
         lines += [f"{level} {_label(row)} · {view_format.state_text(totals.word(row))}", ""]
@@ -153,7 +153,7 @@ def as_html(source: ExportSource) -> str:
             parts.append(_html_message(message))
         parts.append("</details>")
     title = html.escape(one_line(source.tree.rows[0].spec.request.task, 120))
-    footer = html.escape(end_lines(source.tree)[0])
+    footer = html.escape(end_line(source.tree))
     return PAGE.format(
         title=title,
         footer=footer,

@@ -79,8 +79,8 @@ def price_text(question: Mapping[str, Any]) -> str:
 def cache(use: Mapping[str, Any]) -> str:
     """`79.2k tokens read of 84.0k expected, about $0.21 saved of $0.23`; nothing where there was no
     cache."""
-    expected, read, written = use["expected_tokens"], use["read_tokens"], use["written_tokens"]
-    if not (expected or read or written):
+    expected, read, n_written = use["expected_tokens"], use["read_tokens"], use["written_tokens"]
+    if not (expected or read or n_written):
         return ""
     saved, hoped = use["saved_usd"], use["expected_usd"]
     text = f"{count(read)} tokens read of {count(expected)} expected"

@@ -40,8 +40,8 @@ def read_graph(code: str) -> AreaGraph | None:
             edges[match[1], match[3]] = int(match[2])
         else:
             return None
-    known = all(a in labels and b in labels for a, b in edges)
-    return AreaGraph(labels, edges) if labels and known else None
+    is_known = all(a in labels and b in labels for a, b in edges)
+    return AreaGraph(labels, edges) if labels and is_known else None
 
 
 def picture(code: str, width: int, *, is_unicode: bool = True) -> str | None:
@@ -53,11 +53,11 @@ def picture(code: str, width: int, *, is_unicode: bool = True) -> str | None:
     filled = {k: [_filled(line, clusters) for line in v] for k, v in graph.labels.items()}
     graph = AreaGraph(filled, graph.edges)
     lines = None
-    drawn = {name for pair in graph.edges for name in pair}
-    if 0 < len(drawn) <= MOST_BOXES and len(graph.edges) <= MOST_ARROWS:
-        labels = {name: label for name, label in graph.labels.items() if name in drawn}
+    names = {name for pair in graph.edges for name in pair}
+    if 0 < len(names) <= MOST_BOXES and len(graph.edges) <= MOST_ARROWS:
+        labels = {name: label for name, label in graph.labels.items() if name in names}
         lines = boxes(AreaGraph(labels, graph.edges))
-        alone = [", ".join(label) for name, label in graph.labels.items() if name not in drawn]
+        alone = [", ".join(label) for name, label in graph.labels.items() if name not in names]
         lines += ["", *(f"without an arrow: {label}" for label in alone)] if alone else []
     if lines is None or max(map(len, lines), default=0) > width:
         lines = matrix(graph, width)
@@ -106,8 +106,8 @@ class Canvas:
             self._cells[x + n, y] = mark
 
     def line(self, x: int, y: int, mark: str) -> None:
-        known = self._cells.get((x, y), mark)
-        self._cells[x, y] = mark if known == mark else "┼"
+        cell = self._cells.get((x, y), mark)
+        self._cells[x, y] = mark if cell == mark else "┼"
 
     def rows(self) -> list[str]:
         height = max((y for _, y in self._cells), default=-1) + 1

@@ -15,7 +15,7 @@ from retinue.formats.safe_text import one_line, several_lines
 from retinue.view import format as view_format
 from retinue.view.call_summary import describe
 from retinue.view.call_wants import wants
-from retinue.view.cells import Cells, Line, fits, right, size
+from retinue.view.cells import Cells, Line, fits, right, size, wrap
 from retinue.view.run_row import RunRow
 from retinue.view.state_marks import MARKS
 
@@ -39,6 +39,7 @@ class LogLines:
         models: Mapping[str, ModelInfo] | None = None,
         began: int = 0,
         clock: Callable[[int], str] = str,
+        is_wrapped: bool = False,
     ) -> None:
         self._name, self._width, self._has_tools = name, width, has_tools
         self._names, self._models = names or {}, models or {}
@@ -48,7 +49,7 @@ class LogLines:
         self._began: dict[int, int] = {}
         self._mail: dict[str, int] = {}
         self._open: dict[str, ToolCall] = {}
-        self._next_at, self._clock = began, clock
+        self._next_at, self._clock, self._is_wrapped = began, clock, is_wrapped
         self.last_at = 0
 
     def add(self, entries: Iterable[LogEntry], model: str = "") -> None:
@@ -89,6 +90,22 @@ class LogLines:
 
     def lines(self, n: int, message: Message, *, is_inherited: bool = False) -> Iterator[Line]:
         """The lines of message number `n`. What a run has from another has no times of its own."""
+        for line in self._lines_of(n, message, is_inherited=is_inherited):
+            yield from self._fitted(line)
+
+    def _fitted(self, line: Line) -> Iterator[Line]:
+        """What is too long continues below, behind the times."""
+        *lead, last = line
+        if not self._is_wrapped or size(line) < self._width or self._width < 2 * INDENT:
+            yield line
+            return
+        first = wrap(last.text, max(INDENT, self._width - 1 - size(lead)))[0]
+        yield [*lead, last._replace(text=first)]
+        rest = last.text[len(first) :].lstrip()
+        for part in wrap(rest, self._width - 1 - INDENT) if rest else ():
+            yield [Cells(" " * INDENT), last._replace(text=part)]
+
+    def _lines_of(self, n: int, message: Message, *, is_inherited: bool) -> Iterator[Line]:
         if isinstance(message, AssistantMessage):
             yield from self._reply_lines(n, message, is_inherited)
         elif isinstance(message, ToolMessage):
@@ -108,22 +125,22 @@ class LogLines:
 
     def _reply_lines(self, n: int, message: AssistantMessage, is_inherited: bool) -> Iterator[Line]:
         self._open = {call.id: call for call in message.calls}
-        at, took = 0, ""
+        at, span = 0, ""
         if not is_inherited:
             self._turn += 1
             if self._replies:
-                at, took = self._replies.pop(0)
-            took = " · ".join(filter(None, (f"turn {self._turn}", took)))
-        yield self._head(n, at, self._name, took)
+                at, span = self._replies.pop(0)
+            span = " · ".join(filter(None, (f"turn {self._turn}", span)))
+        yield self._head(n, at, self._name, span)
         yield from self._body(several_lines(message.text).split("\n") if message.text else ())
 
     def _returned(self, n: int, message: ToolMessage) -> Iterator[Line]:
         call = self._open.pop(message.call_id, None)
         at, began = self._done.get(message.call_id, (0, 0))
         text = about(call) if call is not None else ""
-        took = view_format.span(at - began) if at else ""
+        span = view_format.span(at - began) if at else ""
         name = one_line(message.name or (call.name if call is not None else "tool"), 40)
-        yield self._head(n if not self._open else 0, at, name, text, took)
+        yield self._head(n if not self._open else 0, at, name, text, span)
         if self._has_tools and call is not None:
             yield from self._body(several_lines(call.args).split("\n"), "quiet")
         if message.denied or message.error:
@@ -153,26 +170,26 @@ class LogLines:
         ]
         return self._full(lead, row.now, view_format.span(row.idle_ms) if row.idle_ms else "")
 
-    def _head(self, n: int, at: int, who: str, text: str, took: str = "") -> Line:
+    def _head(self, n: int, at: int, who: str, text: str, span: str = "") -> Line:
         number = str(n) if n else ""
         lead: Line = [
             Cells(f"{number:>2}  {self._time(at)}  ", "quiet"),
             Cells(f"{fits(one_line(who, 60), WHO)}"),
         ]
         pad = " " * max(0, WHO - cell_len(lead[1].text))
-        return self._full([*lead, Cells(f"{pad}  ")], text, took)
+        return self._full([*lead, Cells(f"{pad}  ")], text, span)
 
     def _time(self, at: int) -> str:
         return self._clock(at) if at else " " * 8
 
-    def _full(self, lead: Line, text: str, took: str) -> Line:
+    def _full(self, lead: Line, text: str, span: str) -> Line:
         """With a time at the right; only what has one is cut."""
-        if not took:
+        if not span:
             return [*lead, Cells(text)]
-        room = max(8, self._width - 1 - size(lead) - len(took) - 1)
-        shown = fits(text, room)
-        pad = right(took, max(len(took), self._width - 1 - size(lead) - cell_len(shown)))
-        return [*lead, Cells(shown), Cells(pad, "quiet")]
+        room = max(8, self._width - 1 - size(lead) - len(span) - 1)
+        visible = fits(text, room)
+        pad = right(span, max(len(span), self._width - 1 - size(lead) - cell_len(visible)))
+        return [*lead, Cells(visible), Cells(pad, "quiet")]
 
     def _body(self, lines: Iterable[str], role: str = "") -> Iterator[Line]:
         """Below a head, so that no line can be taken for the beginning of another message."""

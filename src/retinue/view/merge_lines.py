@@ -31,8 +31,8 @@ def conflict_cell(merge: BranchMerge) -> str:
 
 
 def files_text(paths: Sequence[str]) -> str:
-    shown = ", ".join(one_line(path, 60) for path in paths[:3])
-    return f"{shown} and {len(paths) - 3} more" if len(paths) > 3 else shown
+    listing = ", ".join(one_line(path, 60) for path in paths[:3])
+    return f"{listing} and {len(paths) - 3} more" if len(paths) > 3 else listing
 
 
 def merge_end_lines(merges: Sequence[Mapping[str, Any]], id: str) -> list[str]:

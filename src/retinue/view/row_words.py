@@ -58,10 +58,17 @@ def _queued(node: RunNode, lane: int, lanes: Mapping[str, int]) -> str:
         return "for its turn to write files"
     if not 0 <= lane < len(mine):
         return ""
+    if mine[lane].is_need:
+        return need_words(tuple(one.name for one in mine if one.is_need))
     size = mine[lane].size
     used = min(lanes.get(mine[lane].name, 0), size)
     name = _RUN_ID.sub("", mine[lane].name)
     return f"lane {name}: {used} of {size} busy" if used else f"lane {name}"
+
+
+def need_words(needs: tuple[str, ...]) -> str:
+    """What a run waits for that no machine it was driven on had."""
+    return f"for a worker with {', '.join(needs)}"
 
 
 def _doing(node: RunNode, now: int, nodes: Mapping[str, RunNode]) -> str:

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from retinue.core.events import (
+    ActionsReturned,
+    Answered,
+    Decided,
+    ModelFailed,
+    Replied,
+    Submitted,
+    TextReturned,
+)
 from retinue.core.spec import RunSpec
 from retinue.core.state import Asking, Ended, Question, Run, Stopping, Thinking
-from retinue.core.state_names import ENDS as OVER
+from retinue.core.state_names import ENDS
 from retinue.host.provider_waits import ProviderWait
 from retinue.view import states
 from retinue.view.state_marks import mark_name
 
+ToolResult = TextReturned | ActionsReturned | Submitted
 TAIL = 400
 """How much of what a model is writing is kept for the row."""
 
@@ -64,7 +74,29 @@ class RunNode:
 
     @property
     def is_over(self) -> bool:
-        return self.state in OVER
+        return self.state in ENDS
+
+    def is_past(self, event: object) -> bool:
+        """Whether the record of the run is newer than an event: who comes late has it with the
+        first one."""
+        if self.run is None:
+            return False
+        turn, attempt = getattr(event, "turn", None), getattr(event, "attempt", None)
+        return (turn is not None and turn < self.run.turn) or (
+            attempt is not None and attempt < self.run.attempt
+        )
+
+    def end_call(self, event: Replied | ModelFailed, tries: int) -> None:
+        """A model call is over, after so many that failed; a reply ends what it waited for."""
+        if self.is_past(event):
+            return
+        self.writing, self.tries = "", tries
+        if isinstance(event, Replied):
+            self.wait = self.held = None
+
+    def drop_question(self, event: Answered | Decided | ToolResult) -> None:
+        if not self.is_past(event):
+            self.questions = {k: q for k, q in self.questions.items() if q.index != event.index}
 
 
 def state_of(node: RunNode) -> str:

@@ -90,12 +90,12 @@ def with_loudest(rows: list[RunRow]) -> list[RunRow]:
 def stored_lines(rows: Iterable[RunRow], width: int, *, is_named: bool = False) -> list[Line]:
     """Rows as they are in the grid. `is_named`: the first is called by its name too, not by its id
     and its task."""
-    shown = [replace(row, depth=row.depth + 1) for row in rows] if is_named else list(rows)
-    base = shown[0].depth if shown else 0
-    has_prices = any(row.tree_usd is not None for row in shown if row.tree_tokens) or not any(
-        row.tree_tokens for row in shown
+    rows_shown = [replace(row, depth=row.depth + 1) for row in rows] if is_named else list(rows)
+    base = rows_shown[0].depth if rows_shown else 0
+    has_prices = any(row.tree_usd is not None for row in rows_shown if row.tree_tokens) or not any(
+        row.tree_tokens for row in rows_shown
     )
     return [
         tree_line(TreeRow(row, bars), width, has_prices=has_prices)
-        for row, bars in zip(shown, guides(shown, base), strict=True)
+        for row, bars in zip(rows_shown, guides(rows_shown, base), strict=True)
     ]

@@ -215,10 +215,10 @@ class StreamJsonWriter:
 
     def _wait(self, run: str, wait: ProviderWait | None) -> Iterator[dict[str, Any]]:
         """A run waits for its provider: one line for each different answer."""
-        before, known = self._waits.get(run), wait and wait[:4]
-        if before == known:
+        before, wait_known = self._waits.get(run), wait and wait[:4]
+        if before == wait_known:
             return
-        self._waits[run] = known
+        self._waits[run] = wait_known
         if wait is not None:
             yield self._line(run, "system", subtype="provider_wait", provider_wait=wait._asdict())
 

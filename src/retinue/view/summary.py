@@ -31,20 +31,26 @@ def end_lines(
     of the changes of writers that worked in parallel."""
     top = final.rows[0]
     id = view_format.short_id(top.spec.id)
-    first = view_format.with_exit(_first(final, top, id), code)
+    costs = _cost_lines(final)
+    is_bare = bool(costs) and end_state(top) == "completed"
+    first = view_format.with_exit(_first(final, top, id, has_cost=not is_bare), code)
     state = end_state(top)
     lines = [first]
     if state == "cancelled":
-        n = sum(row.run.state.ending.state == "completed" for row in _ended(final))
-        results = f"Kept: {n} result{'s' if n > 1 else ''}. " if n else ""
-        lines.append(f"  {results}Continue: retinue resume {id}")
+        lines.append(f"  {_kept(final)}Continue: retinue resume {id}")
     elif state == "at_limit":
         lines.append(f"  Continue: retinue resume {id}{_more(final)}")
     elif state != "completed":
         lines.append(f"  Continue: retinue resume {id}")
     files = _files_line(final, id, {one["run"] for one in merges})
-    lines += [*_cost_lines(final), *_failed_line(final, id), *files]
+    lines += [*costs, *_failed_line(final, id), *files]
     return [*lines, *merge_end_lines(merges, id)]
+
+
+def end_line(final: TreeRecord) -> str:
+    """The end of a run where one line is all there is."""
+    top = final.rows[0]
+    return _first(final, top, view_format.short_id(top.spec.id), has_cost=True)
 
 
 def end_state(row: RunRecord) -> str:
@@ -56,30 +62,42 @@ def end_state(row: RunRecord) -> str:
     return "at_limit" if end.state != "completed" and at_limit else end.state
 
 
-def _ended(final: TreeRecord) -> list[Any]:
-    return [row for row in final.rows if totals.ending(row) is not None]
+def _kept(final: TreeRecord) -> str:
+    """What a cancelled tree leaves: results, and branches of those that had copies."""
+    ends = [end for row in final.rows if (end := totals.ending(row)) is not None]
+    parts = [
+        _counted(sum(end.state == "completed" for end in ends), "result"),
+        _counted(sum(end.work is not None for end in ends), "branch"),
+    ]
+    return f"Kept: {', '.join(filter(None, parts))}. " if any(parts) else ""
 
 
-def _first(final: TreeRecord, top: RunRecord, id: str) -> str:
+def _counted(n: int, noun: str) -> str:
+    ending = "es" if noun.endswith("ch") else "s"
+    return f"{n} {noun}{ending if n > 1 else ''}" if n else ""
+
+
+def _first(final: TreeRecord, top: RunRecord, id: str, *, has_cost: bool) -> str:
     end, state = totals.ending(top), end_state(top)
-    took, sign = view_format.span_text(totals.elapsed(top)), mark(state)
+    span, sign = view_format.span_text(totals.elapsed(top)), mark(state)
     if state == "completed":
-        parts = [f"{sign.glyph} done in {took}", *_agents(final), cost(final)]
+        parts = [f"{sign.glyph} done in {span}", *_agents(final)]
         spent = totals.spent(final)
-        if not totals.spent(final).is_offline:
-            parts.append(spent.words[0])
+        if has_cost:
+            parts += [cost(final), *(() if spent.is_offline else spent.words[:1])]
         return " · ".join([*parts, f"retinue show {id}"])
     if end is None:
-        return f"{sign.glyph} {sign.word} after {took} · {cost(final)} · retinue show {id}"
+        return f"{sign.glyph} {sign.word} after {span} · {cost(final)} · retinue show {id}"
     if state == "cancelled":
-        agents = f"all {len(final.rows)} stopped" if len(final.rows) > 1 else f"after {took}"
+        n = sum(end_state(row) == "cancelled" for row in final.rows)
+        agents = f"all {n} stopped" if n > 1 else f"after {span}"
         why = "" if end.error in SIGNALS else f": {one_line(end.error, 100)}"
         return f"{sign.glyph} cancelled {canceller(end)}{why} · {agents} · {cost(final)}"
     if state == "at_limit":
         partial = " · partial answer kept" if end.text else ""
-        return f"{sign.glyph} stopped at limit: {_limit(final, top)} after {took}{partial}"
+        return f"{sign.glyph} stopped at limit: {_limit(final, top)} after {span}{partial}"
     why = one_line(end.error or end.stop.replace("_", " "), 300).rstrip(".")
-    return f"{mark('failed').glyph} failed after {took}: {why}"
+    return f"{mark('failed').glyph} failed after {span}: {why}"
 
 
 def _agents(final: TreeRecord) -> list[str]:
@@ -104,20 +122,26 @@ def cost(final: TreeRecord) -> str:
 
 
 def _cost_lines(final: TreeRecord) -> list[str]:
-    """What one word does not say of the costs: a limit, a bound, an unknown price."""
-    if totals.spent(final).is_offline:
-        return []
+    """What one word does not say of the costs: those of a tree, a limit, a bound, an unknown
+    price."""
     spent, account = totals.spent(final), final.account
-    if spent.usd is None and spent.tokens:
+    if spent.is_offline or not spent.tokens:
+        return []
+    cached = totals.tree_usage(final).cache_read
+    size = spent.words[0] + (f", {view_format.tokens(cached)} from cache" if cached else "")
+    if spent.usd is None:
         models = dict.fromkeys(row.run.model_used or row.spec.model for row in final.rows)
-        named = one_line(", ".join(models), 80)
-        return [f"  cost    n/a: no price known for {named} · {spent.words[0]}"]
+        return [f"  cost    n/a: no price known for {one_line(', '.join(models), 80)} · {size}"]
     if spent.usd_estimated:
-        return [f"  cost    {cost(final)} (replies were cut off before their usage came)"]
+        why = "replies were cut off before their usage came"
+        return [f"  cost    {cost(final)} ({why}) · {size}"]
+    if end_state(final.rows[0]) != "completed":
+        return []
     limit = account.limit[1] if account is not None else None
-    if limit is not None and spent.usd is not None and end_state(final.rows[0]) == "completed":
-        return [f"  cost    {view_format.money(spent.usd)} of {view_format.money(limit / 1e9)}"]
-    return []
+    if limit is not None:
+        of = f" of {view_format.money(limit / 1e9)}"
+        return [f"  cost    {view_format.money(spent.usd)}{of} · {size}"]
+    return [f"  cost    {cost(final)} · {size}"] if len(final.rows) > 1 else []
 
 
 def _limit(final: TreeRecord, top: RunRecord) -> str:
@@ -152,13 +176,13 @@ def _failed_line(final: TreeRecord, id: str) -> list[str]:
     return [f"  failed  {name}: {why}{others}. Retry: retinue resume {id} --from-failed"]
 
 
-def _files_line(final: TreeRecord, id: str, known: Collection[str]) -> list[str]:
+def _files_line(final: TreeRecord, id: str, paths: Collection[str]) -> list[str]:
     """What is on branches of runs, without the `known` ones: the result of their merge is already
     known."""
     works = [
         end.work
         for row in final.rows
-        if row.spec.id not in known and (end := totals.ending(row)) and end.work
+        if row.spec.id not in paths and (end := totals.ending(row)) and end.work
     ]
     if not works:
         return []

@@ -102,14 +102,14 @@ class TopList:
         over = [top for top in tops if self.placed[top.id]]
         out: list[TreeRow | None] = []
         for part in (live, over):
-            shown = [
+            rows_shown = [
                 row
                 for top in sorted(part, key=SORTS[self.sort])
                 for row in self._tree(trees[top.root], has_room and part is live)
             ]
-            if part is over and shown:
+            if part is over and rows_shown:
                 out.append(None)
-            out += shown
+            out += rows_shown
         return out
 
     def _tree(self, rows: Sequence[RunRow], is_unfolded: bool) -> list[TreeRow]:
@@ -117,15 +117,15 @@ class TopList:
         top = rows[0]
         owner: dict[str, str] = {}
         below: dict[str, list[RunRow]] = {}
-        shown: list[RunRow] = []
+        rows_kept: list[RunRow] = []
         for row in rows:
             if self.wanted.strip():
-                shown += [row] if matches(row, self.wanted) else []
+                rows_kept += [row] if matches(row, self.wanted) else []
             elif (above := owner.get(row.parent)) is not None:
                 owner[row.id] = above
                 below[above].append(row)
             else:
-                shown.append(row)
+                rows_kept.append(row)
                 if self.folded.get(row.id, row is top and not is_unfolded) and row.n_children:
                     owner[row.id] = row.id
                     below[row.id] = []
@@ -136,7 +136,7 @@ class TopList:
                 len(below.get(row.id, ())),
                 row.id == self.selected,
             )
-            for row, bars in zip(shown, guides(shown, top.depth), strict=True)
+            for row, bars in zip(rows_kept, guides(rows_kept, top.depth), strict=True)
         ]
 
     def move(self, key: str, ids: Sequence[str]) -> None:
@@ -153,23 +153,23 @@ def top_frame(
 ) -> list[Line]:
     """The whole screen, line by line."""
     room = max(1, height - 5)
-    shown = at.order(rows, room)
-    ids = [row.row.id for row in shown if row is not None]
+    order = at.order(rows, room)
+    ids = [row.row.id for row in order if row is not None]
     if at.selected not in ids:
         at.selected = ids[0] if ids else ""
-        shown = at.order(rows, room)
-    place = next((n for n, row in enumerate(shown) if row and row.row.id == at.selected), 0)
-    at.first = max(0, min(at.first, place, len(shown) - room), place - room + 1)
+        order = at.order(rows, room)
+    place = next((n for n, row in enumerate(order) if row and row.row.id == at.selected), 0)
+    at.first = max(0, min(at.first, place, len(order) - room), place - room + 1)
     lines = [*_head(facts, width), _headings(width)]
     if at.is_help:
         lines += [[Cells(fits(f" {text}", width - 1), "quiet")] for text in HELP][:room]
-    elif not shown:
+    elif not order:
         sentence = "No row has all of this." if at.wanted else "No runs yet. Start one: retinue run"
         lines.append([Cells(f" {sentence}", "quiet")])
     else:
         lines += [
             tree_line(row, width) if row is not None else [Cells(ENDED, "quiet")]
-            for row in shown[at.first : at.first + room]
+            for row in order[at.first : at.first + room]
         ]
     lines += [[] for _ in range(height - 1 - len(lines))]
     return [crop(line, width) for line in [*lines, _foot(at, len(ids), len(rows), width)]]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from retinue.core.cache_figures import Cached
-from retinue.core.provenance import provenance_text
+from retinue.core.provenance import note_about, provenance_text
 from retinue.core.spec import RunSpec
 from retinue.core.state import (
     Ended,
@@ -63,6 +63,11 @@ def missing(row: RunRecord) -> str:
     """Which sub-agents of a result never returned, "" if all did."""
     end = ending(row)
     return provenance_text(end.helpers) if end is not None else ""
+
+
+def missing_note(row: RunRecord) -> str:
+    """The same as the runtime says it to those who read the result."""
+    return note_about(missing(row))
 
 
 def word(row: RunRecord) -> str:

@@ -3,16 +3,19 @@ written now."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 
 from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from retinue.formats.safe_text import one_line
 
+_SUM = re.compile(r", sha256 [0-9a-f]{64}")
+"""Of a file that was read: the agent needs it, a person does not."""
 KEEP = 200
 """Lines that are kept of one run."""
 LONG = 2_000
-RESULT = 240
+RESULT = 100
 MOST = 8
 """Lines of one text."""
 
@@ -32,8 +35,8 @@ class Transcripts:
         lines.extend(message_lines(message, self._describe))
 
     def preview(self, run: str, attempt: int, text: str) -> None:
-        before, written = self._writing.get(run, (attempt, ""))
-        self._writing[run] = (attempt, ((written if before == attempt else "") + text)[-LONG:])
+        before, text_before = self._writing.get(run, (attempt, ""))
+        self._writing[run] = (attempt, ((text_before if before == attempt else "") + text)[-LONG:])
 
     def over(self, run: str) -> None:
         self._writing.pop(run, None)
@@ -64,9 +67,19 @@ def message_lines(
         if message.denied:
             kind = "denied"
         sign = {"denied": "⊘", "bad": "✗"}.get(kind, "↳")
-        yield kind, f"  {sign} {one_line(message.text, RESULT)}"
+        yield kind, f"  {sign} {_result(message.text)}"
     else:
         yield from _lines("task" if message.kind == "task" else "mail", message.text)
+
+
+def _result(text: str) -> str:
+    """How long a result is, and its first and last line: that is where a command says how it
+    ended."""
+    shown = _SUM.sub("", text)
+    parts = [flat for part in shown.splitlines() if (flat := one_line(part, RESULT))]
+    if len(parts) < 3:
+        return one_line(text, 2 * RESULT)
+    return f"{len(text.splitlines())} lines: {parts[0]} … {parts[-1]}"
 
 
 def _lines(kind: str, text: str) -> Iterator[tuple[str, str]]:

@@ -51,24 +51,24 @@ def counts_line(marks: Mapping[str, int], width: int, note: str = "") -> Line:
     """`◆ 1 needs you  ✗ 1 failed  ● 3 working`: the loudest first. What has no room is folded into
     `+3`, then words go, from the right."""
     usable = max(19, width - 1)
-    shown = counted(marks, is_merged=width < 120)
+    counts = counted(marks, is_merged=width < 120)
     rest, bare = 0, 0
     while True:
-        parts = [_count(name, n, i < len(shown) - bare) for i, (name, n) in enumerate(shown)]
+        parts = [_count(name, n, i < len(counts) - bare) for i, (name, n) in enumerate(counts)]
         have = sum(2 + size(part) for part in parts) - 1
         tail = f"  +{rest}" if rest else ""
-        if have + len(tail) <= usable or len(shown) <= 1:
+        if have + len(tail) <= usable or len(counts) <= 1:
             break
-        entry = next((item for name in FOLDED for item in shown if item[0] == name), None)
+        entry = next((item for name in FOLDED for item in counts if item[0] == name), None)
         if entry is not None:
-            shown.remove(entry)
+            counts.remove(entry)
             rest += entry[1]
-        elif bare < len(shown) - 2:
+        elif bare < len(counts) - 2:
             bare += 1
         elif rest:
             rest = 0
         else:
-            shown.pop()
+            counts.pop()
     out: Line = [Cells(" ")]
     for i, part in enumerate(parts):
         out += [*([Cells("  ")] if i else []), *part]

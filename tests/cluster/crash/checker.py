@@ -16,7 +16,7 @@ from tests.cluster.workload import rows
 async def check(
     node: RetinueNode[None], url: str, roots: list[str], journal: Path
 ) -> dict[str, int]:
-    found: Counter[str] = Counter(
+    counts: Counter[str] = Counter(
         dict.fromkeys(
             (
                 "lost",
@@ -34,27 +34,27 @@ async def check(
         row = await node.record(root)
         state = row.run.state
         assert isinstance(state, Ended)
-        found["not_completed"] += state.ending.state != "completed"
-        found["quarantined"] += state.ending.stop == "quarantined"
+        counts["not_completed"] += state.ending.state != "completed"
+        counts["quarantined"] += state.ending.stop == "quarantined"
         text = "\n".join(message.text for message in await node.messages(root))
         for n in range(CHILDREN):
             times = text.count(f"result of {row.spec.request.task}/{n}")
-            found["lost"] += times == 0
-            found["twice"] += times > 1
-    found["quarantined"] += await _count(
+            counts["lost"] += times == 0
+            counts["twice"] += times > 1
+    counts["quarantined"] += await _count(
         url, "select count(*) from runs where convert_from(body, 'UTF8') like '%%quarantined%%'"
     )
-    found["lost"] += await _count(url, "select count(*) from runs where open")
-    found["gaps"] += await _count(
+    counts["lost"] += await _count(url, "select count(*) from runs where open")
+    counts["gaps"] += await _count(
         url,
         "select count(*) from (select 1 from events group by root"
         " having max(number) <> count(*) or min(number) <> 1) g",
     )
-    _read_journal(journal, found)
-    return dict(found)
+    _read_journal(journal, counts)
+    return dict(counts)
 
 
-def _read_journal(journal: Path, found: Counter[str]) -> None:
+def _read_journal(journal: Path, counts: Counter[str]) -> None:
     paid: Counter[tuple[str, str]] = Counter()
     commits: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for line in journal.read_text().splitlines():
@@ -63,10 +63,10 @@ def _read_journal(journal: Path, found: Counter[str]) -> None:
             paid[(first, rest[0])] += 1
         else:
             commits[first].append((int(rest[1]), int(rest[0])))
-    found["unsafe_reruns"] += sum(n - 1 for n in paid.values())
+    counts["unsafe_reruns"] += sum(n - 1 for n in paid.values())
     for of_tree in commits.values():
         epochs = [epoch for _, epoch in sorted(of_tree)]
-        found["old_commits"] += sum(a > b for a, b in pairwise(epochs))
+        counts["old_commits"] += sum(a > b for a, b in pairwise(epochs))
 
 
 async def _count(url: str, sql: str) -> int:

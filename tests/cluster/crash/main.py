@@ -25,15 +25,18 @@ from typing import Any
 
 import psycopg
 
+from retinue.cluster.dispatchers import dispatcher_of
 from retinue.cluster.retinue_node import RetinueNode
 from retinue.errors import RetinueError
-from tests import postgres
+from retinue.formats.dispatch_address import DATABASE, PROCRASTINATE, TEMPORAL
+from tests import postgres, temporal
 from tests.cluster.crash.checker import check
 from tests.cluster.crash.proxy import Proxy
 from tests.cluster.crash.workload import Journal, crew
 from tests.cluster.workload import rows
 
 LEASE = 2.0
+ENGINES = (DATABASE, PROCRASTINATE, TEMPORAL)
 WITHIN = 40.0
 """After the last fault everything has ended in so many seconds, or counts as stuck."""
 
@@ -67,6 +70,7 @@ class Cluster:
     server: postgres.PostgresServer
     folder: Path
     url: str
+    dispatch: str
     slots: list[Slot] = field(default_factory=list)
     starts: int = 0
 
@@ -85,7 +89,7 @@ class Cluster:
     def start(self, slot: Slot) -> None:
         self.starts += 1
         command = [sys.executable, "-m", "tests.cluster.crash.process", slot.url]
-        slot.process = subprocess.Popen([*command, str(self.journal), str(LEASE)])
+        slot.process = subprocess.Popen([*command, str(self.journal), str(LEASE), self.dispatch])
 
     async def fault(self, kind: str, chance: random.Random) -> None:
         if kind == "restart":
@@ -109,14 +113,14 @@ class Cluster:
     async def _at_work(self) -> list[Slot]:
         """The places whose workers own trees now: a fault that hits no work shows nothing."""
         try:
-            found = await rows(
+            result = await rows(
                 self.url,
                 "select w.pid from workers w where w.until > now()"
                 " and exists (select 1 from trees t where t.owner = w.id)",
             )
         except psycopg.Error:
             return []
-        pids = {pid for (pid,) in found}
+        pids = {pid for (pid,) in result}
         free = [slot for slot in self.slots if not slot.is_busy]
         return [slot for slot in free if slot.process is not None and slot.process.pid in pids]
 
@@ -174,16 +178,23 @@ async def load(
 
 
 async def run(
-    faults: Faults, *, workers: int, at_once: int, seed: int, pause: float = 1.0
+    faults: Faults,
+    *,
+    workers: int,
+    at_once: int,
+    seed: int,
+    pause: float = 1.0,
+    dispatch: str = DATABASE,
 ) -> dict[str, Any]:
     chance, began = random.Random(seed), time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="retinue-cluster-"))
     with postgres.own_server() as server:
         url = await asyncio.to_thread(postgres.fresh, server)
-        cluster = Cluster(server, folder, url)
+        cluster = Cluster(server, folder, url, dispatch)
         agents = crew(Journal(str(cluster.journal)))
         node: RetinueNode[None]
-        async with RetinueNode(url, worker=None, agents=agents) as node:
+        dispatcher = dispatcher_of(dispatch, url)
+        async with RetinueNode(url, worker=None, dispatcher=dispatcher, agents=agents) as node:
             await cluster.add(workers)
             enough, roots = asyncio.Event(), list[str]()
             loading = asyncio.create_task(load(node, agents[0], at_once, enough, roots))
@@ -211,6 +222,7 @@ async def run(
     out["faults"] = faults.kills + faults.stops + faults.restarts + faults.cuts
     out |= {"kills": faults.kills, "stops": faults.stops, "restarts": faults.restarts}
     out |= {"cuts": faults.cuts, "seed": seed, "seconds": round(time.monotonic() - began, 1)}
+    out["dispatch"] = dispatch.partition(":")[0]
     out["load"] = round(os.getloadavg()[0], 1)
     return out
 
@@ -259,6 +271,7 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=12)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3), "big"))
     parser.add_argument("--pause", type=float, default=3.0, help="seconds between faults")
+    parser.add_argument("--dispatch", choices=ENGINES, default=DATABASE, help="what wakes workers")
     args = parser.parse_args()
     n = args.kills
     faults = Faults(
@@ -274,6 +287,9 @@ def main() -> int:
             at_once=args.at_once,
             seed=args.seed,
             pause=args.pause,
+            dispatch=f"temporal://{temporal.address()}"
+            if args.dispatch == TEMPORAL
+            else args.dispatch,
         )
     )
     sys.stdout.write(json.dumps(out) + "\n")

@@ -1,4 +1,4 @@
-"""One worker, as a process that can be killed: URL, journal, lease."""
+"""One worker, as a process that can be killed: URL, journal, lease, dispatcher."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import signal
 import sys
 
+from retinue.cluster.dispatchers import dispatcher_of
 from retinue.cluster.retinue_node import RetinueNode
 from retinue.cluster.tree_store import OF_A_PROCESS, TreeStore
 from retinue.cluster.tree_worker import WorkerSettings
@@ -27,17 +28,19 @@ def journal_commits(journal: Journal) -> None:
     TreeStore.commit = noted  # type: ignore[method-assign]
 
 
-async def main(url: str, journal: Journal, lease: float) -> None:
+async def main(url: str, journal: Journal, lease: float, dispatch: str) -> None:
     leave = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave.set)
     settings = WorkerSettings(lease_seconds=lease, idle_seconds=0.5, drain_seconds=10.0)
-    async with RetinueNode(url, worker=settings, agents=crew(journal)):
+    dispatcher = dispatcher_of(dispatch, url)
+    async with RetinueNode(url, worker=settings, dispatcher=dispatcher, agents=crew(journal)):
         await leave.wait()
 
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    _, URL, PATH, LEASE = sys.argv
+    URL, PATH = sys.argv[1:3]
+    LEASE, DISPATCH = sys.argv[3:]
     JOURNAL = Journal(PATH)
     journal_commits(JOURNAL)
-    asyncio.run(main(URL, JOURNAL, float(LEASE)))
+    asyncio.run(main(URL, JOURNAL, float(LEASE), DISPATCH))

@@ -16,8 +16,8 @@ TOOLS = "mcp__retinue__delegate,mcp__retinue__agents,mcp__retinue__result,mcp__r
 
 def program() -> Path:
     scope = node_modules(PACKAGE) / "@anthropic-ai"
-    (found,) = scope.glob("claude-code-*/claude")
-    return found
+    (path,) = scope.glob("claude-code-*/claude")
+    return path
 
 
 class ClaudeCode:
@@ -38,12 +38,12 @@ class ClaudeCode:
             "ENABLE_TOOL_SEARCH": "false",  # else our tools are looked up before they are used
             "MCP_CONNECTION_NONBLOCKING": "0",
         }
-        known = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+        name = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
         settings = {
             "hasCompletedOnboarding": True,
             "theme": "dark",
             "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
-            "projects": {str(home.project): {**known, "enabledMcpjsonServers": ["retinue"]}},
+            "projects": {str(home.project): {**name, "enabledMcpjsonServers": ["retinue"]}},
         }
         (home.folder / "home" / ".claude.json").write_text(json.dumps(settings))
 

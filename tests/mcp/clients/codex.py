@@ -15,8 +15,8 @@ SEPARATOR = "/"
 
 def program() -> Path:
     scope = node_modules(PACKAGE) / "@openai"
-    (found,) = scope.glob("codex-*/vendor/*/bin/codex")
-    return found
+    (path,) = scope.glob("codex-*/vendor/*/bin/codex")
+    return path
 
 
 class Codex:

@@ -25,8 +25,8 @@ CLIENTS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 def tried(scenario: Callable[[Any, Any], None], separator: str, client: Any) -> dict[str, Any]:
     since = time.monotonic()
     try:
-        with stage(separator) as made:
-            scenario(made, client(made))
+        with stage(separator) as result:
+            scenario(result, client(result))
         error = ""
     except Exception as problem:
         traceback.print_exc()
@@ -48,8 +48,8 @@ def report(name: str, only: list[str]) -> dict[str, Any]:
     else:
         out["without_terminal"] = "tmux is not installed"
     out["scenarios"] = {}
-    wanted = [title for title in scenarios if title in only] or list(scenarios)
-    for title in wanted:
+    target = [title for title in scenarios if title in only] or list(scenarios)
+    for title in target:
         sys.stderr.write(f"{name} {title}\n")
         out["scenarios"][title] = tried(scenarios[title], module.SEPARATOR, client)
     return {**out, "ok": all(one["ok"] for one in out["scenarios"].values())}

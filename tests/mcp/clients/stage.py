@@ -37,10 +37,10 @@ class Script:
     said: list[str] = field(default_factory=list)
     """What the client's model was told by tools and tasks."""
 
-    async def __call__(self, heard: Any) -> Any:
-        if heard.dialect == "openai_chat":
-            return await self.gate(heard)
-        return self._lead(heard.messages)
+    async def __call__(self, request: Any) -> Any:
+        if request.dialect == "openai_chat":
+            return await self.gate(request)
+        return self._lead(request.messages)
 
     def _lead(self, messages: Any) -> Any:
         texts = [(type(m).__name__, getattr(m, "text", "")) for m in messages]
@@ -149,12 +149,12 @@ def stage(separator: str) -> Iterator[Stage]:
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         private_home(Path(folder), script) as home,
     ):
-        made = Stage(home, script)
+        stage = Stage(home, script)
         try:
-            yield made
+            yield stage
         finally:
             script.gate.opened.set()
-            made.close()
+            stage.close()
 
 
 def events(text: str) -> list[dict[str, Any]]:

@@ -48,9 +48,9 @@ def _value(field: Mapping[str, Any]) -> Any:
 
 async def calls(servers: McpServers) -> None:
     """What the scenario wants called, or each tool once."""
-    wanted = {row["name"]: row["arguments"] for row in context().get("toolCalls", ())}
+    target = {row["name"]: row["arguments"] for row in context().get("toolCalls", ())}
     for tool in servers.tools():
-        args = wanted.get(tool.tool_name, arguments(tool.schema.parameters))
+        args = target.get(tool.tool_name, arguments(tool.schema.parameters))
         await tool.call(args)
 
 
@@ -86,9 +86,9 @@ async def visit(port: int) -> AsyncIterator[Headless]:
 
 def oauth() -> dict[str, Any]:
     """What a person has configured about the login."""
-    given = context()
+    value = context()
     names = {"clientId": "client_id", "clientSecret": "client_secret", "issuer": "issuer"}
-    settings = {ours: given[theirs] for ours, theirs in names.items() if theirs in given}
+    settings = {ours: value[theirs] for ours, theirs in names.items() if theirs in value}
     if os.environ.get("MCP_CONFORMANCE_SCENARIO") == "auth/basic-cimd":
         settings["clientId"] = "https://conformance-test.local/client-metadata.json"
     return settings

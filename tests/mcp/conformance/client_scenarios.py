@@ -27,13 +27,13 @@ def judged_client(text: str, expected: dict[str, str]) -> dict[str, Any]:
     """What the suite printed, against what is expected; names may be patterns."""
     rows = _LINE.findall(text)
     failed = {name for name, _, n_failed, warned in rows if n_failed != "0" or warned}
-    known = {name for name in failed if any(fnmatchcase(name, one) for one in expected)}
+    names = {name for name in failed if any(fnmatchcase(name, one) for one in expected)}
     out: dict[str, Any] = {
         "scenarios": len(rows),
         "checks_passed": sum(int(row[1]) for row in rows),
         "passed": sorted({row[0] for row in rows} - failed),
-        "expected": sorted(known),
-        "unexpected": sorted(failed - known),
+        "expected": sorted(names),
+        "unexpected": sorted(failed - names),
         "stale": sorted(
             one for one in expected if not any(fnmatchcase(name, one) for name in failed)
         ),
@@ -47,14 +47,14 @@ def client_reports() -> dict[str, Any]:
     reports: dict[str, Any] = {}
     for revision, expected in json.loads(EXPECTED.read_text()).items():
         arguments = ["client", "--requirements", revision, "--timeout", MILLISECONDS]
-        done = subprocess.run(
+        process = subprocess.run(
             [node()[0], program, *arguments, "--command", CLIENT],
             cwd=ROOT,
             capture_output=True,
             text=True,
             timeout=SECONDS,
         )
-        reports[revision] = judged_client(done.stdout + done.stderr, expected)
+        reports[revision] = judged_client(process.stdout + process.stderr, expected)
         if not reports[revision]["ok"]:
-            sys.stderr.write(done.stdout + done.stderr)
+            sys.stderr.write(process.stdout + process.stderr)
     return reports

@@ -44,11 +44,11 @@ def sealed(state: str) -> str:
 
 def opened(call: RpcCall) -> str:
     """The state that came back; "" when there is none. A false one is refused."""
-    given = call.params.get("requestState")
-    if given is None:
+    state_given = call.params.get("requestState")
+    if state_given is None:
         return ""
-    state = str(given).rpartition(".")[0]
-    if sealed(state) != given:
+    state = str(state_given).rpartition(".")[0]
+    if sealed(state) != state_given:
         raise RpcError(rpc.INVALID_PARAMS, "requestState is not one that this server gave.")
     return state
 
@@ -120,44 +120,44 @@ class Fixtures:
             return created_task(self.tasks.start(work), call.client)
         return work(FixtureTask())
 
-    def tool_greet(self, call: RpcCall, given: dict[str, Any]) -> dict[str, Any]:
-        return text_result(f"Hello, {given.get('name', '')}!")
+    def tool_greet(self, call: RpcCall, values: dict[str, Any]) -> dict[str, Any]:
+        return text_result(f"Hello, {values.get('name', '')}!")
 
-    def tool_slow_compute(self, call: RpcCall, given: dict[str, Any]) -> Any:
+    def tool_slow_compute(self, call: RpcCall, values: dict[str, Any]) -> Any:
         async def work(task: FixtureTask) -> dict[str, Any]:
-            await asyncio.sleep(float(given.get("seconds", 0)))
+            await asyncio.sleep(float(values.get("seconds", 0)))
             return text_result("computed")
 
-        return self._task(call, work) if given.get("seconds") else work(FixtureTask())
+        return self._task(call, work) if values.get("seconds") else work(FixtureTask())
 
-    def tool_failing_job(self, call: RpcCall, given: dict[str, Any]) -> Any:
+    def tool_failing_job(self, call: RpcCall, values: dict[str, Any]) -> Any:
         async def work(task: FixtureTask) -> dict[str, Any]:
             await asyncio.sleep(1)
             return text_result("The job failed.", isError=True)
 
         return self._task(call, work)
 
-    def tool_protocol_error_job(self, call: RpcCall, given: dict[str, Any]) -> Any:
+    def tool_protocol_error_job(self, call: RpcCall, values: dict[str, Any]) -> Any:
         async def work(task: FixtureTask) -> dict[str, Any]:
             raise RpcError(rpc.INTERNAL_ERROR, "The server failed.")
 
         return self._task(call, work)
 
-    def tool_confirm_delete(self, call: RpcCall, given: dict[str, Any]) -> Any:
+    def tool_confirm_delete(self, call: RpcCall, values: dict[str, Any]) -> Any:
         async def work(task: FixtureTask) -> dict[str, Any]:
-            answer = await task.ask(form(f"Delete {given.get('filename')}?", confirm="boolean"))
+            answer = await task.ask(form(f"Delete {values.get('filename')}?", confirm="boolean"))
             return text_result(f"answer {answer}")
 
         return self._task(call, work)
 
-    def tool_multi_input(self, call: RpcCall, given: dict[str, Any]) -> Any:
+    def tool_multi_input(self, call: RpcCall, values: dict[str, Any]) -> Any:
         async def work(task: FixtureTask) -> dict[str, Any]:
-            asked = [task.ask(form(text, name="string")) for text in ("one?", "two?")]
-            return text_result(f"answers {await asyncio.gather(*asked)}")
+            replies = [task.ask(form(text, name="string")) for text in ("one?", "two?")]
+            return text_result(f"answers {await asyncio.gather(*replies)}")
 
         return self._task(call, work)
 
-    def tool_test_tool_with_task(self, call: RpcCall, given: dict[str, Any]) -> Any:
+    def tool_test_tool_with_task(self, call: RpcCall, values: dict[str, Any]) -> Any:
         name = answered(call, "user_name", "name")
         if name is None:
             return needed({"user_name": form("Who?", name="string")})
@@ -167,50 +167,52 @@ class Fixtures:
 
         return self._task(call, work)
 
-    def tool_test_simple_text(self, call: RpcCall, given: dict[str, Any]) -> dict[str, Any]:
+    def tool_test_simple_text(self, call: RpcCall, values: dict[str, Any]) -> dict[str, Any]:
         return text_result("This is a simple text response for testing.")
 
-    def tool_test_image_content(self, call: RpcCall, given: dict[str, Any]) -> dict[str, Any]:
+    def tool_test_image_content(self, call: RpcCall, values: dict[str, Any]) -> dict[str, Any]:
         return {"content": [IMAGE]}
 
-    def tool_test_audio_content(self, call: RpcCall, given: dict[str, Any]) -> dict[str, Any]:
+    def tool_test_audio_content(self, call: RpcCall, values: dict[str, Any]) -> dict[str, Any]:
         return {"content": [{"type": "audio", "data": WAV, "mimeType": "audio/wav"}]}
 
-    def tool_test_embedded_resource(self, call: RpcCall, given: dict[str, Any]) -> dict[str, Any]:
+    def tool_test_embedded_resource(self, call: RpcCall, values: dict[str, Any]) -> dict[str, Any]:
         return {"content": [embedded("test://embedded-resource")]}
 
     def tool_test_multiple_content_types(
-        self, call: RpcCall, given: dict[str, Any]
+        self, call: RpcCall, values: dict[str, Any]
     ) -> dict[str, Any]:
         text = {"type": "text", "text": "Multiple content types test:"}
         return {"content": [text, IMAGE, embedded("test://mixed-content-resource")]}
 
-    def tool_json_schema_2020_12_tool(self, call: RpcCall, given: dict[str, Any]) -> dict[str, Any]:
+    def tool_json_schema_2020_12_tool(
+        self, call: RpcCall, values: dict[str, Any]
+    ) -> dict[str, Any]:
         return text_result("ok")
 
-    def tool_test_error_handling(self, call: RpcCall, given: dict[str, Any]) -> dict[str, Any]:
+    def tool_test_error_handling(self, call: RpcCall, values: dict[str, Any]) -> dict[str, Any]:
         return text_result("This tool intentionally returns an error for testing", isError=True)
 
     async def tool_test_tool_with_progress(
-        self, call: RpcCall, given: dict[str, Any]
+        self, call: RpcCall, values: dict[str, Any]
     ) -> dict[str, Any]:
-        for done in (0, 50, 100):
-            await call.progress(done, 100, f"{done} of 100")
+        for result in (0, 50, 100):
+            await call.progress(result, 100, f"{result} of 100")
             await asyncio.sleep(0.05)
         return text_result("done")
 
-    def tool_test_missing_capability(self, call: RpcCall, given: dict[str, Any]) -> Any:
+    def tool_test_missing_capability(self, call: RpcCall, values: dict[str, Any]) -> Any:
         if "sampling" not in call.client.capabilities:
             data = {"requiredCapabilities": {"sampling": {}}}
             raise RpcError(rpc.MISSING_CAPABILITY, "This needs sampling.", data)
         return text_result("ok")
 
-    async def tool_test_elicitation(self, call: RpcCall, given: dict[str, Any]) -> Any:
-        request = form(str(given.get("message", "?")), username="string", email="string")
+    async def tool_test_elicitation(self, call: RpcCall, values: dict[str, Any]) -> Any:
+        request = form(str(values.get("message", "?")), username="string", email="string")
         return text_result(f"User response: {await call.ask_client(*request.values())}")
 
     async def tool_test_elicitation_sep1034_defaults(
-        self, call: RpcCall, given: dict[str, Any]
+        self, call: RpcCall, values: dict[str, Any]
     ) -> dict[str, Any]:
         params = form_params(call.text_param("name"))
         response = await call.ask_client("elicitation/create", params)
@@ -220,15 +222,15 @@ class Fixtures:
     tool_test_elicitation_sep1330_enums = tool_test_elicitation_sep1034_defaults
 
     def tool_test_streaming_elicitation(
-        self, call: RpcCall, given: dict[str, Any]
+        self, call: RpcCall, values: dict[str, Any]
     ) -> dict[str, Any]:
         return needed({"user_name": form("What is your name?", name="string")})
 
-    def tool_test_logging_tool(self, call: RpcCall, given: dict[str, Any]) -> dict[str, Any]:
+    def tool_test_logging_tool(self, call: RpcCall, values: dict[str, Any]) -> dict[str, Any]:
         return text_result("Nothing was logged.")
 
     def tool_test_input_required_result_elicitation(
-        self, call: RpcCall, given: dict[str, Any]
+        self, call: RpcCall, values: dict[str, Any]
     ) -> dict[str, Any]:
         name = answered(call, "user_name", "name")
         if not isinstance(name, str):
@@ -236,7 +238,7 @@ class Fixtures:
         return text_result(f"Hello, {name}!")
 
     def tool_test_input_required_result_sampling(
-        self, call: RpcCall, given: dict[str, Any]
+        self, call: RpcCall, values: dict[str, Any]
     ) -> dict[str, Any]:
         if call.params.get("inputResponses"):
             return text_result("The client's model has answered.")
@@ -245,14 +247,14 @@ class Fixtures:
         return needed({"capital": {"method": "sampling/createMessage", "params": params}})
 
     def tool_test_input_required_result_list_roots(
-        self, call: RpcCall, given: dict[str, Any]
+        self, call: RpcCall, values: dict[str, Any]
     ) -> dict[str, Any]:
         if call.params.get("inputResponses"):
             return text_result("The roots have come.")
         return needed({"client_roots": {"method": "roots/list", "params": {}}})
 
     def tool_test_input_required_result_request_state(
-        self, call: RpcCall, given: dict[str, Any]
+        self, call: RpcCall, values: dict[str, Any]
     ) -> dict[str, Any]:
         if opened(call) and answered(call, "confirm", "ok") is not None:
             return text_result("state-ok")
@@ -261,7 +263,7 @@ class Fixtures:
     tool_test_input_required_result_tampered_state = tool_test_input_required_result_request_state
 
     def tool_test_input_required_result_multiple_inputs(
-        self, call: RpcCall, given: dict[str, Any]
+        self, call: RpcCall, values: dict[str, Any]
     ) -> dict[str, Any]:
         if opened(call):
             return text_result("All have come.")
@@ -277,7 +279,7 @@ class Fixtures:
         )
 
     def tool_test_input_required_result_multi_round(
-        self, call: RpcCall, given: dict[str, Any]
+        self, call: RpcCall, values: dict[str, Any]
     ) -> dict[str, Any]:
         match opened(call):
             case "":
@@ -287,7 +289,7 @@ class Fixtures:
         return text_result("All rounds are done.")
 
     def tool_test_input_required_result_capabilities(
-        self, call: RpcCall, given: dict[str, Any]
+        self, call: RpcCall, values: dict[str, Any]
     ) -> dict[str, Any]:
         message = {"role": "user", "content": {"type": "text", "text": "A word, please."}}
         params = {"messages": [message], "maxTokens": 50}
@@ -296,8 +298,8 @@ class Fixtures:
             "sampling": {"word": {"method": "sampling/createMessage", "params": params}},
             "roots": {"client_roots": {"method": "roots/list", "params": {}}},
         }
-        known = [every[name] for name in every if name in call.client.capabilities]
-        requests = {key: request for some in known for key, request in some.items()}
+        features = [every[name] for name in every if name in call.client.capabilities]
+        requests = {key: request for some in features for key, request in some.items()}
         return needed(requests) if requests else text_result("Nothing can be asked.")
 
 
@@ -364,14 +366,14 @@ async def _prompts(call: RpcCall) -> dict[str, Any]:
 
 
 async def _prompt(call: RpcCall) -> dict[str, Any]:
-    name, given = call.text_param("name"), call.params.get("arguments") or {}
+    name, arguments = call.text_param("name"), call.params.get("arguments") or {}
     if name not in PROMPTS:
         raise RpcError(rpc.INVALID_PARAMS, f"There is no prompt {name!r}.")
-    content: dict[str, Any] = {"type": "text", "text": f"A prompt: {given}"}
+    content: dict[str, Any] = {"type": "text", "text": f"A prompt: {arguments}"}
     if name == "test_prompt_with_image":
         content = IMAGE
     if name == "test_prompt_with_embedded_resource":
-        content = embedded(str(given.get("resourceUri")))
+        content = embedded(str(arguments.get("resourceUri")))
     if name == "test_input_required_result_prompt" and not call.params.get("inputResponses"):
         return needed({"user_context": form("In which context?", context="string")})
     return {"messages": [{"role": "user", "content": content}]}

@@ -38,9 +38,9 @@ EXPECTED = {
 }
 
 
-def writer(heard: Any) -> Any:
+def writer(request: Any) -> Any:
     """Wants to write a file, so that a user has to be asked."""
-    results = [m for m in heard.messages if type(m).__name__ == "ToolMessage"]
+    results = [m for m in request.messages if type(m).__name__ == "ToolMessage"]
     return results[-1].text if results else call("write", path="made.txt", content="hello")
 
 
@@ -56,9 +56,9 @@ def inspector_reports() -> dict[str, Any]:
             problems = {}
             for name, words in ASKED.items():
                 command = [program, "--cli", *SERVER, *variables, *flags, "--method", *words]
-                done = _done(command, home)
-                if done.returncode or EXPECTED[name] not in done.stdout:
-                    problems[name] = (done.stdout + done.stderr)[-500:]
+                result = _done(command, home)
+                if result.returncode or EXPECTED[name] not in result.stdout:
+                    problems[name] = (result.stdout + result.stderr)[-500:]
             reports[era] = {"asked": len(ASKED), "problems": problems, "ok": not problems}
     return reports
 
@@ -69,10 +69,10 @@ def typescript_reports() -> dict[str, Any]:
     reports: dict[str, Any] = {}
     for era in ERAS:
         with tempfile.TemporaryDirectory() as place, private_home(Path(place), writer) as home:
-            done = _done([SCRIPT, era, folder, *SERVER], home)
-        lines = done.stdout.strip().splitlines()
-        if done.returncode or not lines:
-            reports[era] = {"error": (done.stdout + done.stderr)[-1000:], "ok": False}
+            result = _done([SCRIPT, era, folder, *SERVER], home)
+        lines = result.stdout.strip().splitlines()
+        if result.returncode or not lines:
+            reports[era] = {"error": (result.stdout + result.stderr)[-1000:], "ok": False}
         else:
             report = json.loads(lines[-1])
             kills = {who: killed(era, folder, SERVER, who) for who in ("server", "host")}

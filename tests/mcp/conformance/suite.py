@@ -43,16 +43,16 @@ def fixture() -> Iterator[str]:
 def judged(text: str, expected: dict[str, str]) -> dict[str, Any]:
     """What the suite printed, against what is expected."""
     failed = {name for name, _, n_failed in _LINE.findall(text) if n_failed != "0"}
-    known = {name for name, _, _ in _LINE.findall(text)}
+    names = {name for name, _, _ in _LINE.findall(text)}
     out: dict[str, Any] = {
-        "scenarios": len(known),
+        "scenarios": len(names),
         "checks_passed": sum(int(passed) for _, passed, _ in _LINE.findall(text)),
-        "tasks": sorted(name for name in known if name.startswith("tasks-")),
+        "tasks": sorted(name for name in names if name.startswith("tasks-")),
         "expected": sorted(failed & set(expected)),
         "unexpected": sorted(failed - set(expected)),
         "stale": sorted(set(expected) - failed),
     }
-    return {**out, "ok": bool(known) and not out["unexpected"] and not out["stale"]}
+    return {**out, "ok": bool(names) and not out["unexpected"] and not out["stale"]}
 
 
 def suite_reports() -> dict[str, Any]:
@@ -62,14 +62,14 @@ def suite_reports() -> dict[str, Any]:
     with fixture() as url, tempfile.TemporaryDirectory() as folder:
         for revision, allowed in json.loads(EXPECTED.read_text()).items():
             arguments = ["server", "--url", url, "--requirements", revision]
-            done = subprocess.run(
+            process = subprocess.run(
                 [node()[0], program, *arguments],
                 cwd=folder,
                 capture_output=True,
                 text=True,
                 timeout=SECONDS,
             )
-            reports[revision] = judged(done.stdout, allowed)
+            reports[revision] = judged(process.stdout, allowed)
             if not reports[revision]["ok"]:
-                sys.stderr.write(done.stdout + done.stderr)
+                sys.stderr.write(process.stdout + process.stderr)
     return reports

@@ -53,9 +53,9 @@ def connect(family: int, kind: int, address: Any) -> bool:
 
 
 def each(paths: list[str], act: Callable[[str], Any]) -> list[str]:
-    done = []
+    results = []
     for path in paths:
         with contextlib.suppress(OSError):
             if act(path):
-                done.append(path)
-    return done
+                results.append(path)
+    return results

@@ -117,8 +117,8 @@ def hard_link_to_a_protected_file() -> Any:
 
 @attempt
 def inherited_descriptors() -> Any:
-    found = [fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > 2]
-    return [fd for fd in found if os.path.exists(f"/proc/self/fd/{fd}") and fd != facts["own_fd"]]
+    results = [fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > 2]
+    return [fd for fd in results if os.path.exists(f"/proc/self/fd/{fd}") and fd != facts["own_fd"]]
 
 
 @attempt

@@ -26,10 +26,10 @@ def read_every_environment() -> Any:
 
 @attempt
 def ask_for_all_environments() -> Any:
-    told = subprocess.run(
+    process = subprocess.run(
         ["/bin/sh", "-c", "ps eaux 2>/dev/null; env; cat /proc/1/environ"], capture_output=True
     )
-    return facts["canary"].encode() in told.stdout
+    return facts["canary"].encode() in process.stdout
 
 
 @attempt
@@ -102,16 +102,16 @@ def run_a_setuid_program() -> Any:
 
 @attempt
 def type_into_the_terminal() -> Any:
-    done = []
+    results = []
     for fd in (0, 1, 2):
         with contextlib.suppress(OSError):
             fcntl.ioctl(fd, 0x5412, b"x")
-            done.append(fd)
+            results.append(fd)
     with contextlib.suppress(OSError), open("/dev/tty") as tty:
         fcntl.ioctl(tty, 0x5412, b"x")
-        done.append(3)
+        results.append(3)
     own, _ = os.openpty()
     with contextlib.suppress(OSError):
         fcntl.ioctl(own, 0x5412, b"x")
-        done.append(4)
-    return done
+        results.append(4)
+    return results

@@ -99,6 +99,12 @@ MUTATIONS = [
         "limit - self.spent[i] - self.reserve[i]",
     ),
     Mutation(
+        "a limit in dollars does not bind what has lost its price",
+        "core/turn.py",
+        "    if _has_lost_price(run, ctx):\n",
+        "    if False:\n",
+    ),
+    Mutation(
         "what a cache gave to a child nobody above it knows",
         "core/ledger.py",
         "        for account in self.chain(id):\n            account.cache",

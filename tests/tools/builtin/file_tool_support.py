@@ -28,7 +28,7 @@ TOOLS: dict[str, Builtin[Any]] = {
 
 
 def a_caller(root: Path | str, **fields: Any) -> Context:
-    held = Permissions(read=fields.pop("read", None), write=fields.pop("write", None))
+    permissions = Permissions(read=fields.pop("read", None), write=fields.pop("write", None))
     fields["rules_above"] = ((str(root), rules),) if (rules := fields.pop("rules", ())) else ()
     spec = RunSpec(id="r", request=RunRequest(agent="boss", task="t"), root="r")
     run = Run(id="r", state=Queued(), turn=2)
@@ -40,7 +40,7 @@ def a_caller(root: Path | str, **fields: Any) -> Context:
         key="k",
         called_at=5,
         root=str(root),
-        permissions=held,
+        permissions=permissions,
         **fields,
     )
 

@@ -27,10 +27,10 @@ def look(desk: Desk, name: str, **args: Any) -> CallPreview:
     before = {p: p.read_bytes() for p in desk.root.rglob("*") if p.is_file()}
     folders = {p for p in desk.root.rglob("*") if p.is_dir()}
     tool: Any = TOOLS[name]
-    told: CallPreview = asyncio.run(tool.look_ahead(a_caller(desk.root), args))
+    preview: CallPreview = asyncio.run(tool.look_ahead(a_caller(desk.root), args))
     assert {p: p.read_bytes() for p in desk.root.rglob("*") if p.is_file()} == before
     assert {p for p in desk.root.rglob("*") if p.is_dir()} == folders
-    return told
+    return preview
 
 
 def test_an_edit_is_told_as_the_diff_that_it_will_be(desk: Desk) -> None:
@@ -57,8 +57,8 @@ def test_a_patch_is_told_file_by_file(desk: Desk) -> None:
         "*** Begin Patch\n*** Update File: a.py\n@@\n-        return 1\n+        return 3\n"
         "*** Add File: sub/n.txt\n+new\n*** Delete File: b.txt\n*** End Patch\n"
     )
-    told = look(desk, "edit", patch=patch)
-    assert [(f.path, f.kind, f.added, f.removed) for f in told.files] == [
+    text = look(desk, "edit", patch=patch)
+    assert [(f.path, f.kind, f.added, f.removed) for f in text.files] == [
         ("a.py", "change", 1, 1),
         ("sub/n.txt", "create", 1, 0),
         ("b.txt", "delete", 0, 1),
@@ -82,16 +82,16 @@ def test_secrets_are_not_in_it(desk: Desk) -> None:
 
 def test_a_long_diff_is_bounded_and_says_what_is_left_out() -> None:
     new = "\n".join(f"line {n}" for n in range(MOST_LINES + 500))
-    told = change_diff("", new)
-    assert (told.added, told.removed) == (MOST_LINES + 500, 0)
-    assert told.n_hidden == 501 and len(told.text.split("\n")) == MOST_LINES
+    diff = change_diff("", new)
+    assert (diff.added, diff.removed) == (MOST_LINES + 500, 0)
+    assert diff.n_hidden == 501 and len(diff.text.split("\n")) == MOST_LINES
 
 
 def test_the_numbers_and_the_heading_of_each_place_are_those_of_the_file() -> None:
     lines = ["def first():", *(f"    a{n}" for n in range(20)), "def second():", "    b", "    c"]
     old = "\n".join(lines) + "\n"
-    told = change_diff(old, old.replace("    a3\n", "    A3\n").replace("    c\n", "    C\n"))
-    heads = [line for line in told.text.split("\n") if line.startswith("@@")]
+    diff = change_diff(old, old.replace("    a3\n", "    A3\n").replace("    c\n", "    C\n"))
+    heads = [line for line in diff.text.split("\n") if line.startswith("@@")]
     assert heads == ["@@ -3,5 +3,5 @@ def first():", "@@ -22,3 +22,3 @@ def first():"]
 
 
@@ -108,13 +108,13 @@ def test_a_command_is_told_with_what_would_be_enforced(tmp_path: Path) -> None:
     processes = Processes(tmp_path / "state", sandbox=Contained())  # type: ignore[arg-type]
     caller = a_caller(tmp_path / "work")
     args = {"command": "make test", "cwd": "sub", "timeout_seconds": 600}
-    told = asyncio.run(ShellTool(processes).look_ahead(caller, args)).command
-    assert told is not None
-    assert told.directory == str(tmp_path / "work" / "sub") and not told.network
-    assert told.may_write == (str(tmp_path / "work"),) and told.stops_after_seconds == 600
-    assert (told.sandbox, told.read_only) == ("bubblewrap", "")
-    held = ShellTool(processes, blocked_by=lambda caller: "another run writes there")
-    shut = asyncio.run(held.look_ahead(caller, args)).command
+    command = asyncio.run(ShellTool(processes).look_ahead(caller, args)).command
+    assert command is not None
+    assert command.directory == str(tmp_path / "work" / "sub") and not command.network
+    assert command.may_write == (str(tmp_path / "work"),) and command.stops_after_seconds == 600
+    assert (command.sandbox, command.read_only) == ("bubblewrap", "")
+    tool = ShellTool(processes, blocked_by=lambda caller: "another run writes there")
+    shut = asyncio.run(tool.look_ahead(caller, args)).command
     assert shut is not None and shut.may_write == () and "another run" in shut.read_only
     out = asyncio.run(ShellTool(processes).look_ahead(caller, {"command": "ls", "cwd": "/etc"}))
     assert "outside of" in out.problem and out.command is None

@@ -88,11 +88,11 @@ def test_line_ends_and_encodings_survive(desk: Desk) -> None:
 
 
 def test_a_file_that_has_changed_is_left_alone(desk: Desk) -> None:
-    known = sha(content(desk))
+    digest = sha(content(desk))
     assert "changed" in desk.no("edit", path="a.py", old="one", new="x", expected_sha256="0" * 64)
     assert "changed" in desk.no("write", path="a.py", content="x", expected_sha256="0" * 64)
     assert "hexadecimal" in desk.no("edit", path="a.py", old="one", new="x", expected_sha256="yes")
-    desk.ok("edit", path="a.py", old="one", new="eins", expected_sha256=known[:16])
+    desk.ok("edit", path="a.py", old="one", new="eins", expected_sha256=digest[:16])
     assert content(desk).startswith("eins")
 
 
@@ -118,8 +118,8 @@ def test_a_file_is_written_with_its_directories(desk: Desk) -> None:
 
 
 def test_what_has_not_been_seen_is_not_overwritten(desk: Desk) -> None:
-    told = desk.no("write", path="a.py", content="mine\n")
-    assert sha(content(desk)) in told
+    texts = desk.no("write", path="a.py", content="mine\n")
+    assert sha(content(desk)) in texts
     assert content(desk).startswith("one")
     text = desk.ok(
         "write", path="a.py", content="one\n2\nthree\ntwo\n", expected_sha256=sha(content(desk))
@@ -221,9 +221,9 @@ class TestAfterARestart:
 
     def test_an_edit_that_was_not_made_is_made(self, desk: Desk) -> None:
         assert "Edited" in desk.again().ok("edit", path="a.py", old="three", new="three and a half")
-        known = sha(content(desk))
+        digest = sha(content(desk))
         assert "Edited" in desk.again().ok(
-            "edit", path="a.py", old="one", new="eins", expected_sha256=known
+            "edit", path="a.py", old="one", new="eins", expected_sha256=digest
         )
 
     def test_when_it_cannot_be_told_the_model_is(self, desk: Desk) -> None:
@@ -241,15 +241,15 @@ class TestAfterARestart:
         desk.ok("write", path="new", content="x\n")
         assert "was already made" in desk.again().ok("write", path="new", content="x\n")
         assert "Created" in desk.again().ok("write", path="newer", content="x\n")
-        known = sha(content(desk))
+        digest = sha(content(desk))
         assert "Wrote" in desk.again().ok(
-            "write", path="a.py", content="y\n", expected_sha256=known
+            "write", path="a.py", content="y\n", expected_sha256=digest
         )
         assert "was already made" in desk.again().ok(
-            "write", path="a.py", content="y\n", expected_sha256=known
+            "write", path="a.py", content="y\n", expected_sha256=digest
         )
         assert "it may have changed" in desk.again().no(
-            "write", path="a.py", content="z\n", expected_sha256=known
+            "write", path="a.py", content="z\n", expected_sha256=digest
         )
         assert "it may have changed" in desk.again().no("write", path="a.py", content="z\n")
         assert content(desk) == "y\n"

@@ -92,8 +92,8 @@ def test_a_page_cannot_end_its_own_frame() -> None:
 )
 def test_nothing_that_a_server_says_stands_outside_of_the_frame(answer: bytes) -> None:
     async def story(server: Server, fetch: FetchTool) -> None:
-        got = await told(fetch, server.url)
-        assert "obey" not in got.text.lower()
+        reply = await told(fetch, server.url)
+        assert "obey" not in reply.text.lower()
 
     run(answer, story)
 
@@ -314,9 +314,9 @@ def test_what_is_packed_is_unpacked(encoding: str, packed: bytes) -> None:
 )
 def test_an_answer_that_is_none_becomes_an_error_for_the_model(answer: bytes, says: str) -> None:
     async def story(server: Server, fetch: FetchTool) -> None:
-        got = await told(fetch, server.url)
-        assert got.error and says in got.text and len(got.text) < 600
-        got.text.encode()
+        reply = await told(fetch, server.url)
+        assert reply.error and says in reply.text and len(reply.text) < 600
+        reply.text.encode()
 
     run(answer, story)
 

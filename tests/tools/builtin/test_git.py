@@ -184,8 +184,8 @@ def test_outside_of_a_repository_it_says_so(tmp_path: Path) -> None:
 
 
 def test_a_run_with_a_network_gives_git_none_and_its_own_secrets_stay(repository: Path) -> None:
-    held = Permissions(hosts=("*",))
-    assert "the second" in ask(repository, "log", permissions=held).text
+    permissions = Permissions(hosts=("*",))
+    assert "the second" in ask(repository, "log", permissions=permissions).text
 
 
 @pytest.mark.parametrize(

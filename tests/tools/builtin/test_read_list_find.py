@@ -204,8 +204,8 @@ def test_further_roots_are_reached_by_absolute_paths(tmp_path: Path) -> None:
     assert "outside" in desk.no("write", path="a", content="x")
     assert "outside" in desk.no("write", path=f"{lib}/b", content="x")
     assert "Created" in desk.ok("write", path=f"{out}/new", content="x")
-    told = desk.no("write", path=f"{out}/c", content="x")
-    assert hashlib.sha256(b"old\n").hexdigest() not in told, "what may not be read is not described"
+    text = desk.no("write", path=f"{out}/c", content="x")
+    assert hashlib.sha256(b"old\n").hexdigest() not in text, "what may not be read is not described"
     assert "outside" in desk.no("edit", path=f"{out}/c", old="old", new="x"), (
         "an edit shows what it changes"
     )

@@ -60,11 +60,11 @@ def test_globs_choose_files(desk: Desk) -> None:
         desk.root,
         {n: "hit\n" for n in ("a.py", "s/b.py", "s/t/c.ts", "s/t/d.tsx", ".github/e.yml")},
     )
-    found = {
+    by_glob = {
         glob: desk.ok("search", pattern="hit", glob=glob, mode="files").split("\n")
         for glob in ("*.py", "*.{ts,tsx}", "s/**", "s/*.py", "!*.py", ".github/*", "s/t/[c]*")
     }
-    assert found == {
+    assert by_glob == {
         "*.py": ["a.py", "s/b.py"],
         "*.{ts,tsx}": ["s/t/c.ts", "s/t/d.tsx"],
         "s/**": ["s/b.py", "s/t/c.ts", "s/t/d.tsx"],
@@ -233,11 +233,11 @@ def test_what_is_not_in_the_file_itself_is_not_shown(
     real = ripgrep._run
 
     async def swapped(*args: object, **options: object) -> search_match.SearchResult:
-        found = await real(*args, **options)  # type: ignore[arg-type]
-        for line in found.lines:
+        result = await real(*args, **options)  # type: ignore[arg-type]
+        for line in result.lines:
             if line.path == "f":
                 line.raw, line.offset, line.number = b"hit: the password is swordfish\n", 0, 1
-        return found
+        return result
 
     monkeypatch.setattr(ripgrep, "_run", swapped)
     for mode in ("lines", "files", "count"):

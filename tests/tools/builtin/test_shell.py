@@ -113,8 +113,8 @@ def test_a_flood_of_output_is_capped_and_memory_stays(tmp_path: Path, command: s
     assert "killed after" in answer.text and "bytes hidden" in answer.text
     assert len(answer.text) < 300_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024
-    kept = [p.stat().st_size for p in (tmp_path / "state/shell").glob("*/output")]
-    assert kept == [16 << 20]
+    sizes = [p.stat().st_size for p in (tmp_path / "state/shell").glob("*/output")]
+    assert sizes == [16 << 20]
 
 
 def test_no_secret_is_in_the_environment_and_named_ones_are(tmp_path: Path) -> None:
@@ -194,11 +194,11 @@ def test_a_run_without_a_directory_is_told(tmp_path: Path) -> None:
 
 def test_a_run_that_may_not_write_sees_a_read_only_directory(tmp_path: Path) -> None:
     async def act(tools: SandboxedTools) -> tuple[ToolResult, ToolResult]:
-        held = Permissions(write=())
+        permissions = Permissions(write=())
         leased = ShellTool(tools.processes, may_write=lambda caller: "run-7 is writing here")
         other = await leased.run(tools.caller(), {"command": "touch b"})
         assert isinstance(other, ToolResult)
-        return await tools.sh("touch a", tools.caller(permissions=held)), other
+        return await tools.sh("touch a", tools.caller(permissions=permissions)), other
 
     refused, leased = with_sandboxed_tools(tmp_path, act)
     assert (
@@ -233,7 +233,9 @@ def test_roots_of_a_run_are_what_it_sees(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "a").write_text(f"in {name}")
     workspace = str(tmp_path / "workspace")
-    held = Permissions(read=(workspace, str(tmp_path / "notes")), write=(str(tmp_path / "out"),))
+    permissions = Permissions(
+        read=(workspace, str(tmp_path / "notes")), write=(str(tmp_path / "out"),)
+    )
 
     async def act(tools: SandboxedTools) -> tuple[ToolResult, ToolResult]:
         script = (
@@ -241,7 +243,7 @@ def test_roots_of_a_run_are_what_it_sees(tmp_path: Path) -> None:
             "workspace/b"
         )
         blind = Permissions(read=(str(tmp_path / "notes"),), write=())
-        return await tools.sh(script, tools.caller(permissions=held)), await tools.sh(
+        return await tools.sh(script, tools.caller(permissions=permissions)), await tools.sh(
             "true", tools.caller(permissions=blind)
         )
 
@@ -262,8 +264,8 @@ def test_the_network_is_there_only_for_a_run_that_holds_all_hosts(tmp_path: Path
             for h in hosts
         ]
 
-    none, empty, named, everything = with_sandboxed_tools(tmp_path, act)
-    assert none == empty == named == "3", "a loopback of its own, and nothing else"
+    *narrow, everything = with_sandboxed_tools(tmp_path, act)
+    assert narrow == ["3"] * 3, "a loopback of its own, and nothing else"
     with open("/proc/net/dev") as file:
         assert int(everything) == len(file.readlines())
 

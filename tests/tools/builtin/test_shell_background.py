@@ -18,9 +18,9 @@ pytestmark = needs("bwrap")
 
 async def start(tools: SandboxedTools, command: str, **fields: Any) -> str:
     answer = await tools.sh(command, tools.caller(**fields), background=True)
-    found = re.search(r"id '(\w+)'", answer.text)
-    assert found is not None and not answer.error, answer.text
-    return found[1]
+    match = re.search(r"id '(\w+)'", answer.text)
+    assert match is not None and not answer.error, answer.text
+    return match[1]
 
 
 async def look(tools: SandboxedTools, id: str, **args: Any) -> ToolResult:

@@ -19,9 +19,9 @@ FILES: dict[str, str | bytes] = {
 
 
 def paths(answer: str) -> set[str]:
-    (found,) = json.loads(answer)["names"]
-    return {d["path"] for d in found.get("definitions", [])} | {
-        c["path"] for c in found.get("calls", [])
+    (name,) = json.loads(answer)["names"]
+    return {d["path"] for d in name.get("definitions", [])} | {
+        c["path"] for c in name.get("calls", [])
     }
 
 
@@ -31,8 +31,8 @@ def asked(root: Path, text: str = "`target`", path: str = ".", **fields: Any) ->
 
 def test_a_name_has_its_definitions_and_callers(tmp_path: Path) -> None:
     answer = json.loads(Desk(tree(tmp_path, FILES)).ok("symbols", text="who calls `target`?"))
-    (found,) = answer["names"]
-    assert [(c["path"], c["line"], c["around"]) for c in found["calls"]] == [
+    (name,) = answer["names"]
+    assert [(c["path"], c["line"], c["around"]) for c in name["calls"]] == [
         ("secret/c.py", 5, "other"),
         ("src/a.py", 4, "caller"),
     ]

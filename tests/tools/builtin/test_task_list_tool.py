@@ -63,8 +63,10 @@ async def test_tasks_are_added_updated_listed_and_removed(kind: str, tmp_path: P
             "2 tasks: 2 pending.\nid | status | owner | title\n"
             "1 | pending | lead | Read the code\n2 | pending | lead | Write / the docs"
         )
-        done = await runs.do("update", id=1, status="done", note="in\n  two files", owner="reader")
-        assert done.text.splitlines()[-1] == "1 | done | reader | Read the code (in two files)"
+        result = await runs.do(
+            "update", id=1, status="done", note="in\n  two files", owner="reader"
+        )
+        assert result.text.splitlines()[-1] == "1 | done | reader | Read the code (in two files)"
         assert (await runs.do("update", id=1, note="")).text.splitlines()[
             -1
         ] == "1 | done | reader | Read the code"

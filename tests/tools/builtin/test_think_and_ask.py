@@ -27,19 +27,19 @@ def test_a_thought_is_noted() -> None:
 
 def test_a_question_carries_its_options() -> None:
     ask = AskTool()
-    asked = asyncio.run(
+    question = asyncio.run(
         ask.run(caller(), {"question": "Which one?", "options": ["the first", "the\nsecond"]})
     )
-    assert asked == Ask(question="Which one?\n1. the first\n2. the second")
+    assert question == Ask(question="Which one?\n1. the first\n2. the second")
     assert asyncio.run(ask.run(caller(), {"question": "Go on?"})) == Ask(question="Go on?")
     assert (ask.restart, ask.risk) == ("pure", "read")
     assert ask.summary({"question": "Go\non?"}) == "ask: Go on?"
 
 
 def test_a_question_shows_nothing_that_cannot_be_seen() -> None:
-    hidden = "Delete \u202etxt.exe\u202c?\u200b\x1b[2J\U000e0041\u2066 yes\ufeff"
-    asked = asyncio.run(AskTool().run(caller(), {"question": hidden, "options": ["n\u200bo"]}))
-    assert asked == Ask(question="Delete txt.exe? yes\n1. no")
+    text = "Delete \u202etxt.exe\u202c?\u200b\x1b[2J\U000e0041\u2066 yes\ufeff"
+    question = asyncio.run(AskTool().run(caller(), {"question": text, "options": ["n\u200bo"]}))
+    assert question == Ask(question="Delete txt.exe? yes\n1. no")
     assert several_lines("a\r\nb\tc 👩\u200d💻 \ud83d") == "a\nb\tc 👩\u200d💻 \ufffd"
 
 

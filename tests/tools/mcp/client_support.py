@@ -19,9 +19,9 @@ QUICK = ServerLimits(discover_seconds=0.3, close_seconds=0.5, backoff_seconds=0.
 
 
 def fake(*options: str, name: str = "fake", **fields: Any) -> ServerConfig:
-    given = {"start_seconds": SECONDS, "call_seconds": SECONDS, **fields}
+    value = {"start_seconds": SECONDS, "call_seconds": SECONDS, **fields}
     return ServerConfig(
-        name=name, command=sys.executable, args=("-I", "-S", str(FAKE), *options), **given
+        name=name, command=sys.executable, args=("-I", "-S", str(FAKE), *options), **value
     )
 
 
@@ -29,8 +29,8 @@ def servers(*configs: ServerConfig, **options: Any) -> McpServers:
     return McpServers(configs, **{"environ": os.environ, "limits": QUICK, **options})
 
 
-async def call(found: McpServers, name: str, **args: Any) -> ToolResult:
-    tools = {t.schema.name: t for t in found.tools()}
+async def call(servers: McpServers, name: str, **args: Any) -> ToolResult:
+    tools = {t.schema.name: t for t in servers.tools()}
     return await tools[name].call(args)
 
 

@@ -36,12 +36,16 @@ def message(role, words):
 
 
 def prompt(params):
-    given = params.get("arguments", {})
+    arguments = params.get("arguments", {})
     if params["name"] == "talk":
         return {"messages": [message("user", "Hello."), message("assistant", "Hello to you.")]}
     if params["name"] != "summarize":
         return None
-    return {"messages": [message("user", f"Summarize {given['topic']}: {given.get('style', '-')}")]}
+    return {
+        "messages": [
+            message("user", f"Summarize {arguments['topic']}: {arguments.get('style', '-')}")
+        ]
+    }
 
 
 def answer(method, params):

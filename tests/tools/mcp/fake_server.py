@@ -4,7 +4,7 @@
 era: handshake (the default), modern, both, silent (ignores what it does not know), strict (ends
 when the first message is not the handshake), slow (reads both questions before it answers the
 first, then goes by that one). Keys: `about` is a file whose lines are the tools to list,
-`name<TAB>description`; `heard` a file for notifications."""
+`name<TAB>description`; `heard` a file for notifications and calls."""
 
 import json
 import os
@@ -44,11 +44,11 @@ def definitions():
 def listed(params):
     size = int(OPTIONS.get("page", 1000))
     start = int(params.get("cursor", 0))
-    found = definitions()
-    more = {"nextCursor": str(start + size)} if start + size < len(found) else {}
+    result = definitions()
+    more = {"nextCursor": str(start + size)} if start + size < len(result) else {}
     if "loop" in OPTIONS:
         more = {"nextCursor": "0"}
-    return {"tools": found[start : start + size], "resultType": "complete", **more}
+    return {"tools": result[start : start + size], "resultType": "complete", **more}
 
 
 def call(id, params):
@@ -188,10 +188,10 @@ def asked(id, params):
 def serve(message):
     global LOCKED
     id, method, params = message.get("id"), message.get("method"), message.get("params", {})
+    if "heard" in OPTIONS and method and (id is None or method == "tools/call"):
+        with open(OPTIONS["heard"], "a", encoding="utf-8") as file:
+            file.write(json.dumps(message) + "\n")
     if id is None or method is None:
-        if method and "heard" in OPTIONS:
-            with open(OPTIONS["heard"], "a", encoding="utf-8") as file:
-                file.write(json.dumps(message) + "\n")
         return
     if method == "server/discover":
         if ERA == "strict":
@@ -201,12 +201,12 @@ def serve(message):
             assert params["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
             assert "io.modelcontextprotocol/clientCapabilities" in params["_meta"]
             about = {"io.modelcontextprotocol/serverInfo": {"name": "fake", "version": "1"}}
-            found = {
+            result = {
                 "supportedVersions": ["2026-07-28"],
                 "capabilities": {"tools": {}},
                 "resultType": "complete",
             }
-            out({"id": id, "result": {**found, "_meta": about}})
+            out({"id": id, "result": {**result, "_meta": about}})
         elif ERA != "silent":
             out({"id": id, "error": {"code": -32601, "message": "Method not found"}})
     elif method == "initialize":
@@ -216,8 +216,8 @@ def serve(message):
         else:
             LOCKED = "handshake"
             version = OPTIONS.get("version", "2025-11-25")
-            found = {"protocolVersion": version, "capabilities": {"tools": {"listChanged": True}}}
-            out({"id": id, "result": {**found, "serverInfo": {"name": "fake", "version": "1"}}})
+            result = {"protocolVersion": version, "capabilities": {"tools": {"listChanged": True}}}
+            out({"id": id, "result": {**result, "serverInfo": {"name": "fake", "version": "1"}}})
     elif LOCKED == "modern" and "io.modelcontextprotocol/protocolVersion" not in params.get(
         "_meta", {}
     ):

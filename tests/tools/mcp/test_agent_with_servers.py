@@ -9,8 +9,7 @@ from pathlib import Path
 from retinue import Agent, Permissions, Retinue
 from retinue.core.messages import ModelReply, ToolMessage
 from retinue.models.base import ModelRequest
-from retinue.testing import Scripted
-from retinue.testing import call as wants
+from retinue.testing import Scripted, call
 from tests.tools.mcp.client_support import fake, servers
 
 
@@ -26,21 +25,21 @@ class Listening(Scripted):
 
 def test_an_agent_calls_a_tool_of_a_server_and_outlives_its_death(tmp_path: Path) -> None:
     async def main() -> None:
-        async with servers(fake()) as found:
+        async with servers(fake()) as result:
             script = [
-                wants("mcp__fake__echo", text="hello"),
-                wants("mcp__fake__die"),
+                call("mcp__fake__echo", text="hello"),
+                call("mcp__fake__die"),
                 "The server died.",
             ]
             model = Listening(script)
-            agent = Agent("lead", "Use the tools.", model=model, tools=found.tools())
+            agent = Agent("lead", "Use the tools.", model=model, tools=result.tools())
             async with Retinue(tmp_path / "log.db") as retinue:
                 outcome = await retinue.run(
                     agent, "Say hello.", permissions=Permissions(mode="bypassPermissions")
                 )
             assert outcome.text == "The server died."
-            said, died = model.results
-            assert (said.text, said.error) == ("hello", False)
+            text, died = model.results
+            assert (text.text, text.error) == ("hello", False)
             assert died.error
             assert "may still have taken effect" in died.text
 

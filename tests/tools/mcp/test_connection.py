@@ -32,20 +32,20 @@ class MemoryWire:
         self.receive: Receive = lambda _: False
         self.lost: Lost = lambda _: None
 
-    async def open(self, receive: Receive, lost: Lost) -> None:
-        self.receive, self.lost = receive, lost
+    async def open(self, receive: Receive, callback: Lost) -> None:
+        self.receive, self.lost = receive, callback
 
     async def send(self, message: dict[str, Any], headers: Mapping[str, str]) -> None:
         self.sent.append(message)
         for seconds, answer in (
             self.on.get(message["method"].replace("/", "_"), []) if "method" in message else []
         ):
-            found = {"jsonrpc": "2.0", **answer}
-            if "method" not in found:
-                found["id"] = message["id"]
-            elif found["method"] == "notifications/progress":
-                found["params"] = {"progressToken": message["id"], **found["params"]}
-            asyncio.get_running_loop().call_later(seconds, self.receive, found)
+            result = {"jsonrpc": "2.0", **answer}
+            if "method" not in result:
+                result["id"] = message["id"]
+            elif result["method"] == "notifications/progress":
+                result["params"] = {"progressToken": message["id"], **result["params"]}
+            asyncio.get_running_loop().call_later(seconds, self.receive, result)
 
     async def close(self) -> None: ...
 
@@ -106,9 +106,9 @@ def test_whoever_does_not_know_the_question_is_asked_in_the_old_way(error: Any) 
 
 def test_a_discovery_that_names_old_versions_only_leads_to_the_handshake() -> None:
     async def main() -> None:
-        found = {"supportedVersions": ["2025-11-25"], "capabilities": {}}
+        result = {"supportedVersions": ["2025-11-25"], "capabilities": {}}
         wire = MemoryWire(
-            server_discover=[(0.1, {"result": found})], initialize=[(0.1, {"result": SHAKEN})]
+            server_discover=[(0.1, {"result": result})], initialize=[(0.1, {"result": SHAKEN})]
         )
         assert (await opened(wire)).hello.version == "2025-11-25"  # type: ignore[union-attr]
 
@@ -173,9 +173,9 @@ def test_the_same_progress_again_is_no_sign_of_life() -> None:
         ticks = [(n * 1.0, progress(5)) for n in range(1, 50)]
         wire = MemoryWire(server_discover=[(0, {"result": DISCOVERED})], tools_call=ticks)
         connection = await opened(wire)
-        with pytest.raises(McpError) as caught:
+        with pytest.raises(McpError) as failure:
             await connection.request("tools/call", {"name": "t"}, seconds=10.0)
-        assert (caught.value.fault, caught.value.is_open) == ("timeout", True)
+        assert (failure.value.fault, failure.value.is_open) == ("timeout", True)
 
     assert in_time(main) == pytest.approx(11.0)
 
@@ -217,9 +217,9 @@ def test_a_lost_connection_fails_all_calls_and_says_that_they_may_have_been_done
         for error in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(error, McpError)
             assert (error.fault, error.is_open) == ("lost", True)
-        with pytest.raises(McpError) as caught:
+        with pytest.raises(McpError) as failure:
             await connection.request("tools/list", {}, seconds=10.0)
-        assert not caught.value.is_open, "this one was never sent"
+        assert not failure.value.is_open, "this one was never sent"
 
     in_time(main)
 
@@ -231,7 +231,7 @@ def test_messages_that_mean_nothing_are_dropped() -> None:
             tools_call=[(1.0, {"result": {"ok": True}})],
         )
         connection = await opened(wire)
-        asked = asyncio.create_task(connection.request("tools/call", {"name": "t"}, seconds=10.0))
+        task = asyncio.create_task(connection.request("tools/call", {"name": "t"}, seconds=10.0))
         await asyncio.sleep(0.1)
         n = len(wire.sent)
         for odd in (
@@ -252,7 +252,7 @@ def test_messages_that_mean_nothing_are_dropped() -> None:
             {"method": "notifications/progress", "params": {"progressToken": [], "progress": "x"}}
         )
         assert len(wire.sent) == n
-        assert await asked == {"ok": True}
+        assert await task == {"ok": True}
 
     in_time(main)
 
@@ -266,9 +266,9 @@ def test_an_answer_without_a_result_is_an_error_and_a_batch_is_read() -> None:
         with pytest.raises(McpError, match="neither a result nor an error"):
             await connection.request("tools/call", {"name": "t"}, seconds=10.0)
         wire.on = {}
-        asked = asyncio.create_task(connection.request("tools/list", {}, seconds=10.0))
+        task = asyncio.create_task(connection.request("tools/list", {}, seconds=10.0))
         await asyncio.sleep(0.1)
         assert wire.receive([{"method": "x"}, {"id": wire.sent[-1]["id"], "result": {"tools": []}}])
-        assert await asked == {"tools": []}
+        assert await task == {"tools": []}
 
     in_time(main)

@@ -144,7 +144,7 @@ class Liar:
         self._rng = rng
         self._receive: Receive = lambda _: False
 
-    async def open(self, receive: Receive, lost: Lost) -> None:
+    async def open(self, receive: Receive, callback: Lost) -> None:
         self._receive = receive
 
     async def send(self, message: dict[str, Any], headers: Mapping[str, str]) -> None:
@@ -155,12 +155,12 @@ class Liar:
             answer["error"] = FAILURE
         else:
             answer["result"] = changed(rng, ANSWERS.get(message["method"], {}))
-        for told in (changed(rng, NOTE), answer if rng.random() < 0.8 else changed(rng, answer)):
+        for texts in (changed(rng, NOTE), answer if rng.random() < 0.8 else changed(rng, answer)):
             try:
-                found = decode(json.dumps(told).encode())
+                text = decode(json.dumps(texts).encode())
             except ValueError as error:
-                found = Unreadable(str(error), message["id"])
-            self._receive(found)
+                text = Unreadable(str(error), message["id"])
+            self._receive(text)
         # What was changed so that it is no answer at all: nobody waits for it.
         self._receive(Unreadable("nothing came", message["id"]))
 
@@ -180,13 +180,13 @@ async def tried(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(KeptServer, "_transport", lambda self: Liar(rng))
     config = ServerConfig(name="liar", command="none", trust=True)
     limits = ServerLimits(discover_seconds=30.0, backoff_seconds=0.0, restarts=1)
-    found = McpServers([config], environ={}, limits=limits, approve_first=rng.random() < 0.9)
+    servers = McpServers([config], environ={}, limits=limits, approve_first=rng.random() < 0.9)
     n = 0
     try:
-        await found.start()
-        for status in found.status():
+        await servers.start()
+        for status in servers.status():
             repr(status).encode("utf-8", "strict")
-        tools = found.tools()
+        tools = servers.tools()
         for codec in CODECS:
             codec.head("m", "i", [tool.schema for tool in tools], Options())
         for tool in tools:
@@ -198,7 +198,7 @@ async def tried(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
     except (McpError, ConfigError):
         pass
     finally:
-        await found.close()
+        await servers.close()
     return n
 
 

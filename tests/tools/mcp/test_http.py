@@ -37,9 +37,9 @@ class Peer:
         body = await request.json() if request.can_read_body else None
         self.seen.append((request.method, dict(request.headers), body))
         if self.special is not None:
-            found = await self.special(request, body)
-            if found is not None:
-                return found
+            answer = await self.special(request, body)
+            if answer is not None:
+                return answer
         if request.method == "DELETE":
             self.sessions.discard(request.headers["Mcp-Session-Id"])
             return web.Response()
@@ -142,14 +142,14 @@ async def serving(peer: Answering) -> AsyncIterator[str]:
 
 
 def remote(url: str, **fields: Any) -> ServerConfig:
-    given = {"kind": "http", "start_seconds": 10.0, "call_seconds": 10.0, **fields}
-    return ServerConfig(name="web", url=f"{url}/mcp", **given)
+    value = {"kind": "http", "start_seconds": 10.0, "call_seconds": 10.0, **fields}
+    return ServerConfig(name="web", url=f"{url}/mcp", **value)
 
 
 @asynccontextmanager
 async def at(peer: Peer, **fields: Any) -> AsyncIterator[McpServers]:
-    async with serving(peer) as url, servers(remote(url, **fields)) as found:
-        yield found
+    async with serving(peer) as url, servers(remote(url, **fields)) as result:
+        yield result
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ async def at(peer: Peer, **fields: Any) -> AsyncIterator[McpServers]:
 def test_a_server_of_either_era_is_understood(era: str, streams: bool, version: str) -> None:
     async def main() -> None:
         peer = Peer(era, streams)
-        async with at(peer, headers={"Authorization": "Bearer t"}) as found:
-            assert (await call(found, "mcp__web__echo", text="hello")).text == "hello"
-            assert found.status()[0].version == version
+        async with at(peer, headers={"Authorization": "Bearer t"}) as result:
+            assert (await call(result, "mcp__web__echo", text="hello")).text == "hello"
+            assert result.status()[0].version == version
         assert all(headers["Authorization"] == "Bearer t" for _, headers, _ in peer.seen)
         assert peer.sessions == set(), "what was begun is ended"
         if era == "modern":
@@ -184,10 +184,10 @@ def test_a_server_of_either_era_is_understood(era: str, streams: bool, version: 
 def test_a_forgotten_session_is_begun_anew_and_the_call_made_once_more() -> None:
     async def main() -> None:
         peer = Peer()
-        async with at(peer) as found:
+        async with at(peer) as result:
             peer.sessions.clear()
             answers = await asyncio.gather(
-                *(call(found, "mcp__web__echo", text=str(n)) for n in range(5))
+                *(call(result, "mcp__web__echo", text=str(n)) for n in range(5))
             )
             assert [a.text for a in answers] == ["0", "1", "2", "3", "4"]
             assert peer.n_sessions == 2
@@ -206,9 +206,9 @@ def test_no_header_follows_a_redirect_to_another_origin(status: int) -> None:
 
             async with (
                 serving(redirect) as url,
-                servers(remote(url, headers={"X-Key": "s3cret"})) as found,
+                servers(remote(url, headers={"X-Key": "s3cret"})) as result,
             ):
-                [status_] = found.status()
+                [status_] = result.status()
                 assert status_.state == "dead"
                 assert elsewhere in status_.reason
                 assert "s3cret" not in status_.reason
@@ -225,9 +225,9 @@ def test_a_redirect_to_no_address_at_all_is_an_error_like_any_other(target: str)
         async def redirect(request: web.Request) -> web.Response:
             return web.Response(status=307, headers={"Location": target})
 
-        async with serving(redirect) as url, servers(remote(url)) as found:
-            assert found.status()[0].state == "dead"
-            assert found.status()[0].reason
+        async with serving(redirect) as url, servers(remote(url)) as result:
+            assert result.status()[0].state == "dead"
+            assert result.status()[0].reason
 
     asyncio.run(main())
 
@@ -240,8 +240,8 @@ def test_a_server_that_forgets_at_once_what_was_agreed_is_given_up() -> None:
             return web.Response(status=404) if "Mcp-Session-Id" in request.headers else None
 
         peer.special = forgets
-        async with at(peer) as found:
-            assert "dropped the session" in found.status()[0].reason
+        async with at(peer) as result:
+            assert "dropped the session" in result.status()[0].reason
 
     asyncio.run(main())
 
@@ -258,8 +258,8 @@ def test_a_redirect_that_stays_is_followed_with_its_body() -> None:
             )
 
         peer.special = moved
-        async with at(peer) as found:
-            assert (await call(found, "mcp__web__echo", text="there")).text == "there"
+        async with at(peer) as result:
+            assert (await call(result, "mcp__web__echo", text="there")).text == "there"
 
     asyncio.run(main())
 
@@ -288,8 +288,8 @@ def test_a_server_that_refuses_says_so_with_its_status(status: int, words: str) 
         async def refuse(request: web.Request) -> web.Response:
             return web.Response(status=status, text="<html>no</html>", content_type="text/html")
 
-        async with serving(refuse) as url, servers(remote(url)) as found:
-            assert words in found.status()[0].reason
+        async with serving(refuse) as url, servers(remote(url)) as result:
+            assert words in result.status()[0].reason
 
     asyncio.run(main())
 
@@ -298,8 +298,8 @@ def test_a_server_that_is_not_there_says_so() -> None:
     async def main() -> None:
         async with serving(Peer()) as url:
             pass
-        async with servers(remote(url)) as found:
-            assert f"cannot be reached at {url}" in found.status()[0].reason
+        async with servers(remote(url)) as result:
+            assert f"cannot be reached at {url}" in result.status()[0].reason
 
     asyncio.run(main())
 
@@ -307,25 +307,25 @@ def test_a_server_that_is_not_there_says_so() -> None:
 def test_a_stream_that_breaks_off_is_taken_up_again_where_it_ended() -> None:
     async def main() -> None:
         peer = Peer()
-        asked: list[Any] = []
+        questions: list[Any] = []
 
         async def broken(request: web.Request, body: Any) -> web.StreamResponse | None:
             if body and body["method"] == "tools/call":
-                asked.append(body["id"])
+                questions.append(body["id"])
                 return await stream(request, ["id: 1\nretry: 10\ndata:\n\n"])
             if request.method == "GET" and request.headers["Last-Event-ID"] == "1":
                 return await stream(request, [event({"jsonrpc": "2.0", "method": "x"}, "2")])
             if request.method == "GET" and request.headers["Last-Event-ID"] == "2":
                 result = {"content": [{"type": "text", "text": "resumed"}]}
                 return await stream(
-                    request, [event({"jsonrpc": "2.0", "id": asked[0], "result": result}, "3")]
+                    request, [event({"jsonrpc": "2.0", "id": questions[0], "result": result}, "3")]
                 )
             return None
 
         peer.special = broken
-        async with at(peer) as found:
-            assert (await call(found, "mcp__web__echo")).text == "resumed"
-            assert len(asked) == 1
+        async with at(peer) as results:
+            assert (await call(results, "mcp__web__echo")).text == "resumed"
+            assert len(questions) == 1
 
     asyncio.run(main())
 
@@ -353,12 +353,12 @@ def test_an_answer_that_cannot_be_used_fails_its_call(kind: str, body: bytes, wo
             return None
 
         peer.special = bad
-        async with at(peer) as found:
-            answer = await call(found, "mcp__web__echo", bad=True)
+        async with at(peer) as result:
+            answer = await call(result, "mcp__web__echo", bad=True)
             assert answer.error
             assert words in answer.text
             assert "may still have taken effect" in answer.text
-            assert (await call(found, "mcp__web__echo", text="fine")).text == "fine"
+            assert (await call(result, "mcp__web__echo", text="fine")).text == "fine"
 
     asyncio.run(main())
 
@@ -377,10 +377,10 @@ def test_a_packed_answer_is_refused_for_it_may_be_a_bomb() -> None:
             return None
 
         peer.special = packed
-        async with at(peer) as found:
+        async with at(peer) as result:
             assert (
                 "an encoding (gzip) that was not requested"
-                in (await call(found, "mcp__web__echo")).text
+                in (await call(result, "mcp__web__echo")).text
             )
 
     asyncio.run(main())
@@ -410,11 +410,11 @@ def test_an_endless_stream_is_ended() -> None:
         limits = ServerLimits(flood_bytes=8 << 20, message_bytes=1 << 20)
         async with (
             serving(peer) as url,
-            servers(remote(url, call_seconds=30.0), limits=limits) as found,
+            servers(remote(url, call_seconds=30.0), limits=limits) as result,
         ):
             assert (
                 "sent too much data that was not requested"
-                in (await call(found, "mcp__web__echo")).text
+                in (await call(result, "mcp__web__echo")).text
             )
 
     asyncio.run(main())
@@ -435,17 +435,17 @@ def test_a_cancelled_call_ends_its_request(era: str) -> None:
             return None
 
         peer.special = slow
-        async with at(peer) as found:
-            under_way = asyncio.create_task(call(found, "mcp__web__echo"))
+        async with at(peer) as result:
+            under_way = asyncio.create_task(call(result, "mcp__web__echo"))
             await is_under_way.wait()
             under_way.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await under_way
             await asyncio.wait_for(is_let_go.wait(), SECONDS)
-        told = [
+        methods = [
             b["method"] for _, _, b in peer.seen if b and b["method"] == "notifications/cancelled"
         ]
-        assert len(told) == (1 if era == "handshake" else 0)
+        assert len(methods) == (1 if era == "handshake" else 0)
 
     asyncio.run(main())
 
@@ -455,7 +455,7 @@ def test_the_old_wire_may_not_send_us_elsewhere() -> None:
         async def astray(request: web.Request) -> web.StreamResponse:
             return await stream(request, ["event: endpoint\ndata: https://evil.test/post\n\n"])
 
-        async with serving(astray) as url, servers(remote(url, kind="sse")) as found:
-            assert "another server" in found.status()[0].reason
+        async with serving(astray) as url, servers(remote(url, kind="sse")) as result:
+            assert "another server" in result.status()[0].reason
 
     asyncio.run(main())

@@ -39,10 +39,10 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=90), st.text(max_size=90)), unique=True, max_size=8))
 def test_names_are_valid_unique_and_independent_of_order(keys: list[tuple[str, str]]) -> None:
-    found = names(keys, {})
-    assert all(NAME.fullmatch(name) and name.startswith("mcp__") for name in found.values())
-    assert len(set(found.values())) == len(keys)
-    assert names(keys[::-1], {}) == found
+    result = names(keys, {})
+    assert all(NAME.fullmatch(name) and name.startswith("mcp__") for name in result.values())
+    assert len(set(result.values())) == len(keys)
+    assert names(keys[::-1], {}) == result
 
 
 def test_no_server_can_take_over_the_name_of_anothers_tool() -> None:
@@ -69,13 +69,13 @@ def test_tools_are_filtered_and_aliased_as_configured(tmp_path: Path) -> None:
         }
         async with servers(
             fake(f"about={about}", **options), fake(f"about={about}", name="all")
-        ) as found:
-            first, second = found.status()
+        ) as result:
+            first, second = result.status()
             assert first.tools == ("peruse",)
             assert len(second.tools) == 3
             assert any("'none*'" in note for note in first.notes)
             resolved = {
-                p: [t.schema.name for t in found.resolve(p)]
+                p: [t.schema.name for t in result.resolve(p)]
                 for p in ("peruse", "mcp__all", "all/r*", "x/*", "*")
             }
             assert resolved["peruse"] == ["peruse"]
@@ -103,8 +103,8 @@ def test_a_tool_is_run_as_any_other() -> None:
     )
 
     async def main() -> None:
-        async with servers(fake()) as found:
-            [tool] = found.resolve("fake/echo")
+        async with servers(fake()) as result:
+            [tool] = result.resolve("fake/echo")
             assert (await tool.run(caller, {"text": "hi"})).text == "hi"  # type: ignore[union-attr]
             assert tool.summary({"text": "hi\nthere", "n": [1]}) == "fake: echo text=hi there n=…"
             assert (tool.server_name, tool.tool_name, tool.subject) == ("fake", "echo", "")
@@ -114,7 +114,7 @@ def test_a_tool_is_run_as_any_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hints", "kind", "trust", "wanted"),
+    ("hints", "kind", "trust", "targets"),
     [
         ({"readOnlyHint": True}, "stdio", False, ("execute", "unsafe")),
         ({"readOnlyHint": True, "openWorldHint": False}, "stdio", True, ("read", "pure")),
@@ -128,9 +128,9 @@ def test_a_tool_is_run_as_any_other() -> None:
     ],
 )
 def test_a_servers_word_about_its_tools_counts_only_where_it_is_trusted(
-    hints: Any, kind: Any, trust: bool, wanted: tuple[str, str]
+    hints: Any, kind: Any, trust: bool, targets: tuple[str, str]
 ) -> None:
-    assert effects(hints, kind, trust) == wanted
+    assert effects(hints, kind, trust) == targets
 
 
 def test_references_are_followed_inside_a_schema_and_nowhere_else() -> None:
@@ -148,14 +148,14 @@ def test_references_are_followed_inside_a_schema_and_nowhere_else() -> None:
         },
         "required": ["a", "ghost"],
     }
-    found = normal(schema, 1 << 16)
-    assert found["type"] == "object"
-    assert found["required"] == ["a"]
-    assert "$" not in json.dumps(found)
-    a = found["properties"]["a"]
+    result = normal(schema, 1 << 16)
+    assert result["type"] == "object"
+    assert result["required"] == ["a"]
+    assert "$" not in json.dumps(result)
+    a = result["properties"]["a"]
     assert (a["type"], a["description"]) == ("object", "mine")
     assert a["properties"]["v"] == {"type": "string"}
-    assert found["properties"]["b"] == {}
+    assert result["properties"]["b"] == {}
 
 
 def test_types_that_were_left_out_are_told_where_only_one_can_be_meant() -> None:
@@ -168,14 +168,14 @@ def test_types_that_were_left_out_are_told_where_only_one_can_be_meant() -> None
             "n": False,
         }
     }
-    found = normal(schema, 1 << 16)["properties"]
-    assert (found["e"]["type"], found["o"]["type"], found["l"]["type"]) == (
+    properties = normal(schema, 1 << 16)["properties"]
+    assert (properties["e"]["type"], properties["o"]["type"], properties["l"]["type"]) == (
         "string",
         "object",
         "array",
     )
-    assert found["x"] == {}
-    assert "n" not in found
+    assert properties["x"] == {}
+    assert "n" not in properties
 
 
 def test_alternatives_at_the_root_become_one_object() -> None:
@@ -226,12 +226,12 @@ def test_a_part_that_is_named_again_and_again_is_not_copied_again_and_again(
     """It took a minute for one tool, in which the host did nothing else."""
     from retinue.tools.mcp_client import tool_schemas as schemas
 
-    looked, kept = 0, schemas.several_lines  # type: ignore[attr-defined]
+    looked, rest = 0, schemas.several_lines  # type: ignore[attr-defined]
 
     def several_lines(text: str) -> str:
         nonlocal looked
         looked += len(text)
-        return kept(text)
+        return rest(text)
 
     sizes: list[int] = []
 
@@ -251,8 +251,8 @@ def test_a_part_that_is_named_again_and_again_is_not_copied_again_and_again(
 @pytest.mark.parametrize("wrong", [{}, [], ["a"], 5, None, True])
 def test_what_is_required_and_has_no_name_is_left_out(wrong: Any) -> None:
     schema = {"properties": {"a": True, "b": {"properties": {"c": {}}, "required": [wrong, "c"]}}}
-    found = normal({**schema, "required": ["a", wrong], "anyOf": [{"required": [wrong]}]}, 1 << 16)
-    assert found["required"] == ["a"] and found["properties"]["b"]["required"] == ["c"]
+    result = normal({**schema, "required": ["a", wrong], "anyOf": [{"required": [wrong]}]}, 1 << 16)
+    assert result["required"] == ["a"] and result["properties"]["b"]["required"] == ["c"]
 
 
 @pytest.mark.parametrize("pattern", ["([", "(?P<a", "a{99999999999999999999}", "(" * 900, "\\p{L}"])
@@ -261,13 +261,13 @@ def test_a_pattern_that_providers_cannot_compile_is_left_out(pattern: str) -> No
         "a": {"type": "string", "pattern": pattern},
         "b": {"type": "string", "pattern": "^[[a]"},
     }
-    found = normal({"properties": parts}, 1 << 16)["properties"]
-    assert found == {"a": {"type": "string"}, "b": parts["b"]}
+    properties = normal({"properties": parts}, 1 << 16)["properties"]
+    assert properties == {"a": {"type": "string"}, "b": parts["b"]}
 
 
 def test_a_type_stands_once_in_a_list_of_types() -> None:
-    found = normal({"properties": {"a": {"type": ["string", "string", "null"]}}}, 1 << 16)
-    assert found["properties"]["a"] == {"type": ["string", "null"]}
+    schema = normal({"properties": {"a": {"type": ["string", "string", "null"]}}}, 1 << 16)
+    assert schema["properties"]["a"] == {"type": ["string", "null"]}
 
 
 def test_thousands_of_marked_arguments_are_read_once() -> None:
@@ -275,8 +275,8 @@ def test_thousands_of_marked_arguments_are_read_once() -> None:
         f"a{n}": {"type": "string", "x-mcp-header": f"H{n // 2 * 2 if n < 10 else n}"}
         for n in range(5_000)
     }
-    found = marked({"properties": parts})
-    assert len(found) == 4_990 and ("a10",) in found and ("a0",) not in found
+    result = marked({"properties": parts})
+    assert len(result) == 4_990 and ("a10",) in result and ("a0",) not in result
 
 
 WORDS = [
@@ -320,27 +320,27 @@ JSON = st.recursive(
 @given(JSON)
 def test_whatever_a_server_calls_a_schema_becomes_one(value: Any) -> None:
     try:
-        found = normal(value, 1 << 16)
+        schema = normal(value, 1 << 16)
     except Unusable:
         return
     import jsonschema
 
-    assert found["type"] == "object"
-    for part in found["properties"].values():
+    assert schema["type"] == "object"
+    for part in schema["properties"].values():
         named = part.get("type")
         assert named is None or named in TYPES or set(named) <= set(TYPES)
-    jsonschema.Draft202012Validator.check_schema(found)
+    jsonschema.Draft202012Validator.check_schema(schema)
 
 
 @settings(deadline=None)
 @given(JSON)
 def test_whatever_a_server_calls_a_result_becomes_an_answer(value: Any) -> None:
-    found = answer(
+    result = answer(
         {"content": [value, {"type": "resource", "resource": value}], "structuredContent": value},
         ServerLimits(),
     )
-    assert isinstance(found.text, str)
-    found.text.encode()
+    assert isinstance(result.text, str)
+    result.text.encode()
 
 
 def test_all_kinds_of_content_are_told() -> None:
@@ -358,10 +358,10 @@ def test_all_kinds_of_content_are_told() -> None:
         },
         {"type": "hologram"},
     ]
-    found = answer({"content": content, "isError": True}, ServerLimits())
-    assert found.error
-    assert [i.media_type for i in found.images] == ["image/png", "image/png"]
-    lines = found.text.split("\n")
+    result = answer({"content": content, "isError": True}, ServerLimits())
+    assert result.error
+    assert [i.media_type for i in result.images] == ["image/png", "image/png"]
+    lines = result.text.split("\n")
     assert lines[0] == "one"
     assert "[image/tiff, not shown]" in lines
     assert "[image/png, damaged]" in lines
@@ -447,10 +447,10 @@ def test_marked_arguments_go_into_headers_as_with_the_official_client() -> None:
     )
 )
 def test_shown_texts_can_be_seen_and_stored(text: str) -> None:
-    for shown in (reveal(text), several_lines(text)):
-        shown.encode()
+    for output in (reveal(text), several_lines(text)):
+        output.encode()
         assert not re.search(
-            "[\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\x00-\x08\x1b]", shown
+            "[\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\x00-\x08\x1b]", output
         )
 
 

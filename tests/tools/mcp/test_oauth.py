@@ -54,31 +54,31 @@ def remote(url: str, **settings: Any) -> ServerConfig:
     )
 
 
-async def said(found: McpServers) -> str:
-    return (await call(found, "mcp__web__echo")).text
+async def said(result: McpServers) -> str:
+    return (await call(result, "mcp__web__echo")).text
 
 
 def test_a_login_is_asked_for_once_kept_and_renewed(tmp_path: Path) -> None:
     async def main() -> None:
         peer, logins = LoginServer(), LoginFile(tmp_path / "kept" / "logins.json")
         async with peer.serving() as url:
-            async with servers(remote(url), logins=logins) as found:
-                (status,) = found.status()
-                assert "retinue mcp login web" in status.reason and not found.tools()
+            async with servers(remote(url), logins=logins) as result:
+                (status,) = result.status()
+                assert "retinue mcp login web" in status.reason and not result.tools()
                 assert "/register" not in peer.paths()  # nobody is there to log in
                 async with servers(remote(url), logins=logins, visit=visit) as theirs:
                     assert [tool.tool_name for tool in theirs.tools()] == ["echo"]
-                await found.start_after_logins()
-                assert (await said(found)).startswith("called with")
+                await result.start_after_logins()
+                assert (await said(result)).startswith("called with")
                 peer.tokens.clear()  # it expires
-                assert (await said(found)).startswith("called with")
+                assert (await said(result)).startswith("called with")
                 peer.tokens.clear()
                 peer.refreshes.clear()  # and cannot be renewed
-                assert "retinue mcp login web" in await said(found)
+                assert "retinue mcp login web" in await said(result)
             assert peer.paths().count("/authorize") == 1
-            asked = dict(peer.asked)
-            assert asked["/register"]["application_type"] == "native"
-            assert asked["/authorize"]["resource"] == url == asked["/token"]["resource"]
+            question = dict(peer.asked)
+            assert question["/register"]["application_type"] == "native"
+            assert question["/authorize"]["resource"] == url == question["/token"]["resource"]
         assert os.stat(tmp_path / "kept" / "logins.json").st_mode & 0o777 == 0o600
         assert LoginFile(tmp_path / "kept" / "logins.json").forget(url)
         assert "token" not in (tmp_path / "kept" / "logins.json").read_text()
@@ -89,9 +89,9 @@ def test_a_login_is_asked_for_once_kept_and_renewed(tmp_path: Path) -> None:
 def test_calls_in_parallel_renew_a_login_once() -> None:
     async def main() -> None:
         peer = LoginServer()
-        async with peer.serving() as url, servers(remote(url), visit=visit) as found:
+        async with peer.serving() as url, servers(remote(url), visit=visit) as result:
             peer.tokens.clear()
-            texts = await asyncio.gather(*(said(found) for _ in range(20)))
+            texts = await asyncio.gather(*(said(result) for _ in range(20)))
             assert len(set(texts)) == 1 and texts[0].startswith("called with")
             kinds = [fields["grant_type"] for path, fields in peer.asked if path == "/token"]
             assert kinds == ["authorization_code", "refresh_token"]
@@ -106,8 +106,8 @@ def test_what_a_login_lacks_is_asked_for_beside_what_it_has() -> None:
             async with servers(remote(url), logins=logins, visit=visit):
                 pass
             peer.scope_of_calls = "write"
-            async with servers(remote(url), logins=logins) as found:
-                assert "wants more allowed" in await said(found)
+            async with servers(remote(url), logins=logins) as result:
+                assert "wants more allowed" in await said(result)
             async with servers(remote(url), logins=logins, visit=visit) as theirs:
                 await theirs.log_in("web")  # the server alone would not ask before a call
                 assert (await said(theirs)).startswith("called with")
@@ -120,8 +120,8 @@ def test_what_a_login_lacks_is_asked_for_beside_what_it_has() -> None:
 def test_a_server_that_is_never_satisfied_is_asked_a_few_times_only() -> None:
     async def main() -> None:
         peer = LoginServer({"token": {"access_token": "of-no-use"}})
-        async with peer.serving() as url, servers(remote(url), visit=visit) as found:
-            assert found.status()[0].state == "dead"
+        async with peer.serving() as url, servers(remote(url), visit=visit) as result:
+            assert result.status()[0].state == "dead"
             assert peer.paths().count("/authorize") <= 3
 
     asyncio.run(main())
@@ -136,8 +136,8 @@ def test_a_long_login_does_not_start_the_old_handshake_beside_it() -> None:
             await asyncio.sleep(1.0)  # the client asks in the old way after 0.3 s of silence
             yield Person()
 
-        async with peer.serving() as url, servers(remote(url), visit=slow) as found:
-            assert found.status()[0].version == "2026-07-28"
+        async with peer.serving() as url, servers(remote(url), visit=slow) as result:
+            assert result.status()[0].version == "2026-07-28"
             methods = {fields["method"] for path, fields in peer.asked if path == "/mcp"}
             assert "initialize" not in methods
 
@@ -177,8 +177,8 @@ def test_a_server_that_lies_about_its_login_gets_none(
 ) -> None:
     async def main() -> None:
         peer = LoginServer(lies)
-        async with peer.serving() as url, servers(remote(url), visit=visit) as found:
-            assert words in found.status()[0].reason
+        async with peer.serving() as url, servers(remote(url), visit=visit) as result:
+            assert words in result.status()[0].reason
             assert peer.paths().count("/authorize") == n_authorized
             if "answer" in lies:
                 assert "/token" not in peer.paths()
@@ -192,15 +192,15 @@ def test_a_configured_secret_goes_to_one_login_server_only() -> None:
         peer, other, logins = LoginServer(), LoginServer(), LoginFile()
         settings = {"client_id": "ours", "client_secret": "our-client-secret"}
         async with peer.serving() as url, other.serving():
-            async with servers(remote(url, **settings), logins=logins, visit=visit) as found:
-                assert (await said(found)).startswith("called with")
+            async with servers(remote(url, **settings), logins=logins, visit=visit) as result:
+                assert (await said(result)).startswith("called with")
             by = [fields["by"] for path, fields in peer.asked if path == "/token"]
             assert "/register" not in peer.paths() and by[0].startswith("Basic ")
             peer.lies["resource"] = {"authorization_servers": [other.url]}
             peer.tokens.clear()
             peer.refreshes.clear()
-            async with servers(remote(url, **settings), logins=logins, visit=visit) as found:
-                assert "another login server" in found.status()[0].reason
+            async with servers(remote(url, **settings), logins=logins, visit=visit) as result:
+                assert "another login server" in result.status()[0].reason
             assert other.asked == []
 
     asyncio.run(main())
@@ -210,8 +210,8 @@ def test_a_program_logs_in_with_its_secret_alone() -> None:
     async def main() -> None:
         peer = LoginServer({"server": {"grant_types_supported": ["client_credentials"]}})
         settings = {"client_id": "ours", "client_secret": "our-client-secret"}
-        async with peer.serving() as url, servers(remote(url, **settings)) as found:
-            assert (await said(found)).startswith("called with")
+        async with peer.serving() as url, servers(remote(url, **settings)) as result:
+            assert (await said(result)).startswith("called with")
             assert "/authorize" not in peer.paths()
 
     asyncio.run(main())
@@ -222,17 +222,17 @@ def test_tokens_are_cleaned_from_what_the_server_says() -> None:
         peer, redactor = LoginServer(), Redactor()
         async with (
             peer.serving() as url,
-            servers(remote(url), visit=visit, redactor=redactor) as found,
+            servers(remote(url), visit=visit, redactor=redactor) as result,
         ):
-            text = await said(found)
+            text = await said(result)
             assert text.startswith("called with") and "access-token-" not in text
 
     asyncio.run(main())
 
 
 def test_a_configured_token_is_used_as_it_is() -> None:
-    given = {"authorization": "x"}
-    config = ServerConfig(name="web", kind="http", url="https://a.test", headers=given)
+    value = {"authorization": "x"}
+    config = ServerConfig(name="web", kind="http", url="https://a.test", headers=value)
     assert not config.may_log_in and not remote("https://a.test", is_off=True).may_log_in
     entry = {"url": "https://a.test", "oauth": {"clientId": "i", "scopes": ["a", "b"], "odd": 1}}
     (config,), complaints = read_servers([{"mcpServers": {"web": entry}}], {})
@@ -287,8 +287,8 @@ def _port(uri: str) -> int:
     ],
 )
 def test_challenges_are_read_with_suspicion(header: str, scope: str, metadata: str) -> None:
-    found = challenge_of([header])
-    assert (found.scope, found.metadata_url) == (scope, metadata)
+    challenge = challenge_of([header])
+    assert (challenge.scope, challenge.metadata_url) == (scope, metadata)
 
 
 def test_a_server_is_described_at_its_own_address() -> None:

@@ -25,9 +25,9 @@ pytestmark = pytest.mark.timeout(200)  # the first run installs the servers
 
 
 def a_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as result:
+        result.bind(("127.0.0.1", 0))
+        return int(result.getsockname()[1])
 
 
 def is_open(port: int) -> bool:
@@ -59,24 +59,24 @@ def test_the_filesystem_server_reads_and_writes_in_the_workspace_and_nowhere_els
     async def main() -> None:
         async with McpServers(
             [config], environ=os.environ, workspace=tmp_path, approvals_file=tmp_path / "pins.json"
-        ) as found:
-            [status] = found.status()
+        ) as servers:
+            [status] = servers.status()
             assert (status.state, status.version) == ("ready", "2025-11-25"), status.reason
             assert (
-                await call(found, "mcp__fs__read_text_file", path=str(tmp_path / "a.txt"))
+                await call(servers, "mcp__fs__read_text_file", path=str(tmp_path / "a.txt"))
             ).text == "first\nsecond\n"
-            wrote = await call(
-                found, "mcp__fs__write_file", path=str(tmp_path / "b.txt"), content="new"
+            result_text = await call(
+                servers, "mcp__fs__write_file", path=str(tmp_path / "b.txt"), content="new"
             )
-            assert not wrote.error
+            assert not result_text.error
             assert (tmp_path / "b.txt").read_text() == "new"
-            listed = await call(found, "mcp__fs__list_directory", path=str(tmp_path))
+            listed = await call(servers, "mcp__fs__list_directory", path=str(tmp_path))
             assert "[FILE] b.txt" in listed.text
-            outside = await call(found, "mcp__fs__read_text_file", path="/etc/passwd")
+            outside = await call(servers, "mcp__fs__read_text_file", path="/etc/passwd")
             assert outside.error
             assert "outside allowed directories" in outside.text
-            assert (await call(found, "mcp__fs__read_text_file")).error
-            risks = {t.tool_name: (t.risk, t.restart) for t in found.tools()}
+            assert (await call(servers, "mcp__fs__read_text_file")).error
+            risks = {t.tool_name: (t.risk, t.restart) for t in servers.tools()}
             assert risks["read_text_file"] == ("read", "pure")
             assert risks["move_file"] == ("execute", "unsafe")
 
@@ -92,24 +92,24 @@ def test_the_everything_server_is_driven_over_its_pipes(tmp_path: Path) -> None:
     async def main() -> None:
         async with McpServers(
             [config], environ={**os.environ, "SECRET": "s3cret"}, workspace=tmp_path
-        ) as found:
-            [status] = found.status()
+        ) as servers:
+            [status] = servers.status()
             assert status.state == "ready", status.reason
-            assert (await call(found, "mcp__all__echo", message="hi")).text == "Echo: hi"
-            assert "is 5" in (await call(found, "mcp__all__get-sum", a=2, b=3)).text
-            picture = await call(found, "mcp__all__get-tiny-image")
+            assert (await call(servers, "mcp__all__echo", message="hi")).text == "Echo: hi"
+            assert "is 5" in (await call(servers, "mcp__all__get-sum", a=2, b=3)).text
+            picture = await call(servers, "mcp__all__get-tiny-image")
             assert base64.b64decode(picture.images[0].data).startswith(b"\x89PNG")
-            links = await call(found, "mcp__all__get-resource-links", count=2)
+            links = await call(servers, "mcp__all__get-resource-links", count=2)
             assert links.text.count("[resource ") == 2
-            weather = await call(found, "mcp__all__get-structured-content", location="Chicago")
+            weather = await call(servers, "mcp__all__get-structured-content", location="Chicago")
             assert weather.text.count("temperature") == 1
-            assert "s3cret" not in (await call(found, "mcp__all__get-env")).text
-            assert tmp_path.as_uri() in (await call(found, "mcp__all__get-roots-list")).text
+            assert "s3cret" not in (await call(servers, "mcp__all__get-env")).text
+            assert tmp_path.as_uri() in (await call(servers, "mcp__all__get-roots-list")).text
             long = await call(
-                found, "mcp__all__trigger-long-running-operation", duration=0.2, steps=5
+                servers, "mcp__all__trigger-long-running-operation", duration=0.2, steps=5
             )
             assert "completed" in long.text
-            wrong = await call(found, "mcp__all__get-sum", a="x")
+            wrong = await call(servers, "mcp__all__get-sum", a="x")
             assert wrong.error
 
     asyncio.run(main())
@@ -124,11 +124,11 @@ def test_the_everything_server_is_driven_over_http(mode: str, kind: str, path: s
 
     async def main() -> None:
         config = ServerConfig(name="all", kind=kind, url=f"http://127.0.0.1:{port}{path}")  # type: ignore[arg-type]
-        async with McpServers([config]) as found:
-            [status] = found.status()
+        async with McpServers([config]) as servers:
+            [status] = servers.status()
             assert status.state == "ready", status.reason
-            assert (await call(found, "mcp__all__echo", message="hi")).text == "Echo: hi"
-            assert len((await call(found, "mcp__all__get-tiny-image")).images) == 1
+            assert (await call(servers, "mcp__all__echo", message="hi")).text == "Echo: hi"
+            assert len((await call(servers, "mcp__all__get-tiny-image")).images) == 1
 
     with running(["node", str(program), mode], port, PORT=str(port)):
         asyncio.run(main())
@@ -141,12 +141,12 @@ def test_a_server_from_pypi_tells_the_time() -> None:
     )
 
     async def main() -> None:
-        async with McpServers([config], environ=os.environ) as found:
-            [status] = found.status()
+        async with McpServers([config], environ=os.environ) as servers:
+            [status] = servers.status()
             assert (status.state, status.version) == ("ready", "2026-07-28"), status.reason
-            now = await call(found, "mcp__time__get_current_time", timezone="UTC")
+            now = await call(servers, "mcp__time__get_current_time", timezone="UTC")
             assert '"timezone": "UTC"' in now.text
-            assert (await call(found, "mcp__time__get_current_time", timezone="Nowhere")).error
+            assert (await call(servers, "mcp__time__get_current_time", timezone="Nowhere")).error
 
     asyncio.run(main())
 
@@ -156,15 +156,15 @@ def test_the_official_sdk_is_understood_over_pipes_with_a_handshake() -> None:
     config = ServerConfig(name="sdk", command=sys.executable, args=(str(SDK), "stdio"), trust=True)
 
     async def main() -> None:
-        found = McpServers([config], environ=os.environ)
-        found._servers["sdk"]._era = "handshake"
-        async with found:
-            assert found.status()[0].version == "2025-11-25"
-            assert (await call(found, "mcp__sdk__add", a=2, b=3)).text == "5"
-            assert (await call(found, "mcp__sdk__slowly", n=2)).text == "done"
-            assert (await call(found, "mcp__sdk__fails")).error
-            assert (await call(found, "mcp__sdk__add", a="x", b=3)).error
-            [add] = found.resolve("sdk/add")
+        servers = McpServers([config], environ=os.environ)
+        servers._servers["sdk"]._era = "handshake"
+        async with servers:
+            assert servers.status()[0].version == "2025-11-25"
+            assert (await call(servers, "mcp__sdk__add", a=2, b=3)).text == "5"
+            assert (await call(servers, "mcp__sdk__slowly", n=2)).text == "done"
+            assert (await call(servers, "mcp__sdk__fails")).error
+            assert (await call(servers, "mcp__sdk__add", a="x", b=3)).error
+            [add] = servers.resolve("sdk/add")
             assert (add.risk, add.restart) == ("read", "pure")
 
     asyncio.run(main())
@@ -175,11 +175,11 @@ def test_the_official_sdk_is_understood_over_http_in_both_eras() -> None:
 
     async def main() -> None:
         config = ServerConfig(name="sdk", kind="http", url=f"http://127.0.0.1:{port}/mcp")
-        found, old = McpServers([config]), McpServers([config])
+        servers, old = McpServers([config]), McpServers([config])
         old._servers["sdk"]._era = "handshake"
-        async with found, old:
-            assert [s.status()[0].version for s in (found, old)] == ["2026-07-28", "2025-11-25"]
-            for each in (found, old):
+        async with servers, old:
+            assert [s.status()[0].version for s in (servers, old)] == ["2026-07-28", "2025-11-25"]
+            for each in (servers, old):
                 assert (await call(each, "mcp__sdk__add", a=2, b=3)).text == "5"
                 assert (await call(each, "mcp__sdk__slowly", n=2)).text == "done"
                 assert (await call(each, "mcp__sdk__fails")).error

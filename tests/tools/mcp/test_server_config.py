@@ -13,8 +13,8 @@ import pytest
 from retinue.tools.mcp_client import ServerComplaint, ServerConfig, read_servers
 
 
-def read(given: Any, **environ: str) -> tuple[dict[str, ServerConfig], list[ServerComplaint]]:
-    servers, complaints = read_servers([given], environ)
+def read(value: Any, **environ: str) -> tuple[dict[str, ServerConfig], list[ServerComplaint]]:
+    servers, complaints = read_servers([value], environ)
     return {s.name: s for s in servers}, complaints
 
 
@@ -101,22 +101,22 @@ def test_settings_of_gemini_are_read_and_its_other_settings_left_alone(tmp_path:
     )
     servers, complaints = read(file)
     assert complaints == []
-    found = servers["web"]
-    assert (found.kind, found.trust, found.include, found.exclude) == (
+    result = servers["web"]
+    assert (result.kind, result.trust, result.include, result.exclude) == (
         "http",
         True,
         ("a*",),
         ("ab",),
     )
-    assert found.call_seconds == 2.5
+    assert result.call_seconds == 2.5
     assert servers["old"].kind == "sse"
     file.write_text("{}")
     assert read(file) == ({}, [])
 
 
 def test_copilot_says_local_and_names_its_tools() -> None:
-    found = one({"type": "local", "command": "x", "tools": ["one", "two"]})
-    assert (found.kind, found.include) == ("stdio", ("one", "two"))
+    result = one({"type": "local", "command": "x", "tools": ["one", "two"]})
+    assert (result.kind, result.include) == ("stdio", ("one", "two"))
     assert one({"type": "local", "command": "x", "tools": ["*"]}).include is None
 
 
@@ -149,13 +149,13 @@ def test_a_file_of_codex_is_read_with_all_its_fields(tmp_path: Path) -> None:
 
 
 def test_variables_are_filled_in_where_they_may_stand() -> None:
-    found = one(
+    result = one(
         {"command": "${C}", "args": ["${A:-one}", "${B:-two}"], "env": {"E": "<${A}>"}},
         C="cmd",
         A="1",
         B="",
     )
-    assert (found.command, found.args, found.env) == ("cmd", ("1", "two"), {"E": "<1>"})
+    assert (result.command, result.args, result.env) == ("cmd", ("1", "two"), {"E": "<1>"})
     remote = one(
         {"type": "http", "url": "https://${HOST}/m", "headers": {"K": "${K}"}}, HOST="h.test", K="v"
     )
@@ -297,14 +297,14 @@ def test_the_first_of_two_servers_of_a_name_wins_and_the_other_is_told(tmp_path:
 
 
 def test_a_configuration_shows_no_secret_when_it_is_printed() -> None:
-    found = one(
+    result = one(
         {
             "type": "http",
             "url": "https://h.test/m?key=s3cret",
             "headers": {"Authorization": "Bearer s3cret"},
         }
     )
-    assert "s3cret" not in repr(found)
+    assert "s3cret" not in repr(result)
     local = one({"command": "x", "args": ["--token=s3cret"], "env": {"T": "s3cret"}})
     assert "s3cret" not in repr(local)
 

@@ -42,9 +42,9 @@ from tests.waiting import SECONDS
 )
 def test_a_server_of_either_era_is_understood(era: str, version: str) -> None:
     async def main() -> None:
-        async with servers(fake(f"era={era}")) as found:
-            assert (await call(found, "mcp__fake__echo", text="hello")).text == "hello"
-            [status] = found.status()
+        async with servers(fake(f"era={era}")) as result:
+            assert (await call(result, "mcp__fake__echo", text="hello")).text == "hello"
+            [status] = result.status()
             assert (status.state, status.version, status.server) == ("ready", version, "fake")
 
     asyncio.run(main())
@@ -54,8 +54,8 @@ def test_a_version_of_the_past_is_spoken_and_one_of_the_future_is_not() -> None:
     async def main() -> None:
         async with servers(
             fake("version=2024-11-05", name="old"), fake("version=2031-01-01", name="new")
-        ) as found:
-            old, new = found.status()
+        ) as result:
+            old, new = result.status()
             assert (old.state, old.version) == ("ready", "2024-11-05")
             assert new.state == "dead"
             assert "2031-01-01" in new.reason
@@ -66,10 +66,10 @@ def test_a_version_of_the_past_is_spoken_and_one_of_the_future_is_not() -> None:
 def test_the_era_is_remembered_when_a_server_is_started_again() -> None:
     async def main() -> None:
         limits = ServerLimits(discover_seconds=0.3, close_seconds=0.5, backoff_seconds=0.01)
-        async with servers(fake("era=strict"), limits=limits) as found:
-            assert (await call(found, "mcp__fake__die")).error
-            assert (await call(found, "mcp__fake__echo", text="again")).text == "again"
-            assert found.status()[0].n_starts == 2
+        async with servers(fake("era=strict"), limits=limits) as result:
+            assert (await call(result, "mcp__fake__die")).error
+            assert (await call(result, "mcp__fake__echo", text="again")).text == "again"
+            assert result.status()[0].n_starts == 2
 
     asyncio.run(main())
 
@@ -78,8 +78,8 @@ def test_all_pages_of_tools_are_read_and_a_circle_of_pages_ends() -> None:
     async def main() -> None:
         async with servers(
             fake("page=4", name="pages"), fake("page=4", "loop=1", name="circle")
-        ) as found:
-            pages, circle = found.status()
+        ) as result:
+            pages, circle = result.status()
             assert len(pages.tools) == 21
             assert len(circle.tools) == 4
 
@@ -91,50 +91,50 @@ def test_a_server_sees_nothing_of_our_environment_but_what_is_allowed_and_what_i
 ):
     async def main() -> None:
         environ = {**os.environ, "SECRET_KEY": "s3cret", "PGPASSWORD": "hunter2", "TZ": "UTC"}
-        async with servers(fake(env={"MINE": "yes"}), environ=environ) as found:
-            seen = json.loads((await call(found, "mcp__fake__env")).text)
-            assert seen["MINE"] == "yes"
-            assert seen["TZ"] == "UTC"
-            assert {"SECRET_KEY", "PGPASSWORD"}.isdisjoint(seen)
-            assert "s3cret" not in str(seen)
+        async with servers(fake(env={"MINE": "yes"}), environ=environ) as result:
+            value = json.loads((await call(result, "mcp__fake__env")).text)
+            assert value["MINE"] == "yes"
+            assert value["TZ"] == "UTC"
+            assert {"SECRET_KEY", "PGPASSWORD"}.isdisjoint(value)
+            assert "s3cret" not in str(value)
 
     asyncio.run(main())
 
 
 def test_a_call_that_hangs_times_out_and_the_server_is_told(tmp_path: Path) -> None:
     async def main() -> None:
-        heard = tmp_path / "heard"
-        async with servers(fake(f"heard={heard}", call_seconds=1.0)) as found:
-            answer = await call(found, "mcp__fake__hang")
+        path = tmp_path / "heard"
+        async with servers(fake(f"heard={path}", call_seconds=1.0)) as result:
+            answer = await call(result, "mcp__fake__hang")
             assert answer.error
             assert "timeout" in answer.text
             assert "may still have taken effect" in answer.text
             assert await until_async(
-                lambda: heard.exists() and "notifications/cancelled" in heard.read_text()
+                lambda: path.exists() and "notifications/cancelled" in path.read_text()
             )
-            assert (await call(found, "mcp__fake__echo", text="still here")).text == "still here"
+            assert (await call(result, "mcp__fake__echo", text="still here")).text == "still here"
 
     asyncio.run(main())
 
 
 def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path: Path) -> None:
     async def main() -> None:
-        heard = tmp_path / "heard"
-        async with servers(fake(f"heard={heard}", "era=modern")) as found:
-            under_way = asyncio.create_task(call(found, "mcp__fake__hang"))
-            await asyncio.sleep(0.1)
+        path = tmp_path / "heard"
+        async with servers(fake(f"heard={path}", "era=modern")) as result:
+            under_way = asyncio.create_task(call(result, "mcp__fake__hang"))
+            assert await until_async(lambda: path.exists() and "tools/call" in path.read_text())
             under_way.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await under_way
-            assert await until_async(lambda: heard.exists() and "requestId" in heard.read_text())
+            assert await until_async(lambda: path.exists() and "requestId" in path.read_text())
 
     asyncio.run(main())
 
 
 def test_requests_of_the_server_are_answered_by_the_rules(tmp_path: Path) -> None:
     async def main() -> None:
-        async with servers(fake(), workspace=tmp_path) as found:
-            ping, roots, *others = json.loads((await call(found, "mcp__fake__ask")).text)
+        async with servers(fake(), workspace=tmp_path) as result:
+            ping, roots, *others = json.loads((await call(result, "mcp__fake__ask")).text)
             assert ping == {"jsonrpc": "2.0", "id": 0, "result": {}}
             assert [r["uri"] for r in roots["result"]["roots"]] == [tmp_path.as_uri()]
             assert [o["error"]["code"] for o in others] == [-32601] * 3
@@ -144,8 +144,8 @@ def test_requests_of_the_server_are_answered_by_the_rules(tmp_path: Path) -> Non
 
 def test_without_a_workspace_no_roots_are_told() -> None:
     async def main() -> None:
-        async with servers(fake()) as found:
-            _, roots, *_ = json.loads((await call(found, "mcp__fake__ask")).text)
+        async with servers(fake()) as result:
+            _, roots, *_ = json.loads((await call(result, "mcp__fake__ask")).text)
             assert roots["error"]["code"] == -32601
 
     asyncio.run(main())
@@ -153,13 +153,13 @@ def test_without_a_workspace_no_roots_are_told() -> None:
 
 def test_what_a_server_asks_before_it_goes_on_is_told_or_put_into_words(tmp_path: Path) -> None:
     async def main() -> None:
-        async with servers(fake("era=modern"), workspace=tmp_path) as found:
+        async with servers(fake("era=modern"), workspace=tmp_path) as result:
             responses, state = json.loads(
-                (await call(found, "mcp__fake__input", text="roots")).text
+                (await call(result, "mcp__fake__input", text="roots")).text
             )
             assert responses == {"k": {"roots": [{"uri": tmp_path.as_uri()}]}}
             assert state == "s"
-            answer = await call(found, "mcp__fake__input", text="person")
+            answer = await call(result, "mcp__fake__input", text="person")
             assert answer.error
             assert "Which colour?" in answer.text
             assert "colour" in answer.text.rsplit("fields:", 1)[1]
@@ -169,51 +169,55 @@ def test_what_a_server_asks_before_it_goes_on_is_told_or_put_into_words(tmp_path
 
 def test_a_server_that_dies_in_a_call_says_why_and_is_started_again() -> None:
     async def main() -> None:
-        async with servers(fake(env={"TOKEN": "abc123secret"})) as found:
-            other = asyncio.create_task(call(found, "mcp__fake__hang"))
+        async with servers(fake(env={"TOKEN": "abc123secret"})) as result:
+            other = asyncio.create_task(call(result, "mcp__fake__hang"))
             await asyncio.sleep(0.05)
-            answer = await call(found, "mcp__fake__die")
+            answer = await call(result, "mcp__fake__die")
             assert answer.error
             assert "with code 3" in answer.text
             assert "the disk is on fire" in answer.text
             assert "abc123secret" not in answer.text
             assert "may still have taken effect" in answer.text
             assert "may still have taken effect" in (await other).text
-            assert (await call(found, "mcp__fake__echo", text="back")).text == "back"
+            assert (await call(result, "mcp__fake__echo", text="back")).text == "back"
 
     asyncio.run(main())
 
 
 def test_a_server_that_dies_again_and_again_is_given_up_until_it_is_started_by_hand() -> None:
     async def main() -> None:
-        async with servers(fake()) as found:
-            tool = next(t for t in found.tools() if t.schema.name == "mcp__fake__die")
+        async with servers(fake()) as result:
+            tool = next(t for t in result.tools() if t.schema.name == "mcp__fake__die")
             for _ in range(6):
                 assert (await tool.call({})).error
-            [status] = found.status()
+            [status] = result.status()
             assert (status.state, status.n_starts) == ("failed", 1 + QUICK.restarts)
             assert not (await tool.call({})).text.endswith("repeat it.")
-            await found.restart("fake")
-            assert (await call(found, "mcp__fake__echo", text="up")).text == "up"
+            await result.restart("fake")
+            assert (await call(result, "mcp__fake__echo", text="up")).text == "up"
 
     asyncio.run(main())
 
 
 def test_a_server_that_cannot_start_is_told_with_its_last_words() -> None:
     async def main() -> None:
-        gone = ServerConfig(name="gone", command="no-such-program-anywhere")
-        lost = fake(name="lost", cwd="nowhere/at/all")
+        config = ServerConfig(name="gone", command="no-such-program-anywhere")
+        lost_config = fake(name="lost", cwd="nowhere/at/all")
         slow = fake("start=hang", name="slow", start_seconds=0.3)
         async with servers(
-            gone, fake("start=die", name="dies"), lost, slow, fake(name="off", disabled=True)
-        ) as found:
-            by_name = {s.name: s for s in found.status()}
+            config,
+            fake("start=die", name="dies"),
+            lost_config,
+            slow,
+            fake(name="off", disabled=True),
+        ) as result:
+            by_name = {s.name: s for s in result.status()}
             assert "no-such-program-anywhere" in by_name["gone"].reason
             assert "cannot open the database" in by_name["dies"].reason
             assert "directory" in by_name["lost"].reason
             assert "0.3 s" in by_name["slow"].reason
             assert by_name["off"].state == "disabled"
-            assert found.tools() == []
+            assert result.tools() == []
 
     asyncio.run(main())
 
@@ -224,8 +228,8 @@ def test_a_file_that_is_no_program_is_told_in_one_line(tmp_path: Path) -> None:
     script.chmod(0o755)
 
     async def main() -> None:
-        async with servers(ServerConfig(name="x", command=str(script))) as found:
-            reason = found.status()[0].reason
+        async with servers(ServerConfig(name="x", command=str(script))) as result:
+            reason = result.status()[0].reason
             assert "cannot be run" in reason
             assert "Traceback" not in reason
 
@@ -234,10 +238,10 @@ def test_a_file_that_is_no_program_is_told_in_one_line(tmp_path: Path) -> None:
 
 def test_a_server_that_was_renewed_to_the_new_era_is_asked_anew(tmp_path: Path) -> None:
     async def main() -> None:
-        found = servers(fake("era=modern"))
-        found._servers["fake"]._era = "handshake"
-        async with found:
-            assert found.status()[0].version == "2026-07-28"
+        result = servers(fake("era=modern"))
+        result._servers["fake"]._era = "handshake"
+        async with result:
+            assert result.status()[0].version == "2026-07-28"
 
     asyncio.run(main())
 
@@ -266,12 +270,12 @@ def test_an_answer_that_cannot_be_read_fails_its_call_at_once_and_no_other(
     tool: str, words: str
 ) -> None:
     async def main() -> None:
-        async with servers(fake()) as found:
-            answer = await call(found, f"mcp__fake__{tool}")
+        async with servers(fake()) as result:
+            answer = await call(result, f"mcp__fake__{tool}")
             assert answer.error
             assert words in answer.text
-            assert (await call(found, "mcp__fake__echo", text="fine")).text == "fine"
-            assert found.status()[0].n_starts == 1
+            assert (await call(result, "mcp__fake__echo", text="fine")).text == "fine"
+            assert result.status()[0].n_starts == 1
 
     asyncio.run(main())
 
@@ -293,18 +297,18 @@ def test_an_answer_that_cannot_be_read_fails_its_call_at_once_and_no_other(
 )
 def test_odd_answers_come_through_as_data(tool: str, text: str) -> None:
     async def main() -> None:
-        async with servers(fake()) as found:
-            answer = await call(found, f"mcp__fake__{tool}")
+        async with servers(fake()) as result:
+            answer = await call(result, f"mcp__fake__{tool}")
             assert (answer.text, answer.error) == (text, False)
-            assert (await call(found, "mcp__fake__echo", text="fine")).text == "fine"
+            assert (await call(result, "mcp__fake__echo", text="fine")).text == "fine"
 
     asyncio.run(main())
 
 
 def test_content_that_is_none_is_named_and_left_out() -> None:
     async def main() -> None:
-        async with servers(fake()) as found:
-            answer = await call(found, "mcp__fake__garbage")
+        async with servers(fake()) as result:
+            answer = await call(result, "mcp__fake__garbage")
             assert answer.images == ()
             assert "damaged" in answer.text
 
@@ -313,12 +317,12 @@ def test_content_that_is_none_is_named_and_left_out() -> None:
 
 def test_a_result_of_100_megabytes_is_dropped_as_it_comes() -> None:
     async def main() -> None:
-        async with servers(fake(call_seconds=30.0)) as found:
+        async with servers(fake(call_seconds=30.0)) as result:
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            answer = await call(found, "mcp__fake__big")
+            answer = await call(result, "mcp__fake__big")
             assert answer.error
             assert "too_large" in answer.text
-            assert (await call(found, "mcp__fake__echo", text="fine")).text == "fine"
+            assert (await call(result, "mcp__fake__echo", text="fine")).text == "fine"
             assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60 << 10
 
     asyncio.run(main())
@@ -329,23 +333,23 @@ def test_a_server_that_floods_its_output_is_ended_and_costs_no_memory() -> None:
         limits = ServerLimits(
             discover_seconds=0.3, close_seconds=0.2, flood_bytes=64 << 20, backoff_seconds=0.01
         )
-        async with servers(fake(call_seconds=30.0), limits=limits) as found:
+        async with servers(fake(call_seconds=30.0), limits=limits) as result:
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            answer = await call(found, "mcp__fake__flood")
+            answer = await call(result, "mcp__fake__flood")
             assert answer.error
             assert "stopped because it sent too much data that was not requested" in answer.text
             assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60 << 10
-            assert (await call(found, "mcp__fake__echo", text="fine")).text == "fine"
+            assert (await call(result, "mcp__fake__echo", text="fine")).text == "fine"
 
     asyncio.run(main())
 
 
 def test_calls_are_made_one_after_the_other_where_the_server_wants_it() -> None:
     async def main() -> None:
-        async with servers(fake(is_parallel=False, call_seconds=1.0)) as found:
-            hanging = asyncio.create_task(call(found, "mcp__fake__hang"))
+        async with servers(fake(is_parallel=False, call_seconds=1.0)) as result:
+            hanging = asyncio.create_task(call(result, "mcp__fake__hang"))
             await asyncio.sleep(0)
-            assert (await call(found, "mcp__fake__echo", text="after")).text == "after"
+            assert (await call(result, "mcp__fake__echo", text="after")).text == "after"
             assert hanging.done()
             assert hanging.result().error
 
@@ -354,19 +358,19 @@ def test_calls_are_made_one_after_the_other_where_the_server_wants_it() -> None:
 
 def test_nothing_is_left_of_a_server_that_does_not_want_to_end() -> None:
     async def main() -> tuple[list[int], list[int]]:
-        async with servers(fake("stay=1")) as found:
-            pids = [int(p) for p in (await call(found, "mcp__fake__fork")).text.split()]
+        async with servers(fake("stay=1")) as result:
+            pids = [int(p) for p in (await call(result, "mcp__fake__fork")).text.split()]
             assert all(map(is_alive, pids))
         return pids, [p for p in pids if is_alive(p)]
 
-    pids, left = asyncio.run(main())
+    pids, rest = asyncio.run(main())
     assert len(pids) == 2
-    assert left == []
+    assert rest == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found by their parents in /proc")
 def test_servers_and_all_they_have_started_die_with_us(tmp_path: Path) -> None:
-    told = tmp_path / "pids"
+    path = tmp_path / "pids"
     program = tmp_path / "host.py"
     program.write_text(
         "import asyncio, os, sys, pathlib\n"
@@ -378,15 +382,15 @@ def test_servers_and_all_they_have_started_die_with_us(tmp_path: Path) -> None:
         "    await found.start()\n"
         "    tool = next(t for t in found.tools() if t.tool_name == 'fork')\n"
         "    answer = await tool.call({})\n"
-        f"    pathlib.Path({str(told)!r}).write_text(answer.text + ' .')\n"
+        f"    pathlib.Path({str(path)!r}).write_text(answer.text + ' .')\n"
         "    await asyncio.sleep(600)\n"
         "asyncio.run(main())\n"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     host = subprocess.Popen([sys.executable, str(program)], env=env)
     try:
-        assert until(lambda: told.exists() and told.read_text().endswith("."))
-        pids = [int(p) for p in told.read_text().split()[:2]]
+        assert until(lambda: path.exists() and path.read_text().endswith("."))
+        pids = [int(p) for p in path.read_text().split()[:2]]
         assert all(map(is_alive, pids))
         host.send_signal(signal.SIGKILL)
         host.wait()
@@ -398,27 +402,27 @@ def test_servers_and_all_they_have_started_die_with_us(tmp_path: Path) -> None:
 
 def test_closing_does_not_wait_for_a_server_that_is_starting() -> None:
     async def main() -> None:
-        found = servers(fake("start=hang", start_seconds=3_600.0))
-        starting = asyncio.create_task(found.start())
+        result = servers(fake("start=hang", start_seconds=3_600.0))
+        starting = asyncio.create_task(result.start())
         await asyncio.sleep(0.2)
         async with asyncio.timeout(SECONDS):
-            await found.close()
+            await result.close()
             await starting
-        assert found.status()[0].state == "closed"
+        assert result.status()[0].state == "closed"
 
     asyncio.run(main())
 
 
 def test_a_closed_server_takes_no_calls() -> None:
     async def main() -> None:
-        found = servers(fake())
-        await found.start()
-        tool = next(t for t in found.tools() if t.tool_name == "echo")
-        await found.close()
-        await found.close()
+        result = servers(fake())
+        await result.start()
+        tool = next(t for t in result.tools() if t.tool_name == "echo")
+        await result.close()
+        await result.close()
         assert "closed" in (await tool.call({"text": "x"})).text
         with pytest.raises(McpError):
-            await found._servers["fake"].call("echo", {})
+            await result._servers["fake"].call("echo", {})
 
     asyncio.run(main())
 

@@ -1,4 +1,4 @@
-"""What the dialects share: names, tools, MCP servers, and how a spec is put together."""
+"""Shared by the dialects: names, tools, MCP servers, and building a spec."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ class SpecReader:
             )
         return description
 
-    def spec(self, known: Sequence[str], quiet: Sequence[str], **values: Any) -> AgentSpec:
+    def spec(self, known_keys: Sequence[str], quiet: Sequence[str], **values: Any) -> AgentSpec:
         """The spec, with every key that was not read in `extra`."""
-        extra = self.fields.rest(known, quiet)
+        extra = self.fields.rest(known_keys, quiet)
         line = self.document.lines.get(self.at, 1)
         source = DefinitionSource(
             path=self.document.path, dialect=self.dialect, scope=self.scope, key=self.key, line=line

@@ -1,4 +1,4 @@
-"""`retinue cluster`: the workers of a database, and what waits for one."""
+"""`retinue cluster`: shows the workers of a database, and what waits for one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retinue.errors import ConfigError
 
 @click.group("cluster")
 def command() -> None:
-    """Show and drain the workers of a database that several nodes share."""
+    """Show and drain the workers of a database that several nodes share, and set budgets."""
 
 
 @command.command("status")
@@ -22,21 +22,39 @@ def command() -> None:
 def status(context: CommandContext, /, as_json: bool) -> int:
     """List the workers, the trees that each drives, and what waits."""
     from retinue.cluster.status import cluster_status
+    from retinue.view.cluster_lines import status_lines
 
     now = cluster_status(_database(context))
     if as_json:
         out(msgspec.json.encode(now).decode())
         return exit_codes.OK
-    for one in now.workers:
-        state = "up" if one.lease_seconds > 0 else "silent"
-        state = "draining" if one.is_draining else state
-        out(f"{one.name}  {state}  {one.trees} trees  lease {one.lease_seconds:.0f} s  {one.id}")
-    out(f"{len(now.workers)} workers drive {now.driven} of {now.open_trees} open trees.")
-    out(f"{now.due} trees are due, the first for {now.late_seconds:.1f} s.")
-    out(f"{now.without_owner} trees have a worker that is gone.")
-    out(f"{now.inbox} events wait, the first for {now.oldest_seconds:.1f} s.")
-    for lane in now.lanes:
-        out(f"lane {lane.name}: {lane.held} of {lane.size} slots, {lane.waiting} waiting")
+    for line in status_lines(now):
+        out(line)
+    return exit_codes.OK
+
+
+@command.command("budget")
+@click.argument("tenant", default="")
+@click.option("--tokens", type=click.IntRange(0), default=None, help="Most tokens in all.")
+@click.option("--usd", type=click.FloatRange(0), default=None, help="Most US dollars in all.")
+@common
+@pass_context
+def budget(context: CommandContext, /, tenant: str, tokens: int | None, usd: float | None) -> int:
+    """Show what TENANT, the user of runs, may spend on all nodes together, or set it. A limit that
+    is not named is removed. Without TENANT all budgets are shown."""
+    from retinue.cluster.tenant_budgets import set_budget, tenant_budgets
+
+    database = _database(context)
+    if tokens is not None or usd is not None:
+        if not tenant:
+            raise ConfigError("Name the tenant whose budget is set.")
+        set_budget(database, tenant, tokens, usd)
+    for line in tenant_budgets(database):
+        if tenant in ("", line.tenant):
+            most_tokens = "no limit" if line.tokens is None else f"{line.tokens:,}"
+            most_usd = "no limit" if line.usd is None else f"${line.usd:.2f}"
+            spent = f"{line.spent_tokens:,} tokens (limit: {most_tokens})"
+            out(f"{line.tenant}: {spent}, ${line.spent_usd:.4f} (limit: {most_usd})")
     return exit_codes.OK
 
 

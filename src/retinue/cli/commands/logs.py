@@ -66,7 +66,7 @@ def command(
 
 
 def _steps(record: RecordReader, id: str, follow: bool, last: int, first: int) -> None:
-    after, shown = 0, last
+    after, n_shown = 0, last
     while True:
         ended = _is_over(record, id)
         texts: list[str] = []
@@ -75,9 +75,9 @@ def _steps(record: RecordReader, id: str, follow: bool, last: int, first: int) -
             if entry.at >= first:
                 raw = msgspec.json.encode({"seq": seq, **msgspec.to_builtins(entry)}).decode()
                 texts.append(json_text(raw))
-        for text in texts[-shown:] if shown else texts:
+        for text in texts[-n_shown:] if n_shown else texts:
             out(text)
-        shown = 0
+        n_shown = 0
         if not follow or ended:
             return
         time.sleep(POLL_SECONDS)
@@ -93,7 +93,9 @@ def _messages(
     last: int,
     since: int,
 ) -> None:
-    log = LogReader(record, line, size(sys.stdout)[0], has_tools=tools)
+    log = LogReader(
+        record, line, size(sys.stdout)[0], has_tools=tools, is_wrapped=sys.stdout.isatty()
+    )
     lines = log.more(last, since)
     while True:
         if lines:

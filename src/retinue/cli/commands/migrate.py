@@ -1,4 +1,4 @@
-"""`retinue migrate`: a store moves from a file to a database, or back."""
+"""`retinue migrate`: moves a store from a file to a database, or back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from retinue.cli import exit_codes
 from retinue.cli.context import CommandContext, common, out, pass_context
-from retinue.host.migration import is_postgres, move_store, shown
+from retinue.host.migration import is_postgres, move_store, shown, wrong_address
 
 
 @click.command("migrate")
@@ -24,7 +24,9 @@ def command(context: CommandContext, source: str, target: str, as_json: bool) ->
     FROM and TO are files or addresses such as postgresql://USER@HOST/DATABASE. Nothing may have
     them open. FROM stays as it is: do not continue its runs, since TO continues them."""
     source, target = (
-        one if is_postgres(one) else os.path.join(context.cwd or "", os.path.expanduser(one))
+        one
+        if is_postgres(one) or wrong_address(one)
+        else os.path.join(context.cwd or "", os.path.expanduser(one))
         for one in (source, target)
     )
     show = _show if sys.stderr.isatty() and not context.is_quiet else _silent

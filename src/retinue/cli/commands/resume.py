@@ -1,4 +1,4 @@
-"""`retinue resume`: continue a run."""
+"""`retinue resume`: continues a run."""
 
 from __future__ import annotations
 
@@ -81,10 +81,11 @@ def command(
             questions="ask" if wish.can_answer else "", budget=Budget(usd=max_budget_usd)
         )
         id = client.ask(requests.ResumeRequest(run=line.id, task=text, terms=terms))["run"]
-        context.say(
-            f"Run {view_format.short_id(id)} continues"
-            + (f" from {line.short}" if id != line.id else " where it stopped")
+        turn = f" at turn {line.turn}" if line.turn else ""
+        how = (
+            f"resumed{turn}; nothing was lost" if id == line.id else f"continues from {line.short}"
         )
+        context.say(f"Run {view_format.short_id(id)} {how}.")
         if background:
             out(view_format.short_id(id))
             return exit_codes.OK

@@ -1,4 +1,4 @@
-"""`retinue run`: start a run and wait for its answer."""
+"""`retinue run`: starts a run and waits for its answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from retinue.cli import exit_codes, run_arguments
 from retinue.cli.command_help import GroupedCommand
 from retinue.cli.context import CommandContext, common, out, pass_context
-from retinue.cli.foreground_run import carry_out, head_of, line_to, start
+from retinue.cli.foreground_run import carry_out, head_of, line_to, page_of, start
 from retinue.cli.handover import RunDisplay
 from retinue.cli.mcp_prompts import prompt_task
 from retinue.cli.run_flags import EXAMPLES, NOTES, run_options
@@ -166,7 +166,7 @@ def _again(
         how = "fork of" if flags["fork_session"] else "continues"
         context.say(
             f"retinue {client.welcome.retinue} · {line.model} · "
-            f"run {view_format.short_id(run)} {how} {line.short}"
+            f"run {view_format.short_id(run)} {how} {line.short}{page_of(client, run)}"
         )
         return (
             _background(context, run, wish)

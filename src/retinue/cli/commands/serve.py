@@ -1,4 +1,4 @@
-"""`retinue serve`: the HTTP API on an address."""
+"""`retinue serve`: serves the HTTP API on an address."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from retinue.cli import exit_codes
-from retinue.cli.context import CommandContext, common, note, option, pass_context
+from retinue.cli.context import (
+    CommandContext,
+    common,
+    dispatch_option,
+    note,
+    option,
+    pass_context,
+)
 from retinue.config.user_folders import note_file
 from retinue.errors import ConfigError, StoreLocked
 from retinue.mcp.guests import Guest
@@ -49,6 +56,7 @@ from retinue.mcp.guests import Guest
     is_flag=True,
     help="Be one of several nodes on the database that --store names.",
 )
+@dispatch_option
 @common
 @pass_context
 def command(

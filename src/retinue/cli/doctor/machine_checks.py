@@ -18,6 +18,7 @@ from retinue.cli.doctor.finding import Finding, State
 EXTRAS = {
     "acp": (("agent_client_protocol",), "retinue acp, for editors"),
     "cluster": (("psycopg", "procrastinate"), "stores in PostgreSQL, and retinue worker"),
+    "temporal": (("psycopg", "temporalio"), "retinue worker --dispatch temporal://HOST:PORT"),
     "local": (("xllamacpp",), "models from GGUF files"),
     "otel": (
         ("opentelemetry_sdk", "opentelemetry_exporter_otlp_proto_http"),
@@ -92,9 +93,9 @@ def extras(context: CommandContext) -> Iterator[Finding]:
     if not missing:
         yield Finding(name="extras", state="ok", text=have)
         return
-    lost = "; ".join(f"{name}: {EXTRAS[name][1]}" for name in missing)
+    losses = "; ".join(f"{name}: {EXTRAS[name][1]}" for name in missing)
     fix = f"to install them: pip install 'retinue[{','.join(missing)}]'"
-    yield Finding(name="extras", state="ok", text=f"{have}; not installed: {lost}", fix=fix)
+    yield Finding(name="extras", state="ok", text=f"{have}; not installed: {losses}", fix=fix)
 
 
 def sandbox(context: CommandContext) -> Iterator[Finding]:

@@ -44,10 +44,10 @@ def unknown_variables(context: CommandContext) -> Iterator[tuple[str, str]]:
     names = [name for name in context.environ if name.startswith("RETINUE_")]
     if not names:
         return
-    known = known_variables()
+    variables = known_variables()
     for name in sorted(names):
-        if name not in known:
-            yield name, did_you_mean(name, known)
+        if name not in variables:
+            yield name, did_you_mean(name, variables)
 
 
 OTHERS = ("RETINUE_DEBUG", "RETINUE_STORE", "RETINUE_CWD", "RETINUE_MODEL", "RETINUE_TOOL")
@@ -60,7 +60,7 @@ def known_variables() -> set[str]:
     from retinue.cli.command_list import COMMANDS, cli
     from retinue.config.setting_list import every_setting
 
-    known = {name for s in every_setting() for name in s.variables} | set(OTHERS)
+    variables = {name for s in every_setting() for name in s.variables} | set(OTHERS)
     click_context = click.Context(cli)
     todo = [c for name in COMMANDS if (c := cli.get_command(click_context, name)) is not None]
     while todo:
@@ -69,8 +69,8 @@ def known_variables() -> set[str]:
             todo += command.commands.values()
         for parameter in command.params:
             named = parameter.envvar
-            known |= {named} if isinstance(named, str) else set(named or ())
-    return known
+            variables |= {named} if isinstance(named, str) else set(named or ())
+    return variables
 
 
 def trust(context: CommandContext) -> Iterator[Finding]:
@@ -91,7 +91,7 @@ def trust(context: CommandContext) -> Iterator[Finding]:
         )
     else:
         text = (
-            f"{len(stands.files)} files are trusted"
+            f"{len(stands.files)} trusted file{'s' if len(stands.files) > 1 else ''}"
             if stands.is_trusted
             else "this project has no files that need trust"
         )

@@ -1,6 +1,5 @@
-"""The store and all that is kept beside it: whether the file is what was written, who holds it, who
-may read it, and whether there is room. A store is opened so that not even a file beside it appears.
-"""
+"""The store and its files: whether the database is intact, which process has it open, file
+permissions, and free space. A store is opened so that not even a file beside it appears."""
 
 from __future__ import annotations
 
@@ -65,19 +64,19 @@ def store(context: CommandContext) -> Iterator[Finding]:
     )
 
 
-def _database(url: str, shown: str) -> Iterator[Finding]:
+def _database(url: str, address: str) -> Iterator[Finding]:
     try:
         health = look_at_database(url)
     except RetinueError as error:
         yield Finding(name="store", state="broken", text=str(error))
         return
     if health.kind == "empty":
-        text = f"no runs yet; they will be stored in {shown}"
+        text = f"no runs yet; they will be stored in {address}"
         yield Finding(name="store", state="ok", text=text)
     elif health.kind == "newer":
-        yield _other(shown, health)
+        yield _other(address, health)
     else:
-        yield from _ours(shown, health, "restore a backup of the database")
+        yield from _ours(address, health, "restore a backup of the database")
 
 
 def _ours(what: str, health: StoreHealth, restore: str) -> Iterator[Finding]:
@@ -107,7 +106,7 @@ def _ours(what: str, health: StoreHealth, restore: str) -> Iterator[Finding]:
         yield Finding(
             name="runs",
             state="degraded",
-            text=f"{n} {'waits' if n == 1 else 'wait'}: {why}",
+            text=f"{n} {'run waits' if n == 1 else 'runs wait'}: {why.removeprefix('auth: ')}",
             fix=fix,
         )
     if health.n_dead:

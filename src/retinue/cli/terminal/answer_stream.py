@@ -1,33 +1,32 @@
-"""What a single agent does and says, while it works: a line for each tool call, and its text block
-by block as soon as one is complete. A second agent ends that: then there is a tree to look at."""
+"""The work of a single agent as it happens: a line for each tool call, and its text block by block.
+A second agent ends that: then there is a tree to look at."""
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from typing import TextIO
 
 from rich.text import Text
 
-from retinue.cli.context import now_ms
+from retinue.cli.context import CommandContext, now_ms
 from retinue.cli.terminal.keyboard import Keys
-from retinue.cli.terminal.live import LiveView
-from retinue.cli.terminal.markdown import rendered
+from retinue.cli.terminal.live import LiveView, with_background
+from retinue.cli.terminal.markdown import is_heading, rendered
 from retinue.cli.terminal.painter import Painter
-from retinue.cli.terminal.terminal_style import TerminalStyle, size
+from retinue.cli.terminal.terminal_style import TerminalStyle, is_one_terminal, size
 from retinue.cli.terminal.watched_run import WatchedRun
 from retinue.core.messages import AssistantMessage, Message, ToolMessage
 from retinue.formats.markdown_blocks import MarkdownBlocks
 from retinue.formats.safe_text import one_line, several_lines
 from retinue.host.tree_items import MessageAdded, RunAdded, TextArrived, TreeItem
+from retinue.tree_record import TreeRecord
 from retinue.view import format as view_format
 from retinue.view.call_summary import describe
 
 TAIL = 8
 """Lines of the block that is being written."""
 BROKEN = "The reply broke off here. It is asked for again."
-_HEADING = re.compile(r"\s{0,3}#{1,6}\s[^\n]*$")
 
 
 class AnswerStream:
@@ -90,7 +89,7 @@ class AnswerStream:
             is_apart = kind == "text" and self._last == "text"
             lines += [Text()] if is_apart else []
             lines += self._lines(kind, text, width)
-            self._last = "heading" if kind == "text" and _HEADING.match(text) else kind
+            self._last = "heading" if kind == "text" and is_heading(text) else kind
         return lines
 
     def _lines(self, kind: str, text: str, width: int) -> list[Text]:
@@ -121,6 +120,23 @@ def _call_line(what: str, message: ToolMessage, ms: int) -> str:
     if message.error:
         return f"! {what}\t{one_line(message.text, 40)}"
     return f"· {what}\t{result if len(result) <= 24 else '1 line'}  {view_format.span(ms):>6}"
+
+
+def watch_answer(
+    watching: WatchedRun,
+    context: CommandContext,
+    how: TerminalStyle,
+    *,
+    can_answer: bool,
+    is_raw: bool = False,
+) -> tuple[TreeRecord, str | None]:
+    """Show a run until it has ended, and what of its answer needs not be shown again."""
+    answer, watching.deltas = AnswerStream(is_raw=is_raw), True
+    with Keys() as keys:
+        home = context.environ.get("HOME", "")
+        how = with_background(how, keys)
+        final = AnswerView(watching, how, keys, answer, can_answer=can_answer, home=home).run()
+    return final, answer.answer if answer.is_single and is_one_terminal() else None
 
 
 class AnswerPainter(Painter):

@@ -1,5 +1,5 @@
-"""A decision of a person: what it is about is shown whole, a choice is marked, and only Enter on it
-decides.
+"""Asks the user for a decision: shows the whole subject, marks a choice, and takes only Enter as
+the answer.
 
 What was typed before the person could have read the request never counts, and neither does what is
 pasted. The live view and `top` show the same panel."""
@@ -195,9 +195,9 @@ class Decision:
             before, foot = foot, self._foot(width, now)
             if len(foot) <= len(before):
                 break
-        shown = [[Cells("   "), *line] for line in lines[self._top : self._top + room]]
+        rows = [[Cells("   "), *line] for line in lines[self._top : self._top + room]]
         gap: list[Line] = [[]] if is_loose and lines else []
-        out = [*title, *gap, *shown]
+        out = [*title, *gap, *rows]
         if len(lines) > room:
             out.append([Cells(fits(f"   {self._more()}", width), "quiet")])
         return [self._palette.text(crop(line, width + 1)) for line in [*out, *gap, *foot]]
@@ -251,8 +251,8 @@ class Decision:
         lead, tone = f" {'▸' if is_marked else ' '} {choice.key}  ", "title" if is_marked else ""
         if is_marked and self.editor is not None:
             label = lead + ("Deny: " if choice.key == "n" else f"{choice.label}: ")
-            written = typed(self.editor, width - cell_len(label) + 3)[1:]
-            return [[Cells(label, tone), *written]]
+            editor_text = typed(self.editor, width - cell_len(label) + 3)[1:]
+            return [[Cells(label, tone), *editor_text]]
         label = choice.label
         if choice.counts_unseen and (unseen := self._unseen()):
             label += f" ({unseen} of {self._changes()} lines not seen yet)"

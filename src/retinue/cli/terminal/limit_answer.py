@@ -1,5 +1,4 @@
-"""A limit that asks, on a terminal: what can be answered, and the request that an answer
-becomes."""
+"""The question of a limit on a terminal: the choices, and the request that an answer becomes."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ def added(q: dict[str, Any], text: str) -> requests.BudgetRequest | None:
 def typed_answer(q: dict[str, Any], text: str) -> requests.HostRequest | None:
     """A typed line: yes, land, end, or how much. Anything else is none of these."""
     word = text.strip().lower().rstrip(".!")
-    for key, known in (("y", ("y", "yes")), ("n", ("n", "no", "land")), ("e", ("e", "end"))):
-        if word in known:
+    for key, words in (("y", ("y", "yes")), ("n", ("n", "no", "land")), ("e", ("e", "end"))):
+        if word in words:
             return answer(q, key)
     return added(q, text)

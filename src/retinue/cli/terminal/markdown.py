@@ -4,7 +4,7 @@ no numbers, so that it can be copied; links show where they lead."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pygments.token import Comment, Keyword, Name
@@ -26,6 +26,8 @@ from retinue.view.graph_picture import picture
 RULED = Box("    \n    \n ─  \n    \n    \n    \n    \n    \n")
 """A line below the headings of a table, and nothing else."""
 WIDE, NARROW = 30, 28
+_RULE = re.compile(r"\s{0,3}-{3,}\s*")
+_HEADING = re.compile(r"\s{0,3}#{1,6}\s[^\n]*")
 _CODE_OR_DUNDER = re.compile(r"(`+[^`]*`+)|(?<=[/.])__(\w+?)__(?=[./:])")
 Cells = Sequence[md.TableDataElement]
 CODE = ANSISyntaxTheme({Keyword: Style(bold=True), Name.Builtin: Style(), Comment: Style(dim=True)})
@@ -53,9 +55,9 @@ class BareCode(md.CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
         if self.lexer_name == "mermaid":
-            drawn = picture(code, options.max_width - 4, is_unicode=not Charset.is_ascii)
-            if drawn is not None:
-                yield Padding(Text(drawn, no_wrap=True), (0, 0, 0, 4))
+            drawing = picture(code, options.max_width - 4, is_unicode=not Charset.is_ascii)
+            if drawing is not None:
+                yield Padding(Text(drawing, no_wrap=True), (0, 0, 0, 4))
                 return
         syntax = Syntax(code, self.lexer_name, theme=CODE, background_color="default")
         text = syntax.highlight(code)
@@ -65,33 +67,62 @@ class BareCode(md.CodeBlock):
 
 
 class RuledTable(md.TableElement):
-    """Only the last column is wrapped. Where it would be too narrow for its words, it goes below
-    its row, so that no name or place is cut."""
+    """Only the last column is wrapped. Where it would be too narrow for its words, or take more
+    lines, it goes below its row, so that no name or place is cut."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        beside, below = self._layouts(options)
+        if beside is None or below is None:
+            yield from beside or below or ()
+            return
+        n_beside, n_below = (
+            sum(len(console.render_lines(part, options, pad=False)) for part in parts)
+            for parts in (beside, below)
+        )
+        yield from below if n_below < n_beside else beside
+
+    def _layouts(
+        self, options: ConsoleOptions
+    ) -> tuple[list[RenderableType] | None, list[RenderableType] | None]:
+        """With the last column beside the others, and below them; None for what is out of the
+        question."""
         head = self.header.row.cells if self.header is not None and self.header.row else []
         rows = [row.cells for row in self.body.rows] if self.body is not None else []
         rows = [row for row in rows if len(row) == len(head)]
         least = [_least([row[n] for row in rows], cell) for n, cell in enumerate(head)]
         room = options.max_width - 1 - sum(width + 3 for width in least[:-1])
-        last = [word for row in rows for word in row[-1].content.plain.split()]
-        if len(head) > 2 and room < max([*map(cell_len, last), NARROW]) <= options.max_width - 5:
-            yield from self._stacked(head, rows, least)
-            return
+        longest = [_longest_word(row[n] for row in rows) for n in range(len(head))]
+        last = max([*longest[-1:], NARROW])
+        below = None
+        if len(head) > 1 and last <= options.max_width - 5:
+            below = list(self._stacked(head, rows, least, options.max_width))
+        if below is not None and room < last:
+            return None, below
+        fixed = [n + 1 < len(head) and width < WIDE for n, width in enumerate(least)]
+        widths = {n: least[n] for n, is_fixed in enumerate(fixed) if is_fixed}
+        rest = options.max_width - 1 - 3 * len(head) - sum(widths.values())
+        column_widths = {
+            n: (longest[n], max([*(row[n].content.cell_len for row in rows), longest[n]]))
+            for n in range(len(head))
+            if n not in widths
+        }
+        widths |= _shared(column_widths, rest)
         table = Table(box=RULED, show_edge=False, border_style="markdown.table.border")
         for n, cell in enumerate(head):
             heading = cell.content.copy()
             heading.stylize("markdown.table.header")
-            is_fixed = n + 1 < len(head) and least[n] < WIDE
-            table.add_column(heading, justify=cell.justify, width=least[n] if is_fixed else None)
+            table.add_column(heading, justify=cell.justify, overflow="fold", width=widths.get(n))
         for row in rows:
             table.add_row(*(cell.content for cell in row))
-        yield Padding(table, (0, 0, 0, 1))
+        return [Padding(table, (0, 0, 0, 1))], below
 
     def _stacked(
-        self, head: Cells, rows: Sequence[Cells], least: Sequence[int]
+        self, head: Cells, rows: Sequence[Cells], least: Sequence[int], width: int
     ) -> Iterator[RenderableType]:
         table = Table(box=None, show_edge=False, padding=(0, 1))
+        headings = [max(least[n], cell.content.cell_len) for n, cell in enumerate(head[:-1])]
+        if sum(headings) + 3 * len(headings) < width:
+            least = headings
         for n, cell in enumerate(head[:-1]):
             heading = cell.content.copy()
             heading.stylize("markdown.table.header")
@@ -115,6 +146,20 @@ def _least(cells: Cells, head: md.TableDataElement) -> int:
     return min(WIDE, max([*(cell.content.cell_len for cell in cells), *words, 1]))
 
 
+def _shared(widths: Mapping[int, tuple[int, int]], room: int) -> dict[int, int]:
+    """Widths of columns that do not all fit: each gets the width of its longest word, and then a
+    part of the rest. Empty where all of it fits, or not even the longest words do."""
+    least, most = (sum(pair[n] for pair in widths.values()) for n in (0, 1))
+    if most <= room or least > room:
+        return {}
+    return {n: a + (b - a) * (room - least) // (most - least) for n, (a, b) in widths.items()}
+
+
+def _longest_word(cells: Iterable[md.TableDataElement]) -> int:
+    words = (word for cell in cells for word in cell.content.plain.split())
+    return max(map(cell_len, words), default=1)
+
+
 class TerminalMarkdown(md.Markdown):
     elements: ClassVar[dict[str, type[md.MarkdownElement]]] = {
         **md.Markdown.elements,
@@ -126,14 +171,22 @@ class TerminalMarkdown(md.Markdown):
 
 
 def rendered(blocks: Iterable[str], width: int) -> list[Text]:
-    """Blocks of Markdown as lines of at most `width` cells, an empty line between two of them."""
+    """Blocks of Markdown as lines of at most `width` cells, an empty line between two of them, but
+    none below a heading or a rule."""
     console = Console(width=max(20, width), theme=Theme(STYLES), legacy_windows=False)
     lines: list[Text] = []
+    is_below = True
     for block in blocks:
-        if lines:
+        if not is_below:
             lines.append(Text())
+        is_below = is_heading(block) or _RULE.fullmatch(block) is not None
         lines += _lines(console, _with_paths(several_lines(block)))
     return lines
+
+
+def is_heading(block: str) -> bool:
+    """Whether a block ends with a heading."""
+    return _HEADING.fullmatch(block.rpartition("\n")[2]) is not None
 
 
 def _with_paths(block: str) -> str:

@@ -3,6 +3,7 @@ Nothing moves."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from functools import partial
@@ -36,6 +37,9 @@ from retinue.view.run_row import RunRow
 from retinue.view.state_marks import mark
 from retinue.view.updates import conclude, feed
 
+_NOBODY = re.compile(
+    r"this call needs permission \((.+?)(?:, which covers [^)]*)?\) and no one is available"
+)
 STILL_MS = 60_000
 """After so long without a line, one says who is still open."""
 
@@ -112,7 +116,7 @@ class PlainView:
         what = self._calls.pop(message.call_id, one_line(message.name, 60))
         row = self._view.row(run, now_ms())
         if message.denied:
-            why = one_line(message.text.removeprefix("Denied: "), 100).rstrip(".")
+            why = _why_denied(message.text)
             self._say(f"! {row.label}: denied: {what} ({why})", f"{row.label} was denied: {what}.")
         elif len(self._view.nodes) == 1 and not self._is_reader:
             bad = f": {one_line(message.text, 100)}" if message.error else ""
@@ -128,7 +132,8 @@ class PlainView:
         counts = Counter(row.word for row in rows)
         open_ones = ", ".join(f"{n} {word}" for word, n in counts.most_common())
         total = sum(top.tree_nanos for top in self._view.tops) / 1e9
-        spent = f" · {view_format.money(total)}" if total else ""
+        is_bound = any(top.tree_guess[1] for top in self._view.tops)
+        spent = f" · {view_format.money(total, is_bound=is_bound)}" if total else ""
         self._say(f"still open: {open_ones}{spent}", f"Still open: {open_ones}.")
 
     def _print_run(self, id: str) -> None:
@@ -174,9 +179,9 @@ class PlainView:
         if row.wait is not None:
             about = row.wait.sentence(now_ms())
         if row.is_over:
-            took = view_format.span_text(row.elapsed_ms)
+            span = view_format.span_text(row.elapsed_ms)
             cost = "" if row.model.startswith("offline/") else f", {row.cost}"
-            when = f"in {took}{cost}" if row.state == "completed" else f"after {took}"
+            when = f"in {span}{cost}" if row.state == "completed" else f"after {span}"
             return f"{row.glyph} {row.label}: {mark(row.state).word} {when}: {about}"
         word = mark(row.state if row.wait is None else row.wait.state).word
         if row.needs_you or row.wait is not None:
@@ -283,3 +288,12 @@ def _is_readable() -> bool:
     import select
 
     return bool(select.select([sys.stdin], [], [], 0)[0])
+
+
+def _why_denied(text: str) -> str:
+    """`headless, mode 'manual' of main`, where no user could be asked; else the reason as it
+    is."""
+    reason = text.removeprefix("Denied: ")
+    if match := _NOBODY.match(reason):
+        return f"headless, {one_line(match[1], 80)}"
+    return one_line(reason, 100).rstrip(".")

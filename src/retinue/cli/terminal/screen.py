@@ -153,14 +153,14 @@ class Screen:
         )
 
     def _tree(self, focus: Focus, now: int, width: int, room: int) -> list[Text]:
-        shown = self.choice.rows(now, room, focus.selected)
+        visible = self.choice.rows(now, room, focus.selected)
         has_prices = self._has_prices(now)
-        rows = shown.rows
+        rows = visible.rows
         if shared_wait(self._view) is not None:
             rows = tuple(self._before_trouble(row) for row in rows)
         lines = [self.palette.text(tree_line(row, width, has_prices=has_prices)) for row in rows]
-        if shown.rest:
-            lines.append(self.palette.colored(fits(f" {shown.rest}", width - 1), "quiet"))
+        if visible.rest:
+            lines.append(self.palette.colored(fits(f" {visible.rest}", width - 1), "quiet"))
         return lines
 
     def _before_trouble(self, at: TreeRow) -> TreeRow:
@@ -185,10 +185,10 @@ class Screen:
         room -= 1
         focus.scroll = max(0, min(focus.scroll, len(body) - room))
         end = len(body) - focus.scroll
-        shown = body[max(0, end - room) : end]
+        visible = body[max(0, end - room) : end]
         return [
             self.palette.colored(rule, "quiet"),
-            *(shown or [self.palette.colored("  No messages yet.", "quiet")]),
+            *(visible or [self.palette.colored("  No messages yet.", "quiet")]),
         ]
 
     def _keys(self, focus: Focus, now: int, width: int) -> Line:

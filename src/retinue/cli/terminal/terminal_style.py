@@ -1,9 +1,10 @@
-"""How a terminal wants to be spoken to: colours or none, a view that moves or lines that stay."""
+"""How to write to this terminal: with or without colours, redrawn or line by line."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TextIO
@@ -83,3 +84,13 @@ def size(stream: TextIO) -> tuple[int, int]:
     except (OSError, ValueError):
         pass
     return 80, 24
+
+
+def is_one_terminal() -> bool:
+    """Whether stdout and stderr are the same terminal: then an answer that was shown on one of them
+    is not repeated on the other."""
+    try:
+        files = os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno())
+        return sys.stdout.isatty() and files[0].st_rdev == files[1].st_rdev
+    except (OSError, ValueError):
+        return False

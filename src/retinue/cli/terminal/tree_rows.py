@@ -1,5 +1,5 @@
-"""Which rows of a tree are shown where not all of them have room: deep ones fold into their
-parents, then the loudest and those that are shown already stay, and the rest is counted."""
+"""Chooses the rows of a tree to show when not all fit: deep ones fold into their parents, the most
+important ones and those already shown stay, and the rest is counted."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ class RowChoice:
             order = self._visible(depth)
             if len(order) <= room:
                 break
-        shown = set(order)
+        visible = set(order)
         below = {}
         for id in order:
             node = self._view.nodes[id]
-            if node.children and node.children[0].spec.id not in shown:
+            if node.children and node.children[0].spec.id not in visible:
                 below[id] = sum(1 for _ in walk(node)) - 1
         return order, below
 
@@ -110,10 +110,10 @@ class RowChoice:
 
     def _urgent(self, order: Sequence[str], room: int) -> tuple[list[str], list[str]]:
         """The loudest first; those that are shown keep their place among equals."""
-        nodes, shown = self._view.nodes, self._shown
+        nodes, visible = self._view.nodes, self._shown
         ranked = sorted(
             range(len(order)),
-            key=lambda i: (URGENCY[nodes[order[i]].mark], order[i] not in shown, i),
+            key=lambda i: (URGENCY[nodes[order[i]].mark], order[i] not in visible, i),
         )
         places = set(ranked[:room])
         return [id for i, id in enumerate(order) if i in places], [

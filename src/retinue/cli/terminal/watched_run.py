@@ -1,5 +1,4 @@
-"""A run that the user watches: what comes from the host, what the user does meanwhile, and how it
-ends.
+"""A run that the user watches: events from the host, the user's keys, and the end.
 
 A view asks for the `next` thing and shows it. Signals are dealt with here: the first Ctrl-C cancels
 the run and waits for it, the second leaves."""
@@ -25,7 +24,7 @@ from retinue.host.tree_items import CallsHeld, RunAdded, RunChanged, Stepped, Tr
 from retinue.tree_record import RunRecord, TreeRecord
 from retinue.view import format as view_format
 from retinue.view import parked_runs
-from retinue.view.totals import limit_of, more_of, provider_wait, waits_for, waits_kind
+from retinue.view.totals import has_ended, limit_of, more_of, provider_wait, waits_for, waits_kind
 
 LOOK_SECONDS = 1.0
 """How often the host is asked whether all runs are blocked, or some wait for a provider: neither is
@@ -232,8 +231,15 @@ class WatchedRun:
             if not self.is_ours or len(self.presses) > 1:
                 raise WatchLeft(code)
             self.cancel("Ctrl-C" if number == signal.SIGINT else "SIGTERM")
-            notice = Notice("Stopping; partial results are kept. Ctrl-C again exits now.")
+            rest = "partial results are kept. Ctrl-C again exits now."
+            notice = Notice(f"Stopping{self._who_stops}; {rest}")
         return notice
+
+    @property
+    def _who_stops(self) -> str:
+        n_over = sum(map(has_ended, self._rows.values()))
+        n_open = len(self._begun | self._rows.keys()) - n_over
+        return f" {n_open} agents" if n_open > 1 else ""
 
     def cancel(self, reason: str = "") -> None:
         """Ask for the end of the run; it is shown like everything else."""

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from retinue.cli import exit_codes
-from retinue.cli.context import CommandContext, note, out
+from retinue.cli.context import CommandContext, note
 from retinue.cli.foreground_run import start
-from retinue.cli.handover import RunDisplay
+from retinue.cli.handover import RunDisplay, print_answer
 from retinue.cli.mcp_prompts import prompt_task
-from retinue.cli.terminal.prompt import MessagePrompt
+from retinue.cli.terminal.prompt import HistoryPrompt, MessagePrompt
+from retinue.cli.terminal.terminal_style import detect_style
 from retinue.cli.terminal.watched_run import Signals, WatchedRun, WatchLeft
 from retinue.cli.tui.chat_rows import ChatRows, ended_lines
 from retinue.errors import HostGone, RetinueError
@@ -71,7 +72,7 @@ class ChatLoop:
         self.run = run
         self._can_answer = can_answer
         self._client: HostClient | None = None
-        self._is_open = False
+        self._is_open = self._has_status = False
         self._after = 0
         self._background: set[str] = set()
         self._begun = [run] if run else []
@@ -93,6 +94,7 @@ class ChatLoop:
     def talk(self, prompt: MessagePrompt) -> int:
         """Until the person leaves; returns the exit code."""
         is_leaving = False
+        self._has_status = isinstance(prompt, HistoryPrompt)
         while True:
             try:
                 for text in self.ended():
@@ -130,19 +132,19 @@ class ChatLoop:
         """A command, by its name or the beginning of it, or a message: many begin with the path of
         a file."""
         head, _, rest = line.partition(" ")
-        meant = [name for name in COMMANDS if name == head] or [
+        matches = [name for name in COMMANDS if name == head] or [
             name for name in COMMANDS if len(head) > 1 and name.startswith(head)
         ]
-        if len(meant) == 1:
-            self._command(meant[0], rest.strip(), say)
+        if len(matches) == 1:
+            self._command(matches[0], rest.strip(), say)
         elif (typed := typed_prompt(line)) is not None and has_server(
             (planned := self._plan()).plan, typed[0]
         ):
             self.message(prompt_task(self.client, planned, typed[0], words_of(typed[1])))
-        elif meant or (line.startswith("/") and not rest and line.count("/") == 1):
+        elif matches or (line.startswith("/") and not rest and line.count("/") == 1):
             say(
-                f"{head} matches {' and '.join(meant)}"
-                if meant
+                f"{head} matches {' and '.join(matches)}"
+                if matches
                 else f"Unknown command {head}. /help lists them."
             )
         elif line:
@@ -170,7 +172,7 @@ class ChatLoop:
                 self.client, self.run, signals, after=self._after, waits=self._can_answer
             )
             try:
-                final = self._watch(watching)
+                final, answer_shown = self._watch(watching)
             except WatchLeft as departure:
                 if departure.code != exit_codes.OK:
                     raise
@@ -181,7 +183,7 @@ class ChatLoop:
                 )
                 return
         self._is_open = False
-        self._report_end(final, watching.code)
+        self._report_end(final, watching.code, answer_shown)
 
     def _terms_for(self, text: str) -> requests.RunTerms:
         """A family that is off in chats is turned on by a message that asks for it, and stays
@@ -228,25 +230,31 @@ class ChatLoop:
             self._is_open = False
         return self._is_open
 
-    def _watch(self, watching: WatchedRun) -> TreeRecord:
-        from retinue.cli.terminal import live, plain
+    def _watch(self, watching: WatchedRun) -> tuple[TreeRecord, str | None]:
+        """Until it has ended; and the answer, if it has been shown."""
+        from retinue.cli.terminal import plain
 
         if self._context.is_quiet:
             while not isinstance(thing := watching.next(), TreeRecord):
                 pass
-            return thing
-        if sys.stderr.isatty():
-            return live.watch(watching, self._context, can_answer=self._can_answer)
-        return plain.watch(watching, self._context, can_answer=self._can_answer)
+            return thing, None
+        how = detect_style(self._context.environ, sys.stderr, self._context.color)
+        if not how.moves or self._context.is_reader:
+            final = plain.watch(watching, self._context, can_answer=self._can_answer)
+            return final, None
+        from retinue.cli.terminal.answer_stream import watch_answer
 
-    def _report_end(self, final: TreeRecord, code: int | None) -> None:
+        return watch_answer(watching, self._context, how, can_answer=self._can_answer)
+
+    def _report_end(self, final: TreeRecord, code: int | None, answer_shown: str | None) -> None:
+        """The answer, and how the message ended: on a terminal the prompt has what was spent."""
         self.spent = self.spent.plus(totals.spent(final))
         end = totals.ending(final.rows[0])
         text = end.text if end is not None else ""
         if end is not None and not text and end.data is not None:
             text = one_line(str(totals.plain(end.data)))
-        if text:
-            out(text)
+        if text and text != answer_shown:
+            print_answer(self._context, text)
         state, stop = (end.state, end.stop) if end is not None else (totals.word(final.rows[0]), "")
         if end is not None and state != "completed":
             why = one_line(end.error or end.stop)
@@ -261,7 +269,8 @@ class ChatLoop:
             note(f"retinue: {one_line(lacking)}")
         # A person who cancels a turn does not want the chat to have failed.
         self.code = exit_codes.OK if code is not None else exit_codes.of_outcome(state, stop)
-        self._context.say(summary.end_lines(final)[0])
+        if not self._has_status:
+            self._context.say(summary.end_line(final))
 
     def ended(self) -> list[str]:
         """What has ended in the background since the last time: a line each."""

@@ -1,5 +1,5 @@
-"""The background work of a chat: rows beside its prompt, a line when something ends, and a screen
-with the keys of `top`."""
+"""The background work of a chat: rows next to its prompt, a line for each end, and a screen with
+the keys of `top`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from retinue.tree_record import RunRecord
 from retinue.view import format as view_format
 from retinue.view import totals
 from retinue.view.cells import Cells, Line, fits, right
-from retinue.view.cells import size as width_of
+from retinue.view.cells import size as text_width
 from retinue.view.run_row import RunRow
 from retinue.view.state_marks import mark
 from retinue.view.states import ending, label
@@ -64,15 +64,15 @@ class ChatRows:
 
     def lines(self, cost: str, width: int) -> list[Line]:
         """The rows, and the keys with what the conversation has cost."""
-        shown = self._rows[:MOST_ROWS]
-        out = stored_lines(shown, width, is_named=True)
-        if len(self._rows) > len(shown):
-            out.append([Cells(f" +{len(self._rows) - len(shown)} more", "quiet")])
+        rows = self._rows[:MOST_ROWS]
+        out = stored_lines(rows, width, is_named=True)
+        if len(self._rows) > len(rows):
+            out.append([Cells(f" +{len(self._rows) - len(rows)} more", "quiet")])
         keys: Line = [Cells(" ")]
         for key, what in KEYS:
             part = [Cells(key, "title"), Cells(f" {what}", "quiet"), Cells("  ")]
-            keys += part if width_of(keys) + width_of(part) + len(cost) < width else []
-        return [*out, [*keys, Cells(right(cost, max(1, width - 1 - width_of(keys))))]]
+            keys += part if text_width(keys) + text_width(part) + len(cost) < width else []
+        return [*out, [*keys, Cells(right(cost, max(1, width - 1 - text_width(keys))))]]
 
     def toolbar(self, cost: str) -> str:
         """The same with the sequences of its colours."""
@@ -109,9 +109,9 @@ def ended_lines(row: RunRecord, *, is_own: bool) -> list[str]:
     name = fits(label(row.spec), 40)
     address = name if is_own and " " not in name else view_format.short_id(row.spec.id)
     sign = mark(state)
-    took = view_format.span_text(totals.elapsed(row))
+    span = view_format.span_text(totals.elapsed(row))
     text = one_line(ending(end, row.run.started_at), 160)
-    parts = [f"{sign.glyph} {name} {sign.word} in {took}", text]
+    parts = [f"{sign.glyph} {name} {sign.word} in {span}", text]
     if not totals.is_offline(row) and row.run.usage.nanos:
         parts.append(view_format.money(row.run.usage.usd, is_bound=not row.run.usage.cost_is_known))
     lines = [" · ".join([*parts, f"/show {address}"])]

@@ -161,8 +161,8 @@ class TopApp(App[None]):
         self.draw()
 
     def _ids(self) -> list[str]:
-        shown = self.list.order(self.runs.rows(), self.size.height - 5)
-        return [row.row.id for row in shown if row is not None]
+        order = self.list.order(self.runs.rows(), self.size.height - 5)
+        return [row.row.id for row in order if row is not None]
 
     def _filtering(self, key: str) -> None:
         if key in ("enter", "escape"):
@@ -209,8 +209,8 @@ class TopApp(App[None]):
             self.show_log()
 
     def _is_folded(self, id: str) -> bool:
-        shown = self.list.order(self.runs.rows(), self.size.height - 5)
-        return any(row is not None and row.row.id == id and row.n_folded for row in shown)
+        order = self.list.order(self.runs.rows(), self.size.height - 5)
+        return any(row is not None and row.row.id == id and row.n_folded for row in order)
 
     def cancel(self) -> None:
         id = self.chosen

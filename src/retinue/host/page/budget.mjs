@@ -3,8 +3,9 @@
 import { useEffect, useState } from "preact/hooks";
 import { get } from "./client.mjs";
 import { html } from "./icons.mjs";
+import { now } from "./live.mjs";
 import { dialog } from "./shell.mjs";
-import { money } from "./words.mjs";
+import { money, spanText } from "./words.mjs";
 
 // Asked again when the tree has moved, once a second.
 export function useSpending(tree, node) {
@@ -25,7 +26,16 @@ export function Budget({ tree, node, isOpen }) {
   const limit = spending.limit?.usd ?? null;
   const raise = isOpen && html`<button class="link plain" onClick=${() => (dialog.value = { kind: "raise", tree, node, spending })}>Raise</button>`;
   if (limit === null) return html`<div class="run-budget free"><div class="budget-words"><span>spent <b>${money(spent)}</b></span>${held > 0 && html`<span>reserved <b>${money(held)}</b></span>`}<span>no limit in dollars</span></div></div>`;
-  return html`<div class="run-budget"><${BudgetBar} spent=${spent} held=${held} limit=${limit}/><div class="budget-words"><span><span class="key spent"></span>spent <b>${money(spent)}</b></span><span><span class="key reserved"></span>reserved <b>${money(held)}</b></span><span><span class="key left"></span>left <b>${money(Math.max(0, limit - spent - held))}</b></span>${raise}</div></div>`;
+  return html`<div class="run-budget"><${BudgetBar} spent=${spent} held=${held} limit=${limit}/><div class="budget-words"><span><span class="key spent"></span>spent <b>${money(spent)}</b></span><span><span class="key reserved"></span>reserved <b>${money(held)}</b></span><span><span class="key left"></span>left <b>${money(Math.max(0, limit - spent - held))}</b></span>${raise}${lasts(node, spent, held, limit)}</div></div>`;
+}
+
+// Near the limit: how long the rest lasts at the rate until now.
+function lasts(node, spent, held, limit) {
+  const left = limit - spent - held;
+  if (left <= 0) return html`<span class="badge">at its limit</span>`;
+  if (left >= limit / 10 || node.isOver || !spent) return null;
+  const ms = (left * (now.value - (node.startedAt ?? now.value))) / spent;
+  return html`<span class="badge warn">about ${spanText(ms)} left</span>`;
 }
 
 export function BudgetBar({ spent, held, limit }) {

@@ -94,5 +94,5 @@ function Staff({ tree, top }) {
 function StaffRow({ tree, node, top, scale }) {
   const row = tree.row(node.id);
   const kind = kindOf(row.mark);
-  return html`<a class=${`srow is-${kind}`} ...${link(`r/${top.id}/${node.id}`)}><${Glyph} kind=${kind}/><span class="line"><b class="cut strong"><bdi>${node.title}</bdi></b><span class="faint cut">${row.agent === node.title ? "" : row.agent}</span></span><span class="num">${money(row.tree_usd)}</span><span class="sub line"><span class="word">${wordOf(row.mark)}</span><span class="cut grow"><bdi>${bare(row.now)}</bdi></span><span class="tab-nums">${span(row.elapsed_ms)}</span></span><${Lane} node=${node} scale=${scale} at=${null} select=${() => {}}/></a>`;
+  return html`<a class=${`srow is-${kind}`} ...${link(`r/${top.id}/${node.id}`)}><${Glyph} kind=${kind}/><span class="line"><b class="cut strong"><bdi>${node.title}</bdi></b><span class="faint cut">${row.agent === node.title ? "" : row.agent}</span></span><span class="num">${row.tree_tokens ? money(row.tree_usd) : "–"}</span><span class="sub line"><span class="word">${wordOf(row.mark)}</span><span class="cut grow"><bdi>${bare(row.now)}</bdi></span><span class="tab-nums">${span(row.elapsed_ms)}</span></span><${Lane} node=${node} scale=${scale} at=${null} select=${() => {}}/></a>`;
 }

@@ -1,10 +1,9 @@
 // Several runs at once: they are chosen with Shift, and one bar has what all of them can do.
 
 import { useState } from "preact/hooks";
-import { post } from "./client.mjs";
 import { html } from "./icons.mjs";
-import { attempt, tell } from "./live.mjs";
-import { send } from "./steering.mjs";
+import { tell } from "./live.mjs";
+import { retryAll, send } from "./steering.mjs";
 import { dialog } from "./shell.mjs";
 import { plural } from "./words.mjs";
 
@@ -26,14 +25,8 @@ export function Chosen({ tree, nodes, clear }) {
     tell(`Queued for ${plural(sent.filter(Boolean).length, "agent")}. Each reads it at its next turn.`);
     setText("");
   };
-  const retryAll = async () => {
-    const task = "Try again. What you have done so far is kept.";
-    const begun = await Promise.all(failed.map((node) => attempt(() => post(`runs/${node.id}/resume`, { task }))));
-    tell(`${plural(begun.filter(Boolean).length, "run goes", "runs go")} on as new runs, with the same conversations.`);
-    clear();
-  };
   return html`<form class="notice chosen" role="group" aria-label="Chosen" onSubmit=${tellAll}><b>${nodes.length} chosen</b>
     ${open.length > 0 && html`<label class="field grow"><input aria-label=${`Message to ${open.length} chosen`} placeholder=${`Message to ${plural(open.length, "agent")}`} value=${text} onInput=${(event) => setText(event.target.value)}/></label><button class="btn" type="submit">Queue</button><button class="btn danger" type="button" onClick=${() => (dialog.value = { kind: "cancel", tree, nodes: open })}>Stop ${open.length}</button>`}
-    ${failed.length > 0 && html`<button class="btn" type="button" onClick=${retryAll}>Retry ${failed.length}</button>`}
+    ${failed.length > 0 && html`<button class="btn" type="button" onClick=${() => retryAll(failed).then(clear)}>Retry ${failed.length}</button>`}
     <button class="btn quiet" type="button" onClick=${clear}>Clear</button></form>`;
 }

@@ -42,6 +42,9 @@ export async function post(path, body = {}, headers = {}) {
   return reply(await fetch(apiUrl(path), request).catch(unreachable));
 }
 
+// Whether the host answers at all within so many milliseconds.
+export const isReachable = (ms) => fetch(apiUrl("health"), { signal: AbortSignal.timeout(ms) }).then(() => true, () => false);
+
 // A stream of events. It is opened again when it is cut, from the last position that was heard.
 export class Stream {
   constructor(path, query, names, hear, tell = () => {}) {
@@ -52,22 +55,26 @@ export class Stream {
   open() {
     clearTimeout(this.timer);
     this.source?.close();
+    this.heardAt = Date.now();
     const more = this.after === null ? {} : { after: this.after };
     this.source = new EventSource(apiUrl(this.path, { ...this.query, ...more }));
     for (const name of this.names) {
       this.source.addEventListener(name, (event) => {
+        this.heardAt = Date.now();
         if (event.lastEventId) this.after = event.lastEventId;
         if (name === "end") this.close();
         this.hear(name, JSON.parse(event.data));
       });
     }
     this.source.onopen = () => this.tell(true);
-    this.source.onerror = () => {
-      if (this.isDone) return;
-      this.source.close();
-      this.tell(false);
-      this.timer = setTimeout(() => this.open(), RETRY_MS);
-    };
+    this.source.onerror = () => this.lose();
+  }
+
+  lose() {
+    if (this.isDone) return;
+    this.source.close();
+    this.tell(false);
+    this.timer = setTimeout(() => this.open(), RETRY_MS);
   }
 
   close() {

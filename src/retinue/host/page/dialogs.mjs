@@ -4,7 +4,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, go, post } from "./client.mjs";
 import { Glyph, html, Icon } from "./icons.mjs";
-import { all, allLines, attempt } from "./live.mjs";
+import { all, allLines, attempt, connection } from "./live.mjs";
 import { kindOf, wordOf } from "./marks.mjs";
 import { Dialog, dialog, KeyList } from "./shell.mjs";
 import { count, money, shortId, spanText } from "./words.mjs";
@@ -66,7 +66,7 @@ function Cancel({ tree, nodes: wanted }) {
   };
   if (!since) {
     const title = n === 1 ? `Stop ${nodes[0].title}?` : `Stop ${n} agents?`;
-    return html`<${Dialog} title=${title} sub="Results that are ready are kept." footer=${html`<${Close} text="Keep running"/><button class="btn danger" onClick=${stop}>Stop ${n}</button>`}><div class="body"><${StopList} nodes=${nodes.slice(0, 8)} more=${n - 8}/></div><//>`;
+    return html`<${Dialog} title=${title} sub="Results that are ready are kept." footer=${html`<${Close} text="Keep running"/><button class="btn danger" disabled=${!connection.value.isLive} onClick=${stop}>Stop ${n}</button>`}><div class="body"><${StopList} nodes=${nodes.slice(0, 8)} more=${n - 8}/></div><//>`;
   }
   const title = took === null ? `Stopping: ${left.length} of ${n} still have to stop` : `${n === 1 ? nodes[0].title : `All ${n}`} stopped in ${spanText(took)}`;
   return html`<${Dialog} label="Stopping" title=${title} sub=${took === null ? "Results that are ready are kept. You can close this; it goes on." : "Results that were ready are kept."} footer=${html`<${Close}/>`}><div class="body"><${StopList} nodes=${(took === null ? left : nodes).slice(0, 8)} more=${(took === null ? left.length : n) - 8}/></div><//>`;
@@ -95,7 +95,20 @@ function Fork({ node, at, turn }) {
       ${tag && html`<div class="price"><span class="soft">Its first prompt</span><span class="num soft">${count(tag.tokens ?? 0)} tokens</span><span class="num total">${price ? money(tag.usd) : "n/a"}</span>${cached > 0 && html`<span class="soft">Of it from the cache</span><span class="num soft">${count(cached)} tokens</span><span></span>`}${price && money(tag.usd) !== money(tag.usd_without_cache) ? html`<span class="faint">The same without the cache</span><span></span><span class="num faint">${money(tag.usd_without_cache)}</span>` : null}</div>`}</div><//>`;
 }
 
+// What those above an agent may still spend: a child gets no more than that.
+function useAbove(node) {
+  const [above, setAbove] = useState([]);
+  useEffect(() => {
+    const parents = [];
+    for (let one = node.parent; one; one = one.parent) parents.push(one);
+    const ask = ({ id, title }) => get(`runs/${id}/budget`).then(({ spending: { limit, spent, held } }) => ({ title, limit: limit?.usd ?? null, left: (limit?.usd ?? 0) - (spent?.usd ?? 0) - (held?.usd ?? 0) }));
+    Promise.all(parents.map(ask)).then((all) => setAbove(all.filter(({ limit }) => limit !== null)), () => {});
+  }, [node.id]);
+  return above;
+}
+
 function Raise({ node, spending }) {
+  const above = useAbove(node);
   const limit = spending.limit?.usd ?? null;
   const [amount, setAmount] = useState(limit === null ? "" : "1.00");
   const more = Number(amount);
@@ -104,7 +117,8 @@ function Raise({ node, spending }) {
     if (reply) close();
   };
   return html`<${Dialog} title=${`Raise the budget of ${node.title}`} sub=${limit === null ? "It has no limit in dollars, so there is nothing to raise." : `It has spent ${money(spending.spent?.usd ?? 0)} of ${money(limit)}.`} footer=${html`<span class="faint grow">${more > 0 && limit !== null ? `New limit ${money(limit + more)}` : ""}</span><${Close}/><button class="btn main" disabled=${!(more > 0) || limit === null} onClick=${raise}>Raise by ${money(more > 0 ? more : 0)}</button>`}>
-    <div class="body"><label class="field"><input autofocus aria-label="Dollars to add" inputmode="decimal" value=${amount} onInput=${(event) => setAmount(event.target.value)}/></label></div><//>`;
+    <div class="body"><label class="field"><input autofocus aria-label="Dollars to add" inputmode="decimal" value=${amount} onInput=${(event) => setAmount(event.target.value)}/></label>
+      ${above.map(({ title, limit: most, left }) => html`<p class="soft"><bdi>${title}</bdi> has ${money(Math.max(0, left))} of ${money(most)} left.</p>`)}</div><//>`;
 }
 
 const ACTIONS = [["Start a new run", "n", () => (dialog.value = "new"), "plus"], ["Show what needs you", "g n", () => go("needs-you"), "inbox"], ["Show all runs", "g r", () => go(""), "list"], ["Chat", "g c", () => go("chat"), "mail"], ["Costs", "", () => go("costs"), "coin"], ["Models and keys", "", () => go("models"), "keyi"], ["Settings", "", () => go("settings"), "gear"], ["All keys", "?", () => (dialog.value = "keys"), "term"]];

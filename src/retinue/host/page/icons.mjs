@@ -56,5 +56,6 @@ export const Patterns = () => html`<svg class="defs" aria-hidden="true"><defs>
   <pattern id="p-queue-s" width="6" height="4" patternUnits="userSpaceOnUse" y="4"><circle class="p-queue" cx="2" cy="2" r="1.25"/></pattern>
   <pattern id="p-prov" width="8" height="8" patternUnits="userSpaceOnUse"><rect class="p-prov-bg" width="8" height="8"/><path class="p-prov" d="M0 0l8 8M8 0 0 8"/></pattern>
   <pattern id="p-budget" width="4" height="4" patternUnits="userSpaceOnUse"><path class="p-budget" d="M0 1h4"/></pattern>
+  <pattern id="p-m3" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="m3-bg" width="6" height="6"/><path class="m3" d="M1 0v6"/></pattern>
   <pattern id="p-res" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="hatch-bg" width="4" height="4"/><path class="hatch-ink" d="M.8 0v4"/></pattern>
 </defs></svg>`;

@@ -2,13 +2,15 @@
 // are folded as they come and painted at most eight times a second.
 
 import { batch, computed, signal } from "@preact/signals";
-import { get, Stream } from "./client.mjs";
+import { get, isReachable, Stream } from "./client.mjs";
 import { lineOfSummary, lineOfTree } from "./runs.mjs";
+import { wordOf } from "./marks.mjs";
 import { TreeView } from "./tree.mjs";
 import { oneLine } from "./words.mjs";
 
 const PAINT_MS = 125;
 const LOST_MS = 10_000;
+const QUIET_MS = 10_000;
 
 export const now = signal(Date.now());
 let offset = 0;
@@ -94,7 +96,21 @@ export const pages = signal({ next: null, isLoading: true, problem: null });
 
 function look() {
   lookForQuestions();
+  sayEnds();
   for (const top of [...all.view.tops]) if (top.isOver && [...all.view.walk([top])].every((node) => node.isOver)) settle(top.id);
+}
+
+// Failures, and runs that are over, are said together every two seconds.
+let ends = [];
+function sayEnds() {
+  const some = all.view.ended.splice(0).filter((node) => node.mark === "failed" || !node.spec.parent);
+  if (!ends.length && some.length) {
+    setTimeout(() => {
+      announced.value = oneLine(ends.map((node) => `${node.title}: ${wordOf(node.mark).toLowerCase()}`).join(". "), 1_000);
+      ends = [];
+    }, 2_000);
+  }
+  ends.push(...some);
 }
 
 async function settle(root) {
@@ -176,8 +192,16 @@ export function start() {
   stream = new Stream("events", { deltas: true }, ["tree", "step", "delta"], (name, value) => {
     if (name === "step") heard++;
     all.hear(name, value);
+    if (name === "tree") all.view.ended = []; // they had ended before
   }, onConnection);
+  setInterval(probe, QUIET_MS);
   loadRuns();
   lookForQuestions(true);
 }
+// A connection can be gone without a word. When nothing was heard for a while, the host is asked.
+async function probe() {
+  if (document.hidden || !connection.value.isLive || Date.now() - stream.heardAt < QUIET_MS) return;
+  if (!(await isReachable(QUIET_MS / 2))) stream.lose();
+}
+
 export const tryNow = () => stream.open();

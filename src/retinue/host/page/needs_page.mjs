@@ -4,8 +4,9 @@
 import { useEffect, useState } from "preact/hooks";
 import { go, link, place, post } from "./client.mjs";
 import { html, Icon, Glyph } from "./icons.mjs";
-import { all, attempt, isAsked, now, questions } from "./live.mjs";
-import { Diff, Output, Prose } from "./prose.mjs";
+import { all, attempt, connection, isAsked, now, questions } from "./live.mjs";
+import { Diff, DiffView } from "./diff.mjs";
+import { Output, Prose } from "./prose.mjs";
 import { answer, askedAt, isDiff, QuestionTitle } from "./questions.mjs";
 import { lineOfTree } from "./runs.mjs";
 import { setTitle, Shell, useKeys } from "./shell.mjs";
@@ -59,9 +60,9 @@ function useSafe() {
 
 function Decide({ q, isOpen, done, next }) {
   const [text, setText] = useState("");
-  const isSafe = useSafe();
+  const isSafe = useSafe() && connection.value.isLive;
   const act = async (body, words) => {
-    if (!isSafe || !isOpen) return;
+    if (!isSafe || !isOpen || !connection.value.isLive) return;
     const reply = await attempt(() => answer(q, body));
     if (!reply) return;
     done(q, words);
@@ -100,11 +101,24 @@ function Facts({ q }) {
 // The thing itself: the change, the command, or the call with every argument.
 function Thing({ q }) {
   const { preview } = q;
-  if (q.kind !== "permission") return html`<${Prose} text=${q.text}/>`;
+  if (q.kind !== "permission") return html`<${Prose} text=${restOf(q)}/>`;
   return html`${preview?.problem && html`<p class="badge bad">As things are now it would fail: ${oneLine(preview.problem, 400)}</p>`}
-    ${(preview?.files ?? []).map((file) => html`<div class="diff" key=${file.path}><div class="diff-head"><${Icon} name="file" small/><span class="mono cut"><bdi>${oneLine(file.path)}</bdi></span><span class="plus">+${file.added ?? 0}</span><span class="minus">−${file.removed ?? 0}</span><span class="push"></span><button class="btn quiet square" aria-label="Copy the diff" onClick=${() => navigator.clipboard?.writeText(file.diff ?? "")}><${Icon} name="copy" small/></button></div>
+    ${(preview?.files ?? []).map((file) => html`<div class="diff" key=${file.path}><div class="diff-head"><${Icon} name="file" small/><span class="mono cut"><bdi>${oneLine(file.path)}</bdi></span><span class="plus">+${file.added ?? 0}</span><span class="minus">−${file.removed ?? 0}</span><span class="push"></span><${DiffView}/><button class="btn quiet square" aria-label="Copy the diff" onClick=${() => navigator.clipboard?.writeText(file.diff ?? "")}><${Icon} name="copy" small/></button></div>
       ${file.diff ? html`<${Diff} diff=${file.diff}/>` : html`<p class="soft note-line">${file.note || "nothing to show"}</p>`}${file.n_hidden > 0 && html`<p class="soft note-line">${plural(file.n_hidden, "line")} more are not shown</p>`}</div>`)}
     ${!preview?.files?.length && html`<${Output} text=${preview?.command ? `$ ${preview.command.command}` : severalLines(q.shown || q.text)}/>`}`;
+}
+
+// A question without its first line, which is the title, and without the choices, which are buttons.
+function restOf(q) {
+  const [, ...lines] = q.text.split("\n");
+  const choices = choicesOf(q);
+  while (lines.length && choices.some((choice) => lines.at(-1).trim().endsWith(choice.trim()))) lines.pop();
+  return lines.join("\n").trim();
+}
+
+function choicesOf(q) {
+  const { options } = parsed(q.call?.args ?? "{}");
+  return (q.choices?.length ? q.choices : Array.isArray(options) ? options : []).map(String).slice(0, 9);
 }
 
 function Answers({ q, act, allow, always, deny, text, setText, isSafe }) {
@@ -116,8 +130,7 @@ function Answers({ q, act, allow, always, deny, text, setText, isSafe }) {
 }
 
 function QuestionAnswer({ q, act, text, note }) {
-  const { options } = parsed(q.call?.args ?? "{}");
-  const choices = (q.choices?.length ? q.choices : Array.isArray(options) ? options : []).map(String).slice(0, 9);
+  const choices = choicesOf(q);
   const say = (words) => words.trim() && act({ text: words }, `“${oneLine(words, 80)}”, by you`);
   useKeys(Object.fromEntries(choices.map((choice, n) => [String(n + 1), () => say(choice)])));
   return html`${choices.length > 0 && html`<div class="choices">${choices.map((choice, n) => html`<button class="choice" onClick=${() => say(choice)}><kbd>${n + 1}</kbd><span class="grow"><bdi>${oneLine(choice)}</bdi></span></button>`)}</div>`}

@@ -137,7 +137,7 @@ const TAKE = {
   },
   Posted(event, at) {
     const { mail } = event;
-    if (!mail.sender && (mail.kind ?? "mail") === "mail") this.mails.push({ at, text: mail.text ?? "", steer: Boolean(mail.steer), deliveredAt: null, readIn: 0 });
+    if (!mail.sender && (mail.kind ?? "mail") === "mail") this.mails.push({ at, text: mail.text ?? "", steer: Boolean(mail.steer), cuts: ["model", "tool"].includes(this.last?.kind), deliveredAt: null, readIn: 0 });
     if (this.last?.kind === "children" && !this.joined.size && !this.open.size) this.enter("model", at);
   },
 };

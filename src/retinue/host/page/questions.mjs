@@ -20,7 +20,8 @@ export function askedAt(q) {
 
 // Who wants what, in its real words.
 function titleOfQuestion(q) {
-  const who = oneLine(q.label, 80);
+  const node = all.view.nodes.get(q.run);
+  const who = oneLine(node?.parent ? node.title : q.label, 80);
   const { command, path, url } = parsed(q.call?.args ?? "{}");
   if (q.kind === "budget") return { who, what: "is at its limit and asks for more", code: "" };
   if (q.kind === "question") return { who, what: `asks: ${oneLine(q.text.split("\n")[0], 300)}`, code: "" };

@@ -1,13 +1,11 @@
-// The pages that are read: agents, models, costs, deliveries, health and settings.
+// The pages that are read: agents, models, deliveries, health and settings.
 
 import { useEffect, useState } from "preact/hooks";
 import { get, link, post } from "./client.mjs";
 import { Glyph, html, Icon } from "./icons.mjs";
-import { allLines, attempt, loadRuns, now, pages } from "./live.mjs";
-import { kindOf, wordOf } from "./marks.mjs";
-import { byDay } from "./runs.mjs";
+import { attempt, tell } from "./live.mjs";
 import { change, setTitle, settings, Shell, Trouble } from "./shell.mjs";
-import { clock, count, money, oneLine, plural, shortId } from "./words.mjs";
+import { clock, oneLine, plural, shortId } from "./words.mjs";
 
 // What the host says at an address; asked again with `again`.
 function useReply(path) {
@@ -27,11 +25,11 @@ function Reading({ title, path, action, children }) {
 }
 
 // Names of columns; those of numbers end with "#".
-const Head = ({ names }) => html`<tr>${names.map((name) => html`<th class=${name.endsWith("#") ? "num" : ""}>${name.replace("#", "")}</th>`)}</tr>`;
+export const Head = ({ names }) => html`<tr>${names.map((name) => html`<th class=${name.endsWith("#") ? "num" : ""}>${name.replace("#", "")}</th>`)}</tr>`;
 const Table = ({ head, rows, name }) => html`<div class="panel"><div class="scrollx" tabindex="0" role="region" aria-label=${name}><table class="table"><thead><${Head} names=${head}/></thead><tbody>${rows}</tbody></table></div></div>`;
 const Teach = ({ title, text, command }) => html`<div class="empty"><div class="stack"><h2>${title}</h2><p>${text}</p></div>${command && html`<div class="line"><code class="command">${command}</code></div>`}</div>`;
 
-export const AgentsPage = () => html`<${Reading} title="Agents" path="definitions">${({ agents, faults }) => html`${agents.length > 0 && html`<${Table} name="Agents" head=${["Agent", "What it is for", "Model", "Tools#", "From"]} rows=${agents.map((agent) => html`<tr key=${agent.name}><td><b><bdi>${oneLine(agent.name, 80)}</bdi></b></td><td class="wrap"><bdi>${oneLine(agent.description, 240)}</bdi></td><td>${oneLine(agent.model ?? "that of its run", 80)}</td><td class="num">${agent.tools ? agent.tools.length : "all"}</td><td class="wrap">${[agent.dialect, agent.scope].filter(Boolean).join(", ")}${agent.path && html` <${Path} path=${agent.path}/>`}${faultsOf(faults, agent.path)}</td></tr>`)}/>`}
+export const AgentsPage = () => html`<${Reading} title="Agents" path="definitions">${({ agents, faults }) => html`${agents.length > 0 && html`<${Table} name="Agents" head=${["Agent", "What it is for", "Model", "Tools#", "From"]} rows=${agents.map((agent) => html`<tr key=${agent.name}><td><b><bdi>${oneLine(agent.name, 80)}</bdi></b></td><td class="wrap"><bdi>${oneLine(agent.description, 240)}</bdi></td><td>${oneLine(agent.model ?? "its run's", 80)}</td><td class="num">${agent.tools ? agent.tools.length : "all"}</td><td class="wrap">${[agent.dialect, agent.scope].filter(Boolean).join(", ")}${agent.path && html` <${Path} path=${agent.path}/>`}${faultsOf(faults, agent.path)}</td></tr>`)}/>`}
   ${!agents.length && html`<${Teach} title="No agent files here" text="Agents come from files in .retinue/agents, .claude/agents and others."/>`}
   ${faults.length > 0 && html`<h2 class="section">What is wrong with their files</h2><${Table} name="Faults of files" head=${["File", "Severity", "What is wrong"]} rows=${faults.map((fault) => html`<tr><td class="wrap"><${Path} path=${fault.path}/>${fault.line ? `:${fault.line}` : ""}</td><td><span class=${`badge ${{ error: "bad", warning: "warn" }[fault.severity] ?? ""}`}>${fault.severity}</span></td><td class="wrap"><bdi>${oneLine(fault.message, 400)}</bdi> <span class="soft">${oneLine(fault.hint, 200)}</span></td></tr>`)}/>`}`}<//>`;
 
@@ -63,53 +61,36 @@ export const HealthPage = () => html`<${Reading} title="Health" path="health">${
   const hidden = "not shown to this token";
   const facts = [["Version", status.retinue], ["Process", status.pid], ["Store", status.store || hidden], ["Sandbox", status.sandbox ? sandboxWords(status.sandbox) : hidden], ["Open runs", status.open], ["Runs without their agent", status.dormant.length], ["Calls held back for a provider", status.held.length]];
   return html`${status.trouble ? html`<${Trouble} title="Nothing moves" cause=${status.trouble} kept="Everything that is recorded." next="Runs go on by themselves when the cause is gone."/>` : html`<div class="notice soft-edge" role="status"><${Glyph} kind="done" colored/><span class="grow">The host is well. <code>retinue doctor</code> checks models and store in depth.</span></div>`}
-    <${Table} name="Health" head=${["What", "Now"]} rows=${facts.map(([name, value]) => html`<tr><td>${name}</td><td class="wrap"><bdi>${oneLine(value)}</bdi></td></tr>`)}/>`;
+    <${Table} name="Health" head=${["What", "Now"]} rows=${facts.map(([name, value]) => html`<tr><td>${name}</td><td class="wrap"><bdi>${oneLine(value)}</bdi></td></tr>`)}/>
+    ${status.cluster && html`<${Cluster} now=${status.cluster}/>`}`;
 }}<//>`;
 
+/** The workers that share this database. */
+const Cluster = ({ now }) => html`<h2>Workers</h2>
+  ${now.stuck > 0 && html`<${Trouble} title="Runs wait for a worker" cause=${`${now.stuck} trees are due for more than half a minute and no worker takes them.`} kept="Everything that is recorded." next="Check that a worker knows their agents: retinue cluster status."/>`}
+  <p>${now.driven} of ${now.open_trees} open trees are driven, ${now.due} are due, ${now.inbox} events are not taken in yet.</p>
+  <${Table} name="Workers" head=${["Worker", "State", "Trees", "Lease", "Version"]} rows=${now.workers.map((one) => html`<tr>
+    <td class="wrap"><bdi>${oneLine(one.name)}</bdi></td><td>${one.lease_seconds <= 0 ? "silent" : one.is_draining ? "draining" : "up"}</td>
+    <td>${one.trees}</td><td>${Math.max(0, Math.round(one.lease_seconds))} s</td><td>${oneLine(one.version)}</td></tr>`)}/>`;
+
 const sandboxWords = ({ program, guarantees, problem, fix }) => (problem ? `none: ${problem}. The shell and git tools are off, unless the settings allow commands without one. ${fix}` : [program, ...guarantees].join("; "));
-
-const KINDS = [["agent", "By agent"], ["model", "By model"]];
-
-const sum = (some) => some.reduce((total, line) => total + (line.usd ?? 0), 0);
-
-export function CostsPage() {
-  const lines = allLines();
-  const { next, isLoading } = pages.value;
-  setTitle("Costs");
-  const failed = lines.filter((line) => line.mark === "failed");
-  const unpriced = lines.filter((line) => line.usd === null).reduce((total, line) => total + line.tokens, 0);
-  const dearest = [...lines].sort((a, b) => (b.usd ?? 0) - (a.usd ?? 0)).slice(0, 10);
-  const kpi = (label, value, note) => html`<div class="kpi"><span class="label">${label}</span><b>${value}</b><span class="label">${note}</span></div>`;
-  return html`<${Shell}><div class="page"><div class="page-head"><h1>Costs</h1><span class="push soft">${plural(lines.length, "run")}, newest first</span>${next && html`<button class="btn" disabled=${isLoading} onClick=${loadRuns}>Add older runs</button>`}</div>
-    <div class="panel kpis">${kpi("Spent", money(sum(lines)), "by these runs and their agents")}${kpi("Saved by cache", money(lines.reduce((total, line) => total + line.saved, 0)), "against prompts without a cache")}${kpi("Spent on work that failed", money(sum(failed)), plural(failed.length, "run"))}${kpi("Without a price", count(unpriced), "tokens")}</div>
-    <div class="two-col"><${Days} lines=${lines}/>${KINDS.map(([key, title]) => html`<${Shares} key=${key} title=${title} lines=${lines} by=${key}/>`)}
-      <${Section} title="Most expensive runs" head=${["Run", "Agents#", "Cost#"]} rows=${dearest.map((line) => html`<tr key=${line.id}><td><a class="line" ...${link(`r/${line.id}`)}><${Glyph} kind=${kindOf(line.mark)} colored/><span class="cut"><bdi>${line.title}</bdi></span><span class="hide">${wordOf(line.mark)}</span></a></td><td class="num">${line.n}</td><td class="num">${money(line.usd, line.bound)}</td></tr>`)}/></div></div><//>`;
-}
-
-const Section = ({ title, head, rows }) => html`<section class="panel" aria-label=${title}><div class="panel-head"><h2>${title}</h2></div><table class="table fixed"><thead><${Head} names=${head}/></thead><tbody>${rows}</tbody></table></section>`;
-const Share = ({ share }) => html`<td class="num"><svg class="share" aria-hidden="true"><rect width=${`${(100 * share).toFixed(0)}%`} height="100%"/></svg></td>`;
-
-function Days({ lines }) {
-  const days = byDay(lines, now.value).slice(0, 7);
-  const most = Math.max(0.0001, ...days.map((day) => day.usd));
-  return html`<${Section} title="By day of start" head=${["Day", "Runs#", "Cost#", "Share#"]} rows=${days.map((day) => html`<tr key=${day.name}><td>${day.title}</td><td class="num">${day.lines.length}</td><td class="num">${money(day.usd)}</td><${Share} share=${day.usd / most}/></tr>`)}/>`;
-}
-
-function Shares({ title, lines, by }) {
-  const groups = [...Map.groupBy(lines, (line) => line[by] || "none")].map(([name, some]) => ({ name, n: some.length, usd: sum(some), isKnown: some.every((line) => line.usd !== null) })).sort((a, b) => b.usd - a.usd).slice(0, 10);
-  const most = Math.max(0.0001, groups[0]?.usd ?? 0);
-  return html`<${Section} title=${`${title} of the run`} head=${["Name", "Runs#", "Cost#", "Share#"]} rows=${groups.map((group) => html`<tr key=${group.name}><td class="cut"><bdi>${oneLine(group.name, 80)}</bdi></td><td class="num">${group.n}</td><td class="num">${group.isKnown || group.usd ? money(group.usd) : "n/a"}</td><${Share} share=${group.usd / most}/></tr>`)}/>`;
-}
 
 const THEMES = [["", "As the system"], ["light", "Light"], ["dark", "Dark"]];
 const PAGES = [["agents", "Agents"], ["models", "Models"], ["costs", "Costs"], ["deliveries", "Deliveries"], ["health", "Health"]];
 
+async function askToNotify() {
+  const reply = await globalThis.Notification?.requestPermission();
+  if (reply === "granted") change({ notifies: true });
+  else tell("This browser does not let the page notify you. Allow it in the browser's settings for this address.", "bad");
+}
+
 export function SettingsPage() {
-  const { theme, keys } = settings.value;
+  const { theme, keys, notifies } = settings.value;
   setTitle("Settings");
   return html`<${Shell}><div class="page"><div class="page-head"><h1>Settings</h1></div><div class="ways">
     <div class="way"><${Icon} name="sun"/><div><div class="strong">Theme</div><div class="sub">Kept in this browser</div></div><div class="seg" role="group" aria-label="Theme">${THEMES.map(([name, text]) => html`<button aria-pressed=${String(theme === name)} onClick=${() => change({ theme: name })}>${text}</button>`)}</div></div>
     <div class="way"><${Icon} name="term"/><div><div class="strong">Keys of one letter</div><div class="sub">j, k, a, x and others. They are always off where you write.</div></div><div class="seg" role="group" aria-label="Keys of one letter"><button aria-pressed=${String(keys)} onClick=${() => change({ keys: true })}>On</button><button aria-pressed=${String(!keys)} onClick=${() => change({ keys: false })}>Off</button></div></div>
+    <div class="way"><${Icon} name="inbox"/><div><div class="strong">Notifications</div><div class="sub">When an agent needs you or a run ends, while you look elsewhere</div></div><div class="seg" role="group" aria-label="Notifications"><button aria-pressed=${String(Boolean(notifies))} onClick=${askToNotify}>On</button><button aria-pressed=${String(!notifies)} onClick=${() => change({ notifies: false })}>Off</button></div></div>
     <div class="way"><${Icon} name="gear"/><div><div class="strong">Models, limits and permissions</div><div class="sub">They are set in files, for every client alike</div></div><code class="command">retinue config</code></div>
     <div class="way"><${Icon} name="list"/><div><div class="strong">Other pages</div></div><span class="line wrap">${PAGES.map(([path, text]) => html`<a class="btn" ...${link(path)}>${text}</a>`)}</span></div></div></div><//>`;
 }

@@ -63,6 +63,10 @@ function queued(node, lane, lanes) {
   if (lane < 0) return "for its turn to write files";
   const mine = (node.order.lanes ?? [])[lane];
   if (!mine) return "";
+  if (mine.scope === "node") {
+    const needs = node.order.lanes.filter((one) => one.scope === "node");
+    return `for a worker with ${needs.map((one) => one.name).join(", ")}`;
+  }
   const used = Math.min(lanes[mine.name] ?? 0, mine.size);
   const name = mine.name.replace(RUN_ID, "");
   return used ? `lane ${name}: ${used} of ${mine.size} busy` : `lane ${name}`;

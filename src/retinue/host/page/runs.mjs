@@ -37,7 +37,7 @@ export function lineOfSummary(run, now) {
     id: run.id, resumes: run.resumes, mark: markName(run.state, { stop: run.stop }), words: isEnded ? oneLine(words, 300) : "", counts: {}, isOpen: !isEnded, isLive: false, state: run.state,
     title: titleOf(run.label, run.agent, run.task), agent: oneLine(run.agent, 200), model: oneLine(run.model, 200), created: run.created_at,
     elapsed: (run.ended_at ?? now) - began, tokens: run.tokens, usd: run.usd, bound: run.usd_estimated > 0, saved: run.saved_usd,
-    n: run.n_agents, nDone: run.n_done, nFailed: run.n_failed,
+    n: run.n_agents, nDone: run.n_done, nFailed: run.n_failed, shares: run.shares,
   };
 }
 

@@ -99,7 +99,7 @@ function Today({ lines }) {
   const hour = new Date(now.value).getHours();
   const tokens = useRate(lines);
   return html`<div class="today">
-    <div class="stack budget-col"><div class="line"><b class="strong">Spent today</b><span class="push tab-nums"><b class="strong">${money(usd)}</b>${isPartial ? html` <span class="soft">and more without a price</span>` : null}</span></div><span class="label tab-nums">${plural(nRuns, "run")} started today</span></div>
+    <div class="stack budget-col"><div class="line"><b class="strong">Spent today</b><span class="push tab-nums"><b class="strong">${money(usd)}</b>${isPartial ? html`<span class="soft">, more n/a</span>` : null}</span></div><span class="label tab-nums">${plural(nRuns, "run")} started today</span></div>
     <div class="by-hour"><span class="label">By hour of start</span><svg class="hours" role="img" aria-label=${most ? `Spending by hour today, highest at ${hours.indexOf(most)}:00` : "Nothing spent today"}>
       ${hours.map((value, n) => html`<rect class=${n === hour ? "now" : ""} x=${`${(n * 100) / 24}%`} width="3.17%" y=${26 - Math.max(1, most ? (24 * value) / most : 0)} height=${Math.max(1, most ? (24 * value) / most : 0)}/>`)}
       ${[0, 6, 12, 18].map((n) => html`<text class="axis" x=${`${(n * 100) / 24}%`} y="37">${String(n).padStart(2, "0")}</text>`)}</svg></div>

@@ -33,8 +33,8 @@ export function gaps(nodes, { from, to }, now) {
   return found;
 }
 
-// A scale from times to percent of the lane. Folded gaps have a fixed width.
-export function scaleOf({ from, to }, folded = []) {
+// A scale from times to percent of the lane; times are told from `start` on. Folded gaps have a fixed width.
+export function scaleOf({ from, to, start = from }, folded = []) {
   const inside = folded.filter((gap) => gap.to > from && gap.from < to);
   const lost = inside.reduce((sum, gap) => sum + Math.min(gap.to, to) - Math.max(gap.from, from), 0);
   const room = 100 - GAP_WIDTH * inside.length;
@@ -59,7 +59,15 @@ export function scaleOf({ from, to }, folded = []) {
     for (let n = 0; n < 50; n++) x((low + high) / 2) < percent ? (low = (low + high) / 2) : (high = (low + high) / 2);
     return (low + high) / 2;
   };
-  return { x, t, from, to, gaps: inside };
+  return { x, t, from, to, start, gaps: inside };
+}
+
+// The part of `whole` that is shown after a wish for another: never shorter than `least`, never
+// outside of it.
+export function within({ from, to }, whole, least = 10) {
+  const length = Math.min(whole.to - whole.from, Math.max(least, to - from));
+  const start = Math.max(whole.from, Math.min(from, whole.to - length));
+  return { from: start, to: start + length };
 }
 
 // Ticks at even times, about `most` of them; none within a folded gap.
@@ -67,17 +75,17 @@ export function ticks(scale, most = 8) {
   const length = scale.to - scale.from - scale.gaps.reduce((sum, gap) => sum + gap.to - gap.from, 0);
   const step = STEPS.find((ms) => length / ms <= most) ?? Math.ceil(length / most / 8.64e7) * 8.64e7;
   const out = [];
-  for (let at = 0; at <= scale.to - scale.from; at += step) {
-    const t = scale.from + at;
+  for (let at = Math.ceil((scale.from - scale.start) / step) * step; at <= scale.to - scale.start; at += step) {
+    const t = scale.start + at;
     const gap = scale.gaps.find((g) => t > g.from && t < g.to);
-    if (gap) at = Math.ceil((gap.to - scale.from) / step) * step - step;
+    if (gap) at = Math.ceil((gap.to - scale.start) / step) * step - step;
     else out.push({ x: scale.x(t), text: axisText(at, step) });
   }
   return out;
 }
 
 export function axisText(ms, step = 1_000) {
-  if (step < 1_000) return ms < 1_000 ? `${ms}ms` : `${(ms / 1_000).toFixed(step < 100 ? 2 : 1)}s`;
+  if (step < 1_000) return ms < 1_000 ? `${ms}ms` : `${(ms / 1_000).toFixed(3 - Math.trunc(Math.log10(step)))}s`;
   const s = Math.round(ms / 1_000);
   const two = (n) => String(n).padStart(2, "0");
   if (s >= 86_400) return `${Math.trunc(s / 86_400)}d ${Math.trunc((s % 86_400) / 3_600)}h`;

@@ -6,12 +6,15 @@ import { get, link, place } from "./client.mjs";
 import { itemsOf } from "./conversation.mjs";
 import { html, Icon } from "./icons.mjs";
 import { now } from "./live.mjs";
-import { Diff, Output, Prose } from "./prose.mjs";
-import { dialog } from "./shell.mjs";
-import { clock, count, mainArgument, oneLine, parsed, severalLines, size, span } from "./words.mjs";
+import { Diff } from "./diff.mjs";
+import { Output, Prose } from "./prose.mjs";
+import { dialog, Trouble } from "./shell.mjs";
+import { retry } from "./steering.mjs";
+import { clock, count, mainArgument, money, oneLine, parsed, plural, priceOf, severalLines, size, span } from "./words.mjs";
 
 const PAGE = 200;
 const MOST_ITEMS = 100;
+const MOST_HITS = 1_000;
 
 // The messages of a run: those on record, and more whenever it has more.
 export function useMessages(tree, node) {
@@ -44,7 +47,10 @@ export function Transcript({ tree, node, messages, past }) {
   const turn = Number(place.value.query.get("turn") ?? 0);
   const all = itemsOf(messages, node.phases).filter((item) => past === null || !item.turn || item.turn.at <= past);
   const found = query ? all.filter((item) => JSON.stringify(item.text ?? item.message?.text ?? item.calls?.map((c) => [c.call, c.result?.text]) ?? "").toLowerCase().includes(query.toLowerCase())) : all;
-  const items = found.slice(-nShown);
+  const nBack = turn && !query ? all.length - all.findIndex((item) => item.kind === "turn" && item.n === turn) : 0;
+  const items = found.slice(-Math.max(nShown, nBack > all.length ? 0 : nBack));
+  const nSeen = useRef(0);
+  if (isTail) nSeen.current = all.length;
   const last = JSON.stringify([all.length, node.writing.length, node.calls.size]);
   useEffect(() => {
     if (isTail && !turn && box.current) box.current.scrollTop = box.current.scrollHeight;
@@ -52,28 +58,65 @@ export function Transcript({ tree, node, messages, past }) {
   useEffect(() => {
     if (turn) box.current?.querySelector(`[data-turn="${turn}"]`)?.scrollIntoView({ block: "start" });
   }, [turn, messages.length > 0]);
+  useHits(box, query);
   const onScroll = ({ currentTarget: el }) => setTail(el.scrollHeight - el.scrollTop - el.clientHeight < 40);
   return html`<div class="script-tools"><label class="field grow"><${Icon} name="search" small/><input aria-label="Search the transcript" placeholder="Search the transcript" value=${query} onInput=${(event) => setQuery(event.target.value)}/></label><button class="btn quiet square" aria-label="Copy as Markdown" title="Copy as Markdown" onClick=${() => navigator.clipboard?.writeText(asMarkdown(all))}><${Icon} name="copy" small/></button></div>
     <div class="script" ref=${box} role="log" aria-label="Transcript" aria-live="off" tabindex="0" id="tab-panel" onScroll=${onScroll}>
       ${found.length > items.length && html`<button class="btn" onClick=${() => setShown(nShown + MOST_ITEMS)}>Show ${Math.min(MOST_ITEMS, found.length - items.length)} earlier</button>`}
       ${!items.length && html`<p class="soft">${query ? "Nothing here has these words." : "Nothing was said yet."}</p>`}
-      ${items.map((item, n) => html`<${Item} key=${`${found.length - items.length + n}`} item=${item} tree=${tree} node=${node}/>`)}
+      ${items.map((item, n) => html`<${Item} key=${`${found.length - items.length + n}`} item=${item} tree=${tree} node=${node} query=${query}/>`)}
+      ${past === null && !query && html`<${Failure} node=${node} row=${tree.row(node.id)}/>`}
       ${past === null && node.writing && html`<div class="say"><p>${oneLine(node.writing)}<span class="caret"></span></p></div>`}
-    </div>${!isTail && html`<button class="btn to-tail" onClick=${() => setTail(true)}>To the newest</button>`}`;
+    </div>${!isTail && html`<button class="btn to-tail" onClick=${() => setTail(true)}>${all.length > nSeen.current ? `${all.length - nSeen.current} new below` : "To the newest"}</button>`}`;
 }
 
-function Item({ item, tree, node }) {
+// The words that are searched for are marked where they are shown; nothing of the text changes.
+function useHits(box, query) {
+  useEffect(() => {
+    if (!globalThis.Highlight) return undefined;
+    const ranges = [];
+    const texts = query && document.createTreeWalker(box.current, NodeFilter.SHOW_TEXT);
+    while (query && texts.nextNode() && ranges.length < MOST_HITS) {
+      const text = texts.currentNode.data.toLowerCase();
+      for (let at = text.indexOf(query.toLowerCase()); at >= 0; at = text.indexOf(query.toLowerCase(), at + query.length)) {
+        const range = new Range();
+        range.setStart(texts.currentNode, at);
+        range.setEnd(texts.currentNode, Math.min(at + query.length, texts.currentNode.data.length));
+        ranges.push(range);
+      }
+    }
+    CSS.highlights.set("hit", new Highlight(...ranges));
+    return () => CSS.highlights.delete("hit");
+  });
+}
+
+// Why an agent has failed, what is kept, and what to do.
+export function Failure({ node, row }) {
+  if (!node.ending || ["completed", "cancelled"].includes(row.mark)) return null;
+  const nTurns = node.phases.turns.length || row.turn;
+  const parent = node.parent && (node.parent.isOver ? `${node.parent.title} has ended, too.` : `${node.parent.title} was told, and goes on.`);
+  const kept = `${plural(nTurns, "turn")} with ${plural(node.run.usage?.calls ?? 0, "call")}${node.ending.text ? ", its partial result" : ""}. ${money(row.tree_usd, row.tree_usd_estimated > 0)} was spent.`;
+  return html`<${Trouble} title=${`${node.title}: ${row.mark === "at_limit" ? "stopped at limit" : "failed"}`} cause=${severalLines(node.ending.error || row.now)} kept=${kept} next=${`${parent ?? ""} Retry starts a run with the same conversation.`}><button class="btn main" onClick=${() => retry(node)}>Retry</button><//>`;
+}
+
+function Item({ item, tree, node, query }) {
   if (item.kind === "turn") {
     const { turn } = item;
     const { input = 0, cache_read: cached = 0, output = 0 } = turn?.usage ?? {};
-    return html`<div class="turn-mark" data-turn=${item.n}><span>${turn ? `Turn ${item.n}` : "Before this run"}</span>${turn && html`<span class="tail">${clock(turn.at, true)} · ${count(input)} in${cached ? `, ${count(cached)} from cache` : ""}, ${count(output)} out</span>`}<button class="link plain" aria-label=${turn ? `Fork before turn ${item.n}` : "Fork before this"} onClick=${() => (dialog.value = { kind: "fork", node, at: item.at, turn: item.n })}>Fork</button></div>`;
+    return html`<div class="turn-mark" data-turn=${item.n}><span>${turn ? `Turn ${item.n}` : "Before this run"}</span>${turn && html`<span class="tail">${clock(turn.at, true)} · ${count(input)} in${cached ? `, ${count(cached)} from cache` : ""}, ${count(output)} out${turnPrice(tree, node, turn)}</span>`}<button class="link plain" aria-label=${turn ? `Fork before turn ${item.n}` : "Fork before this"} onClick=${() => (dialog.value = { kind: "fork", node, at: item.at, turn: item.n })}>Fork</button></div>`;
   }
   if (item.kind === "say") return html`<${Prose} text=${item.text}/>`;
-  if (item.kind === "calls") return html`<div class="calls">${item.calls.map((one) => html`<${Call} key=${one.index} ...${one} tree=${tree} node=${node}/>`)}</div>`;
+  if (item.kind === "calls") return html`<div class="calls">${item.calls.map((one) => html`<${Call} key=${one.index} ...${one} node=${node} query=${query}/>`)}</div>`;
   if (item.kind === "mail") return html`<div class="mail"><div class="line"><b>You</b><span class="faint">${item.mail ? `to ${node.title}, ${clock(item.mail.at)}` : ""}</span></div><div><bdi>${severalLines(item.message.text)}</bdi></div><${Receipt} mail=${item.mail} node=${node}/></div>`;
   const { message } = item;
   return html`<div class="say task"><span class="from">${FROM[message.kind ?? "task"] ?? "Note"}${message.sender ? ` from ${oneLine(message.sender, 80)}` : ""}</span><${Prose} text=${message.text}/></div>`;
 }
+function turnPrice(tree, node, { model, usage }) {
+  const { models } = tree.view;
+  const price = priceOf(models.get(model) ?? models.get(node.spec.model), usage);
+  return price === null ? "" : ` · ${money(price)}`;
+}
+
 const FROM = { task: "Task", mail: "Message", news: "News of a sub-agent", note: "Note", nudge: "Reminder", summary: "Summary" };
 
 // What happened to a message, with the turn that read it. Steps that are not reached have a ring.
@@ -84,17 +127,18 @@ export function Receipt({ mail, node }) {
   if (!mail.readIn && node.isOver) {
     return html`<div class="receipt">${step(`Queued ${clock(mail.at, true)}`)}<span class="badge bad">Not read</span><span>${node.title} ended before its next turn. Resume it below with this message.</span></div>`;
   }
-  const first = mail.steer ? `Steered ${clock(mail.at, true)}` : `Queued ${clock(mail.at, true)}`;
+  const first = mail.steer ? `Steered ${clock(mail.at, true)}${mail.cuts ? ", its turn was cut short" : ""}` : `Queued ${clock(mail.at, true)}`;
   const isDelivered = mail.readIn || node.phases.segments.some((s) => s.kind === "model" && s.from >= mail.at);
   const at = mail.deliveredAt ?? node.phases.segments.find((s) => s.kind === "model" && s.from >= mail.at)?.from;
   return html`<div class="receipt">${step(first)}${arrow}${isDelivered ? step(`Delivered ${clock(at, true)}`) : step("Delivered when its call ends", false)}${arrow}${mail.readIn ? step(`Read in turn ${mail.readIn}`) : step("Read at its next turn", false)}</div>`;
 }
 
-function Call({ call, index, turn, result, tree, node }) {
+function Call({ call, index, turn, result, node, query }) {
   const [isOpen, setOpen] = useState(null);
   const children = node.children.filter((child) => child.spec.slot?.call_id === call.id);
   const isLive = !result && !node.isOver && node.phases.turns.at(-1) === turn;
-  const shown = isOpen ?? isLive;
+  const has = (text) => Boolean(query) && (text ?? "").toLowerCase().includes(query.toLowerCase());
+  const shown = isOpen ?? (isLive || has(result?.text) || has(call.args));
   const end = turn?.done[index] ?? (isLive ? now.value : null);
   const text = result?.text ?? "";
   const note = children.length ? (children.length === 1 ? "child" : `${children.length} children`) : result ? size(text) : "";

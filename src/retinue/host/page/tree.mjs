@@ -43,6 +43,7 @@ export class TreeView {
     this.marks = {};
     this.lanes = {};
     this.models = new Map();
+    this.ended = []; // in this order, until someone empties it
     this.decided = new Map(); // who answered which question, by its id
     this.changed = new Set();
     this.shape = 0;
@@ -56,7 +57,8 @@ export class TreeView {
     else if (name === "tree" || name === "end") this.record(value);
   }
 
-  news({ seq, entry, started, row }) {
+  news({ seq, entry, started, row, model }) {
+    if (model) this.models.set(model.name, model);
     if (started) this.begin(started);
     this.seq = Math.max(this.seq, seq);
     this.step(entry);
@@ -191,7 +193,10 @@ export class TreeView {
       this.marks[mark] = (this.marks[mark] ?? 0) + 1;
       node.mark = mark;
     }
-    if (node.parent && isOver(before) !== node.isOver) node.parent.nOver += node.isOver ? 1 : -1;
+    if (isOver(before) !== node.isOver) {
+      if (node.parent) node.parent.nOver += node.isOver ? 1 : -1;
+      if (node.isOver) this.ended.push(node);
+    }
     const seats = holdsSlots(node.run) ? (node.order.lanes ?? []).map((lane) => lane.name) : [];
     if (seats.length || node.seats.length) {
       for (const name of node.seats) this.lanes[name]--;
@@ -249,8 +254,10 @@ export class TreeView {
   }
 }
 
+// Whether the record of the run is newer than the step: who comes late has it with the first step.
+const isPast = ({ run }, { turn = Infinity, attempt = Infinity }) => Boolean(run) && (turn < (run.turn ?? 0) || attempt < (run.attempt ?? 0));
 const dropQuestion = (node, event) => {
-  if (event.turn !== undefined && node.run && event.turn !== (node.run.turn ?? 0)) return;
+  if (isPast(node, event)) return;
   node.questions = node.questions.filter((q) => (q.index ?? 0) !== (event.index ?? 0));
 };
 const closed = (node, event) => {
@@ -259,20 +266,23 @@ const closed = (node, event) => {
   dropQuestion(node, event);
 };
 const asked = (node, event) => {
-  if (!event.question || node.questions.some((q) => q.call_id === event.call_id)) return;
+  if (!event.question || isPast(node, event) || node.questions.some((q) => q.call_id === event.call_id)) return;
   node.questions = [...node.questions, { index: event.index ?? 0, id: "", call_id: event.call_id, text: event.question, tool: event.name }];
 };
 
 // What each event changes in a run beside its state.
 const TAKE = {
-  Replied(node, { reply, attempt }) {
+  Replied(node, event) {
+    const { reply, attempt } = event;
     const calls = reply.message.calls ?? [];
     node.calls = new Map(calls.map((call, i) => [i, this.describe(call)]));
     node.wanted = new Map(calls.map((call, i) => [i, wants(call)]));
     node.said = heading(reply.message.text);
-    Object.assign(node, { replied: attempt, writing: "", wait: null, held: null, tries: 0, isTakenUp: false });
+    Object.assign(node, { replied: attempt, isTakenUp: false });
+    if (!isPast(node, event)) Object.assign(node, { writing: "", wait: null, held: null, tries: 0 });
   },
-  ModelFailed(node) {
+  ModelFailed(node, event) {
+    if (isPast(node, event)) return;
     node.writing = "";
     node.tries++;
   },

@@ -14,8 +14,8 @@ import { matches } from "./runs.mjs";
 import { retry } from "./steering.mjs";
 import { Scrubber } from "./scrubber.mjs";
 import { store, stored, useKeys } from "./shell.mjs";
-import { extent, gaps, phaseAt, scaleOf, slowestPath } from "./timeline.mjs";
-import { bare, count, money, span } from "./words.mjs";
+import { extent, gaps, phaseAt, scaleOf, slowestPath, within } from "./timeline.mjs";
+import { bare, count, money, priceOf, span } from "./words.mjs";
 
 const MOST_ROWS = 200;
 const VIEWS = [["timeline", "Timeline"], ["numbers", "Numbers"], ["flame", "Cost flame"]];
@@ -38,19 +38,41 @@ export function visible(view, folded, accepts) {
 
 const asLine = (row) => ({ id: row.id, title: `${row.label} ${row.task}`, mark: row.mark, words: row.now, agent: row.agent, model: row.model, usd: row.tree_usd, isOpen: !row.is_over, created: row.started_at ?? 0 });
 
-// Folded gaps, zoom and the moment that is shown, as one scale for all rows.
-function useScale(tree, at) {
-  const zoom = useSignal(0);
+// Folded gaps, the part of the time that is shown, and the moment, as one scale for all rows. A part
+// has a length and, unless it follows the end, a beginning.
+function useScale(tree, at, isLive) {
+  const part = useSignal({ ms: 0 });
   const unfolded = useSignal(new Set());
   tree.version.value;
   const nodes = [...tree.view.nodes.values()];
   const whole = extent(nodes, now.value);
   const folded = gaps(nodes, whole, now.value).filter((gap) => !unfolded.value.has(gap.from));
+  const { ms } = part.value;
   const end = at ?? whole.to;
-  const from = zoom.value ? Math.max(whole.from, end - zoom.value) : whole.from;
-  const scale = scaleOf({ from, to: zoom.value ? Math.min(whole.to, from + zoom.value) : whole.to }, zoom.value ? [] : folded);
-  return { scale, whole, zoom, unfold: (gap) => (unfolded.value = new Set([...unfolded.value, gap.from])) };
+  const from = at === null ? part.value.from ?? end - ms : Math.min(at, Math.max(at - ms, part.value.from ?? 0));
+  const scale = scaleOf({ ...(ms ? within({ from, to: from + ms }, whole) : whole), start: whole.from }, ms ? [] : folded);
+  const show = (wish) => {
+    const { from: start, to } = within(wish, whole);
+    const isWhole = to - start >= whole.to - whole.from;
+    part.value = isWhole ? { ms: 0 } : { ms: to - start, from: isLive && to >= whole.to ? undefined : start };
+  };
+  // Closer by a factor, with a moment where it is.
+  const zoom = (factor, t = at ?? (isLive ? scale.to : (scale.from + scale.to) / 2)) => show({ from: t - (t - scale.from) / factor, to: t + (scale.to - t) / factor });
+  const pan = (share) => show({ from: scale.from + share * (scale.to - scale.from), to: scale.to + share * (scale.to - scale.from) });
+  return { scale, whole, part, show, zoom, pan, unfold: (gap) => (unfolded.value = new Set([...unfolded.value, gap.from])) };
 }
+
+// The wheel zooms with Ctrl, where the pointer is, and moves along with Shift.
+const wheel = ({ scale, part, zoom, pan }) => (event) => {
+  const lane = event.target.closest(".trow, .lane-axis")?.parentElement.closest(".tree")?.querySelector(".lane-axis");
+  if (!lane) return;
+  const { left, width } = lane.getBoundingClientRect();
+  const along = event.shiftKey ? event.deltaY : event.deltaX;
+  if (event.ctrlKey || event.metaKey) zoom(event.deltaY < 0 ? 1.25 : 0.8, scale.t(Math.max(0, Math.min(100, (100 * (event.clientX - left)) / width))));
+  else if (along && part.value.ms) pan(along / width);
+  else return;
+  event.preventDefault();
+};
 
 export function TreePane({ tree, top, selected, select, past }) {
   const view = place.value.query.get("view") ?? "timeline";
@@ -62,7 +84,8 @@ export function TreePane({ tree, top, selected, select, past }) {
   const box = useRef(null);
   tree.shape.value;
   const at = past.value;
-  const { scale, whole, zoom, unfold } = useScale(tree, at);
+  const time = useScale(tree, at, !top.isOver);
+  const { scale, part, zoom, unfold } = time;
   const accepts = query && ((node) => matches(asLine(tree.view.row(node, now.value)), query, now.value));
   const rows = visible(tree.view, folded, accepts).filter(({ node }) => at === null || phaseAt(node.phases, at) !== "none");
   const path = view === "timeline" ? new Map(Map.groupBy(slowestPath(top, now.value), (part) => part.id)) : new Map();
@@ -79,23 +102,23 @@ export function TreePane({ tree, top, selected, select, past }) {
   useKeys({
     J: () => { choose(selected); move(1); }, K: () => { choose(selected); move(-1); },
     j: () => move(1), k: () => move(-1), ArrowDown: () => move(1), ArrowUp: () => move(-1), ArrowLeft: left, ArrowRight: right,
-    Enter: () => select(selected), "/": () => input.current.focus(), 1: () => set({ view: "" }), 2: () => set({ view: "numbers" }), 3: () => set({ view: "flame" }),
+    Enter: () => { select(selected); requestAnimationFrame(() => document.querySelector("#detail h2")?.focus()); }, "/": () => input.current.focus(), 1: () => set({ view: "" }), 2: () => set({ view: "numbers" }), 3: () => set({ view: "flame" }),
     r: () => node.mark === "failed" && retry(node),
-    0: () => (zoom.value = 0), "+": () => (zoom.value = Math.max(10, (zoom.value || whole.to - whole.from) / 2)), "-": () => (zoom.value = zoom.value * 2 >= whole.to - whole.from ? 0 : zoom.value * 2),
+    0: () => (part.value = { ms: 0 }), "+": () => zoom(2), "-": () => zoom(0.5),
     v: () => { store("tree", { isDense: !isDense }); setDense(!isDense); },
   });
   return html`<section class=${`pane ${isDense ? "dense" : ""}`} id="tree" aria-label="Agents and timeline">
     <div class="tools"><label class="field grow"><${Icon} name="search" small/><input ref=${input} aria-label="Filter agents" placeholder="Filter: state:failed agent:coder cost:>0.10" value=${query} onInput=${(event) => set({ q: event.target.value })} onKeyDown=${(event) => event.key === "Escape" && event.target.blur()}/><kbd>/</kbd></label>
       <div class="seg views" role="group" aria-label="View">${VIEWS.map(([name, title]) => html`<button aria-pressed=${String(view === name)} onClick=${() => set({ view: name === "timeline" ? "" : name })}>${title}</button>`)}</div>
-      ${view === "timeline" && html`<div class="seg zoom" role="group" aria-label="Zoom">${ZOOMS.map(([ms, title]) => html`<button aria-pressed=${String(zoom.value === ms)} onClick=${() => (zoom.value = ms)}>${title}</button>`)}</div>`}</div>
+      ${view === "timeline" && html`<div class="seg zoom" role="group" aria-label="Zoom">${ZOOMS.map(([ms, title]) => html`<button aria-pressed=${String(part.value.ms === ms && part.value.from === undefined)} onClick=${() => (part.value = { ms })}>${title}</button>`)}</div>`}</div>
     ${chosen.size > 0 && at === null && html`<${Chosen} tree=${tree} nodes=${[...chosen].map((id) => tree.view.nodes.get(id))} clear=${clear}/>`}
     ${view === "timeline" && html`<${LaneBack} scale=${scale} isLive=${!top.isOver} at=${at ?? now.value}/>`}
-    ${view === "flame" ? html`<${Flame} tree=${tree} top=${top} select=${select}/>` : html`<div class="tree" ref=${box}>
-      <div class="trow head"><span>${rows.length === tree.view.nodes.size ? "" : `${rows.length} of `}${tree.view.nodes.size === 1 ? "1 agent" : `${tree.view.nodes.size.toLocaleString("en")} agents`}</span>${view === "numbers" ? html`<${Numbers} isHead/>` : html`<${Axis} scale=${scale} unfold=${unfold} isLive=${!top.isOver} at=${at ?? now.value}/>`}<span class="num">Time</span><span class="num">Tokens</span><span class="num">Cost</span></div>
+    ${view === "flame" ? html`<${Flame} tree=${tree} top=${top} select=${select}/>` : html`<div class="tree" ref=${box} onWheel=${view === "timeline" ? wheel(time) : undefined}>
+      <div class="trow head"><span>${rows.length === tree.view.nodes.size ? "" : `${rows.length} of `}${tree.view.nodes.size === 1 ? "1 agent" : `${tree.view.nodes.size.toLocaleString("en")} agents`}</span>${view === "numbers" ? html`<${Numbers} isHead/>` : html`<${Axis} scale=${scale} unfold=${unfold} show=${time.show} isLive=${!top.isOver} at=${at ?? now.value}/>`}<span class="num">Time</span><span class="num">Tokens</span><span class="num">Cost</span></div>
       <${Rows} box=${box} rows=${rows} isDense=${isDense} draw=${({ node: one, guides }) => html`<${TreeRow} key=${one.id} tree=${tree} node=${one} guides=${guides} isSelected=${one.id === selected} isChosen=${chosen.has(one.id)} choose=${choose} isFolded=${folded.has(one.id)} fold=${fold} select=${select} view=${view} scale=${scale} path=${path.get(one.id)} at=${at}/>`}/>
       ${!rows.length && html`<div class="trouble"><${Icon} name="search"/><div class="stack"><h3>No agent matches <span class="filter-word">${query}</span></h3><div class="line"><button class="btn" onClick=${() => set({ q: "" })}>Clear the filter</button></div></div></div>`}
     </div>`}
-    ${view === "timeline" && html`<${Scrubber} tree=${tree} scale=${scale} past=${past} isLive=${!top.isOver}/><${Legend} scale=${scale}/>`}
+    ${view === "timeline" && html`<${Scrubber} tree=${tree} scale=${scale} whole=${time.whole} past=${past} isLive=${!top.isOver}/><${Legend} scale=${scale}/>`}
   </section>`;
 }
 
@@ -135,17 +158,25 @@ function Rows({ box, rows, draw, isDense }) {
   </div>`;
 }
 
-function pastRow(row, node, at) {
+// What an agent, and its tree, had taken until a moment, by the turns that were over.
+const add = (a, b) => ({ tokens: a.tokens + b.tokens, usd: a.usd === null || b.usd === null ? null : a.usd + b.usd });
+function spentUntil(node, at, models) {
+  const spent = ({ usage, model }) => ({ tokens: (usage.input ?? 0) + (usage.output ?? 0), usd: priceOf(models.get(model) ?? models.get(node.spec.model), usage) });
+  return node.phases.turns.filter((turn) => turn.at <= at).map(spent).reduce(add, { tokens: 0, usd: 0 });
+}
+const treeUntil = (node, at, models) => node.children.reduce((sum, child) => add(sum, treeUntil(child, at, models)), spentUntil(node, at, models));
+
+function pastRow(row, node, at, models) {
   const kind = phaseAt(node.phases, at);
-  const turns = node.phases.turns.filter((turn) => turn.at <= at);
-  const tokens = turns.reduce((sum, { usage }) => sum + (usage.input ?? 0) + (usage.output ?? 0), 0);
+  const mine = spentUntil(node, at, models);
+  const all = treeUntil(node, at, models);
   const isOver = kind === "ended";
-  return { ...row, mark: isOver ? row.mark : PAST[kind], now: isOver ? row.now : node.phases.segments.findLast((s) => s.from <= at)?.words ?? "", tokens, tree_tokens: tokens, usd: null, tree_usd: isOver && !node.children.length ? row.usd : undefined, silent_ms: 0, elapsed_ms: (isOver ? node.phases.endedAt : at) - (node.startedAt ?? node.spec.created_at) };
+  return { ...row, mark: isOver ? row.mark : PAST[kind], now: isOver ? row.now : node.phases.segments.findLast((s) => s.from <= at)?.words ?? "", tokens: mine.tokens, tree_tokens: all.tokens, usd: mine.usd, tree_usd: all.usd, tree_usd_estimated: 0, silent_ms: 0, elapsed_ms: (isOver ? node.phases.endedAt : at) - (node.startedAt ?? node.spec.created_at) };
 }
 
 function TreeRow({ tree, node, guides, isSelected, isChosen, choose, isFolded, fold, select, view, scale, path, at }) {
   const live = tree.row(node.id);
-  const row = at === null ? live : pastRow(live, node, at);
+  const row = at === null ? live : pastRow(live, node, at, tree.view.models);
   const kind = kindOf(row.mark);
   const hasChildren = node.children.length > 0;
   const siblings = node.parent?.children ?? tree.view.tops;
@@ -162,8 +193,8 @@ function TreeRow({ tree, node, guides, isSelected, isChosen, choose, isFolded, f
       <div class="two"><div class="name"><b class="cut" title=${title}><bdi>${title}</bdi></b><span class="role cut"><bdi>${row.agent === title ? "" : row.agent}</bdi></span>${isFolded && hasChildren && html`<span class="badge">+${node.children.length}</span>`}${isSilent && html`<span class="badge warn">silent ${span(row.silent_ms)}</span>`}</div>
         <div class="now cut"><span class=${`word ${flash}`}>${wordOf(row.mark)}</span> <bdi>${bare(row.now)}</bdi></div></div>
       ${node.mark === "failed" && node.parent && at === null && html`<button class="btn retry" onClick=${(event) => { event.stopPropagation(); retry(node); }}>Retry</button>`}</div>
-    ${view === "numbers" ? html`<${Numbers} row=${row} node=${node}/>` : html`<${Lane} node=${node} scale=${scale} path=${path} at=${at} select=${select}/>`}
-    <div class="num c-time">${span(row.elapsed_ms)}</div>${amount("c-tok", row.tree_tokens, row.tokens, (n) => (n ? count(n) : "–"))}${row.tree_usd === undefined ? html`<div class="num faint c-cost">–</div>` : amount("c-cost", row.tree_usd, row.usd, (n) => (row.tree_tokens ? money(n, row.tree_usd_estimated > 0) : "–"))}
+    ${view === "numbers" ? html`<${Numbers} row=${row} node=${node}/>` : html`<${Lane} node=${node} scale=${scale} path=${path} at=${at} select=${select} model=${tree.view.models.get(node.spec.model)}/>`}
+    <div class="num c-time">${span(row.elapsed_ms)}</div>${amount("c-tok", row.tree_tokens, row.tokens, (n) => (n ? count(n) : "–"))}${amount("c-cost", row.tree_usd, row.usd, (n) => (row.tree_tokens ? money(n, row.tree_usd_estimated > 0) : "–"))}
   </div>`;
 }
 

@@ -78,6 +78,15 @@ function dollars(usd) {
   return usd >= 0.00005 ? "$" + usd.toFixed(4) : "<$0.0001";
 }
 
+// What a call of a model cost, in dollars; null when its price is not known.
+export function priceOf(model, usage) {
+  if (usage.nanos) return usage.nanos / 1e9;
+  if (!model || model.price_in === undefined || model.price_out === undefined) return null;
+  const { input = 0, output = 0, cache_read: read = 0, cache_write: written = 0 } = usage;
+  const rest = Math.max(0, input - read - written) * model.price_in;
+  return (rest + read * (model.price_cache_read ?? model.price_in) + written * (model.price_cache_write ?? model.price_in) + output * model.price_out) / 1e9;
+}
+
 export const clock = (ms, seconds = false) => {
   const d = new Date(ms);
   const text = `${two(d.getHours())}:${two(d.getMinutes())}`;

@@ -1,6 +1,6 @@
-"""The transcript as a store of answers: a policy asks for what it wants to know, and what has no
-answer yet becomes a call. Each call is made once, so every policy ends; with the same transcript,
-it always gives the same answers."""
+"""The conversation as a store of answers: a job asks for what it needs, and what has no answer yet
+becomes a tool call. Each call is made once, so every policy ends; with the same transcript, it
+always gives the same answers."""
 
 from __future__ import annotations
 
@@ -170,9 +170,9 @@ class KnownAnswers:
 
     def ask(self, name: str, nth: int = 0, /, **args: Any) -> CallAnswer | None:
         """The answer of a call; None when it is only now asked for, or cannot be."""
-        known = self.answers(name, args)
-        if len(known) > nth:
-            return known[nth]
+        answers = self.answers(name, args)
+        if len(answers) > nth:
+            return answers[nth]
         key = (name, canonical(args), nth)
         if self.closing or self.n_calls + len(self.pending) >= self._limit:
             self.starved = True

@@ -1,4 +1,4 @@
-"""How a map is written: a page of Markdown in which every statement has its place."""
+"""Writes a map: a page of Markdown in which every statement has its file and line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from retinue.syntax.project.places import Place
 MADE = "Definitions, imports and tests from syntax trees (tree-sitter)"
 MOST_TWICE = 1
 MOST_IMPORTED = 5
-MOST_ALSO = 5
+MOST_ALSO = 4
 MOST_MUTUAL = 2
 PLACE_COLUMN = 80
 
@@ -97,8 +97,8 @@ def _areas(facts: MapFacts, details: Mapping[str, AreaRow], *, full: bool) -> st
                 "first word of the file name (three files or more)."
             )
         )
-    shown = {area.name for area in facts.areas}
-    edges = [edge for edge in facts.edges if edge.user in shown and edge.used in shown]
+    names = {area.name for area in facts.areas}
+    edges = [edge for edge in facts.edges if edge.user in names and edge.used in names]
     if len(facts.areas) > 1 and edges:
         parts += [graph(facts.areas, edges), wrapped(_legend(facts))]
     elif len(facts.areas) > 1:
@@ -127,10 +127,10 @@ def _legend(facts: MapFacts) -> str:
     mutual.sort(key=lambda p: (-pairs[p] - pairs[p[1], p[0]], p))
     pair_texts = [f"{a} and {b}" for a, b in mutual]
     word = "call" if facts.is_by_calls else "import"
-    shown = some(pair_texts, MOST_MUTUAL, "pair")
+    pair_list = some(pair_texts, MOST_MUTUAL, "pair")
     if len(pair_texts) == 1:
         return f"{counted} {pair_texts[0]} {word} each other."
-    return f"{counted} Pairs that {word} each other: {shown}."
+    return f"{counted} Pairs that {word} each other: {pair_list}."
 
 
 def _table(facts: MapFacts, details: Mapping[str, AreaRow]) -> str:
@@ -179,8 +179,8 @@ def _below_table(facts: MapFacts, *, full: bool) -> list[str]:
         lines.append(f"Defined more than once, so not ranked: {'; '.join(names)}{more}.")
     if facts.most_imported and not facts.is_by_calls and not facts.is_files:
         rows = [f"{path} ({n:,})" for path, n in facts.most_imported]
-        shown = some(rows, len(rows)) if full else ", ".join(rows[:MOST_IMPORTED])
-        lines.append(f"Most imported (import statements in source files): {shown}.")
+        row_text = some(rows, len(rows)) if full else ", ".join(rows[:MOST_IMPORTED])
+        lines.append(f"Most imported (import statements in source files): {row_text}.")
     if facts.is_by_calls:
         rows = [f"{path} ({n:,})" for path, n in facts.largest]
         lines.append(f"The largest files (lines): {', '.join(rows)}.")

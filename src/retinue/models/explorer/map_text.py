@@ -1,4 +1,4 @@
-"""The parts of a map that are sentences: size, commands, tests, history, what was not looked at."""
+"""The sentences of a map: size, commands, tests, history, and what was not read."""
 
 from __future__ import annotations
 
@@ -103,11 +103,11 @@ def _beside(facts: MapFacts) -> str:
 
 def commands_text(facts: MapFacts, *, full: bool) -> str:
     most = len(facts.commands) if full else MOST_COMMANDS
-    shown = facts.commands[:most]
+    commands = facts.commands[:most]
     parts = []
-    if shown:
-        width = min(COLUMN, max(len(row.text) for row in shown))
-        lines = [line for row in shown for line in _command(row, width)]
+    if commands:
+        width = min(COLUMN, max(len(row.text) for row in commands))
+        lines = [line for row in commands for line in _command(row, width)]
         if len(facts.commands) > most:
             lines.append(f"    and {len(facts.commands) - most} more")
         parts.append("\n".join(lines))
@@ -170,7 +170,7 @@ def tests_text(facts: MapFacts, *, full: bool) -> str:
         rows.append(f"{head}{counted}: {_most(files, form.n_files)}.")
     if small:
         n, languages = sum(form.n for form in small), {form.language: None for form in small}
-        rows.append(f"Beside them: {least}{n:,} of other forms, in {listed(list(languages))}.")
+        rows[-1] += f" Beside them {least}{n:,} of other forms, in {listed(list(languages))}."
     if len(rows) > 1:
         return f"{title}{bullets(rows)}\n{_reached(facts)}"
     return title + wrapped(rows[0]) + _reached(facts)
@@ -191,8 +191,8 @@ def _reached(facts: MapFacts) -> str:
     if facts.importers:
         rows = [f"{area} {n:,}" for area, n in facts.importers]
         sentences.append(f"Test files that import each area: {some(rows, MOST_REACHED)}.")
-        known = {area for area, _ in facts.importers}
-        missing = [a.name for a in facts.areas if a.name not in known and not facts.is_files]
+        areas = {area for area, _ in facts.importers}
+        missing = [a.name for a in facts.areas if a.name not in areas and not facts.is_files]
         if missing:
             sentences.append(f"No test file imports {some(missing, MOST_REACHED)}.")
     n, n_files = facts.aside_tests
@@ -216,9 +216,9 @@ def history_text(history: CommitHistory | None, *, full: bool) -> str:
     are = "is not a merge" if history.n_commits == 1 else "are not merges"
     dates = f"{history.first} to {history.last}"
     most = len(files) if full else MOST_CHANGED
-    shown = some(files, most) if full else ", ".join(files[:most])
+    file_text = some(files, most) if full else ", ".join(files[:most])
     return "## History\n\n" + wrapped(
-        f"The last {commits} that {are}, {dates}, changed most often: {shown}."
+        f"The last {commits} that {are}, {dates}, changed most often: {file_text}."
     )
 
 
@@ -229,8 +229,8 @@ def unseen_text(facts: MapFacts, history: CommitHistory | None, gaps: list[str])
         for role, (noun, note) in LEFT_OUT.items()
         if facts.roles.get(role)
     ]
-    known = {*LEFT_OUT, "source", "test", "aside"}
-    left_out += [f"{n:,} files ({role})" for role, n in facts.roles.items() if role not in known]
+    roles = {*LEFT_OUT, "source", "test", "aside"}
+    left_out += [f"{n:,} files ({role})" for role, n in facts.roles.items() if role not in roles]
     rows = [f"{listed(left_out)}."] if left_out else []
     if facts.errors:
         places = _most([spot(place) for place in facts.errors[:3]], facts.n_errors)

@@ -110,8 +110,10 @@ def _changes(facts: ReviewFacts, *, full: bool) -> str:
     if len(rows) > most:
         parts.append(f"And {len(rows) - most:,} more.")
     if comments:
-        shown = some([f"`{name}`" for name in comments], len(comments) if full else MOST_COMMENTS)
-        parts.append(wrapped(f"Comments or docstrings only: {shown}."))
+        comment_text = some(
+            [f"`{name}`" for name in comments], len(comments) if full else MOST_COMMENTS
+        )
+        parts.append(wrapped(f"Comments or docstrings only: {comment_text}."))
     return "\n\n".join(parts)
 
 

@@ -15,6 +15,9 @@ Params = TypeVar("Params")
 Length = Annotated[int, Meta(ge=0, le=1 << 31)]
 PageSize = Annotated[int, Meta(ge=1, le=100)]
 Name = Annotated[str, Meta(min_length=1, max_length=500)]
+PushId = Annotated[str, Meta(max_length=500)]
+PushToken = Annotated[str, Meta(max_length=1_000)]
+Credentials = Annotated[str, Meta(max_length=8_000)]
 READ = ("text/", "application/json")
 """Media types that an agent can read, by their beginnings."""
 
@@ -42,16 +45,16 @@ class A2aMessage(A2aStruct):
 
 class AuthenticationInfo(A2aStruct):
     scheme: Name
-    credentials: str | None = None
+    credentials: Credentials | None = None
 
 
 class PushConfig(A2aStruct):
     """Where the news of a task are sent."""
 
     url: Name
-    id: str | None = None
+    id: PushId | None = None
     task_id: str | None = None
-    token: str | None = None
+    token: PushToken | None = None
     authentication: AuthenticationInfo | None = None
     tenant: str | None = None
 

@@ -76,11 +76,11 @@ class AgentTasks:
         raise A2aError(INVALID_PARAMS, f"Agent {name[:80]!r} not found.")
 
     async def _send_to(self, task: str, context: str | None, text: str) -> RunTurn:
-        known = await self.context_of(task)
-        if context and context != known:
+        context_known = await self.context_of(task)
+        if context and context != context_known:
             raise A2aError(INVALID_PARAMS, f"Task {task} belongs to another context.")
-        shown = await self.host.show(ShowRequest(run=task), self.who)
-        if shown.ended_at is not None:
+        detail = await self.host.show(ShowRequest(run=task), self.who)
+        if detail.ended_at is not None:
             raise A2aError(
                 UNSUPPORTED,
                 f"Task {task} is over. Send a message with its context and without its id to "
@@ -115,9 +115,9 @@ class AgentTasks:
         """The whole object."""
         context, host = await self.context_of(id), self.host
         outcome = (await host.outcome(OutcomeRequest(run=id), self.who)).outcome
-        shown = await host.show(ShowRequest(run=id), self.who)
+        detail = await host.show(ShowRequest(run=id), self.who)
         out: dict[str, Any] = {"id": id, "contextId": context}
-        out["status"] = await self._status(id, context, shown.state, outcome, shown.created_at)
+        out["status"] = await self._status(id, context, detail.state, outcome, detail.created_at)
         if has_artifacts and (results := objects.artifacts(outcome)):
             out["artifacts"] = results
         if most != 0 and (messages := await self._history(id, context, most)):
@@ -128,9 +128,9 @@ class AgentTasks:
         """The task as its stream begins: at work, with what was said until then. How it ends comes
         behind it, also if that is known by now."""
         task = await self.task(turn.run, most, has_artifacts=False)
-        shown = await self.host.show(ShowRequest(run=turn.run), self.who)
-        if shown.ended_at is not None:
-            task["status"] = objects.status(objects.WORKING, shown.created_at)
+        detail = await self.host.show(ShowRequest(run=turn.run), self.who)
+        if detail.ended_at is not None:
+            task["status"] = objects.status(objects.WORKING, detail.created_at)
         if "history" in task:
             words = [m for m in task["history"] if m["role"] == "ROLE_USER"]
             task["history"] = words
@@ -163,8 +163,8 @@ class AgentTasks:
 
     async def cancel(self, params: TaskParams) -> dict[str, Any]:
         await self.context_of(params.id)
-        shown = await self.host.show(ShowRequest(run=params.id), self.who)
-        if shown.ended_at is not None:
+        detail = await self.host.show(ShowRequest(run=params.id), self.who)
+        if detail.ended_at is not None:
             raise A2aError(NOT_CANCELABLE, f"Task {params.id} is over.")
         await self.turns.cancel(params.id, "cancelled by the client")
         return await self.task(params.id)
@@ -216,7 +216,7 @@ def update_of(event: TurnEvent, task: str, context: str) -> list[dict[str, Any]]
     if not isinstance(event, TurnEnded):
         return []
     outcome = event.outcome
-    results = [objects.artifact_update(task, context, outcome.text)] if outcome.text else []
+    results = [objects.artifact_update(task, context, one) for one in objects.artifacts(outcome)]
     text = outcome.error if outcome.state != "completed" else ""
     message = objects.agent_message(task, context, f"{task}-end", text) if text else None
     state = objects.status(objects.ENDS[outcome.state], outcome.ended_ms, message)

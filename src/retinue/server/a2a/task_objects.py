@@ -1,4 +1,4 @@
-"""Runs as tasks of A2A, made from what is on record."""
+"""Runs as A2A tasks, built from the record."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ ENDS = {
 TERMINAL = frozenset(ENDS.values())
 STATES = {SUBMITTED, WORKING, INPUT_REQUIRED, AUTH_REQUIRED, "TASK_STATE_REJECTED", *TERMINAL}
 RESULT = "result"
+MISSING = "missing"
+"""The artifact in which the runtime says which sub-agents of a result never returned."""
 
 
 def moment(ms: int) -> str:
@@ -74,13 +76,17 @@ def history(
     return out[-most:] if most else []
 
 
-def artifact(text: str) -> dict[str, Any]:
-    parts = [{"text": text, "mediaType": "text/plain"}]
-    return {"artifactId": RESULT, "name": RESULT, "parts": parts}
-
-
 def artifacts(outcome: Outcome | None) -> list[dict[str, Any]]:
-    return [artifact(outcome.text)] if outcome is not None and outcome.text else []
+    """The result, and what the runtime says about it."""
+    if outcome is None:
+        return []
+    texts = {RESULT: outcome.text, MISSING: outcome.note}
+    return [_artifact(name, text) for name, text in texts.items() if text]
+
+
+def _artifact(name: str, text: str) -> dict[str, Any]:
+    parts = [{"text": text, "mediaType": "text/plain"}]
+    return {"artifactId": name, "name": name, "parts": parts}
 
 
 def status(state: str, at: int, message: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -92,6 +98,6 @@ def status_update(task: str, context: str, now: dict[str, Any]) -> dict[str, Any
     return {"statusUpdate": {"taskId": task, "contextId": context, "status": now}}
 
 
-def artifact_update(task: str, context: str, text: str) -> dict[str, Any]:
+def artifact_update(task: str, context: str, artifact: dict[str, Any]) -> dict[str, Any]:
     where = {"taskId": task, "contextId": context}
-    return {"artifactUpdate": {**where, "artifact": artifact(text), "lastChunk": True}}
+    return {"artifactUpdate": {**where, "artifact": artifact, "lastChunk": True}}

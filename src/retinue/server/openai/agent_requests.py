@@ -1,5 +1,5 @@
-"""From a conversation to a turn of a run: the one that has gone on until now is continued where it
-is known, and a call that waits gets its result."""
+"""Turns a conversation into a turn of a run: a known conversation continues its run, and a waiting
+call gets its result."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from retinue.host.host import Host
 from retinue.host.problem_documents import HttpProblem
 from retinue.host.requests import DefinitionsRequest, OutcomeRequest, RunTerms, SendRequest
 from retinue.host.server_events import ServerEvent
+from retinue.outcomes import Outcome
 from retinue.server.openai import dialogue as dialogues
 from retinue.server.openai.api_errors import ApiProblem, error_response
 from retinue.server.openai.dialogue import Dialogue
@@ -135,6 +136,18 @@ class AgentRequests:
 def usage_numbers(usage: Usage) -> tuple[int, int]:
     """Tokens in and out: never less than nothing, whatever was booked meanwhile."""
     return max(0, usage.input), max(0, usage.output)
+
+
+def estimated_tokens(usage: Usage) -> dict[str, int]:
+    """The tokens that no provider has counted, in a field of their own: the others are facts."""
+    return {"estimated_tokens": usage.estimated} if usage.estimated > 0 else {}
+
+
+def runtime_facts(outcome: Outcome | None) -> dict[str, Any]:
+    """Facts of the runtime about a result: sub-agents that never returned. They have their own
+    field, which no model can write or omit."""
+    missing = outcome.missing if outcome is not None else ""
+    return {"retinue": {"missing": missing}} if missing else {}
 
 
 Handler = Callable[[Host, Request], Awaitable[Response]]

@@ -1,5 +1,5 @@
-"""`POST /v1/chat/completions`: a conversation in, the answer of an agent out, whole or as it
-comes."""
+"""`POST /v1/chat/completions`: takes a conversation and returns an agent's answer, whole or as a
+stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from retinue.outcomes import Outcome
 from retinue.server.openai.agent_requests import (
     AgentRequests,
     body_of,
+    estimated_tokens,
     json_response,
+    runtime_facts,
     usage_numbers,
 )
 from retinue.server.openai.api_errors import ApiProblem, error_body
@@ -70,6 +72,7 @@ class ChatAnswer:
     async def whole(self) -> dict[str, Any]:
         """The final answer; what the agent has said on its way is in the stream only."""
         content, calls, finish = "", list[dict[str, Any]](), "stop"
+        outcome: Outcome | None = None
         async for event in self._client.turns.follow(self._turn).events():
             if isinstance(event, MessageDone):
                 content = event.message.text
@@ -79,12 +82,13 @@ class ChatAnswer:
                 content = BREAK.join(filter(None, [content, *waiting.words]))
                 finish = "tool_calls" if calls else "stop"
             elif isinstance(event, TurnEnded):
-                content, finish = _ended(event.outcome)
+                outcome = event.outcome
+                content, finish = _ended(outcome)
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
         if calls:
             message |= {"content": content or None, "tool_calls": calls}
         usage = await self._client.turns.used_in(self._turn)
-        return self._shape.completion(message, finish, usage)
+        return self._shape.completion(message, finish, usage) | runtime_facts(outcome)
 
     async def chunks(self, is_counted: bool) -> AsyncIterator[Any]:
         try:
@@ -119,7 +123,7 @@ class ChatAnswer:
                 text, finish = _ended(event.outcome)
                 if text and not text_sent.endswith(text):
                     yield shape.chunk({"content": BREAK + text if text_sent else text})
-                yield shape.chunk({}, finish)
+                yield shape.chunk({}, finish) | runtime_facts(event.outcome)
 
     async def _waiting(self, questions: Sequence[OpenQuestion]) -> CallsWaiting:
         return CallsWaiting(await self._client.host.row(self._turn.run), questions)
@@ -160,6 +164,7 @@ def chat_usage(usage: Usage) -> dict[str, Any]:
         "completion_tokens": n_out,
         "total_tokens": n_in + n_out,
         "prompt_tokens_details": {"cached_tokens": max(0, usage.cache_read)},
+        **estimated_tokens(usage),
     }
 
 

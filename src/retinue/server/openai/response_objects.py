@@ -1,5 +1,4 @@
-"""The objects of the responses API, made from what is on record of a run: the same before and after
-a restart."""
+"""Objects of the Responses API, built from a run's record: the same before and after a restart."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessa
 from retinue.core.values import ToolSchema, Usage
 from retinue.host.client_tools import call_id
 from retinue.outcomes import Outcome
-from retinue.server.openai.agent_requests import usage_numbers
+from retinue.server.openai.agent_requests import estimated_tokens, usage_numbers
 
 META = "openai.response"
 """Under this name a run remembers what was asked for."""
@@ -190,4 +189,5 @@ def response_usage(usage: Usage) -> dict[str, Any]:
         "output_tokens": n_out,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": n_in + n_out,
+        **estimated_tokens(usage),
     }

@@ -1,4 +1,4 @@
-"""A response as it is at this moment: read from the record of its run."""
+"""The current state of a response, read from its run's record."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from retinue.host.client_tools import tools_of
 from retinue.host.requests import MOST_RUNS, OutcomeRequest, ShowRequest, TranscriptRequest
 from retinue.outcomes import Outcome
 from retinue.server.openai import response_objects as objects
+from retinue.server.openai.agent_requests import runtime_facts
 from retinue.server.openai.api_errors import ApiProblem
 from retinue.server.openai.response_objects import AskedResponse, ResponsePart
 from retinue.server.run_turns import RunTurn, RunTurns
@@ -94,7 +95,7 @@ class StoredResponses:
         if outcome is not None:
             items += objects.result_item(part, outcome, items)
         out = await self._frame(turn)
-        out |= {"output": items, **_status(outcome, is_parked=is_parked)}
+        out |= {"output": items, **_status(outcome, is_parked=is_parked), **runtime_facts(outcome)}
         if out["status"] != "in_progress":
             usage = usage or (await self._turns.used_in(turn) if outcome is not None else None)
             out["usage"] = None if usage is None else objects.response_usage(usage)
@@ -102,7 +103,7 @@ class StoredResponses:
 
     async def _frame(self, turn: RunTurn) -> dict[str, Any]:
         host = self._turns.host
-        shown = await host.show(ShowRequest(run=turn.run), self._turns.who)
+        detail = await host.show(ShowRequest(run=turn.run), self._turns.who)
         row, id = await host.row(turn.run), await self.id_of(turn)
         terms = AskedResponse.of(row.spec.meta) or AskedResponse()
         is_first = id == objects.response_id(turn.run, 0)
@@ -110,14 +111,14 @@ class StoredResponses:
         return {
             "id": id,
             "object": "response",
-            "created_at": shown.created_at // 1000,
-            "completed_at": None if shown.ended_at is None else shown.ended_at // 1000,
+            "created_at": detail.created_at // 1000,
+            "completed_at": None if detail.ended_at is None else detail.ended_at // 1000,
             "background": terms.background,
             "error": None,
             "incomplete_details": None,
             "instructions": terms.instructions,
             "metadata": terms.metadata,
-            "model": shown.label,
+            "model": detail.label,
             "previous_response_id": previous or None,
             "tools": [objects.response_tool(tool) for tool in tools_of(row.spec.meta)],
             "usage": None,

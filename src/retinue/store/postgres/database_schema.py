@@ -1,5 +1,5 @@
-"""The tables, brought up to date by numbered SQL files under an advisory lock, so that workers that
-start at the same time do not run into each other."""
+"""Creates and migrates the tables with numbered SQL files under an advisory lock, so that workers
+can start at the same time."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def version_of(db: psycopg.Connection[Any]) -> int:
 
 def check_version(db: psycopg.Connection[Any], url: str) -> int:
     """The version, if this program can read it."""
-    version, known = version_of(db), len(migrations())
-    if version > known:
+    version, n_known = version_of(db), len(migrations())
+    if version > n_known:
         raise StoreTooNew(
-            f"{shown(url)} has schema {version}; this version supports up to {known}. Nothing "
+            f"{shown(url)} has schema {version}; this version supports up to {n_known}. Nothing "
             "was changed. Upgrade Retinue, or use another store."
         )
     return version

@@ -1,7 +1,6 @@
-"""The store in PostgreSQL, as the runtime sees it: `PostgresStore` is the whole of it in one
-process, `PostgresTree` one tree in the hands of one of many workers. Both read the same tables and
-write through the same group of commits; they differ in what they load and in the epoch that fences
-their commits."""
+"""The store in PostgreSQL, as the runtime sees it: `PostgresStore` is all of it for one process,
+`PostgresTree` one tree for one of many workers. Both read the same tables and write through the
+same group of commits; they differ in what they load and in the epoch that fences their commits."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from retinue.core.state import RunRecord
 from retinue.core.task_list import Act, Noted
 from retinue.core.values import Artifact, Delivery
 from retinue.errors import NotFound, StoreCorrupt, StoreError
-from retinue.formats.database_address import shown
+from retinue.formats.database_address import passwords, shown
 from retinue.store.artifact_files import is_artifact_name
 from retinue.store.base import Compacted, Progress, RunLine, Snapshot, Space, Store
 from retinue.store.commit_group import CommitLine
@@ -50,6 +49,11 @@ class PostgresRecord(Store):
         self._line = CommitLine()
         self._inbox: list[int] = []
         self.sent = SentCalls()
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """What nothing that is written may have of its address."""
+        return {f"database {n}": one for n, one in enumerate(passwords(self.database.url))}
 
     async def open(self) -> int:
         raise NotImplementedError

@@ -1,5 +1,5 @@
-"""Taking a database file over: the lock, the checks that refuse it untouched, the migrations, the
-new epoch.
+"""Opens a database file for this process: the lock, checks that refuse it unchanged, migrations,
+and a new epoch.
 
 Refusals come before the first change, and a refused file is closed without a checkpoint: its bytes
 stay as found."""
@@ -110,10 +110,10 @@ def _check(db: apsw.Connection, path: str, *, has_wal: bool) -> int:
                 path=path,
             )
         return 0
-    known = len(migrations())
-    if version > known:
+    n_known = len(migrations())
+    if version > n_known:
         raise StoreTooNew(
-            f"{path} has schema {version}; this version supports up to {known}. The file "
+            f"{path} has schema {version}; this version supports up to {n_known}. The file "
             "was not changed. Upgrade Retinue, or use another store.",
             path=path,
         )

@@ -1,6 +1,6 @@
-"""A log for each tree: its own numbers and its own hash chain. The writer keeps the heads of the
-trees that are written to and reads the others again when they are needed, so that its memory does
-not grow with the trees there ever were."""
+"""A log for each tree, with its own numbers and its own hash chain. The writer keeps the heads of
+the trees that are written to and reads the others again when they are needed, so that its memory
+does not grow with the trees there ever were."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ class LogHeads:
 
     def keep(self, heads: dict[str, LogHead], ended: Iterable[str]) -> None:
         """After a commit. Trees in `done` will hardly be written to again."""
-        known = self._known
+        logs = self._known
         for root, head in heads.items():
-            known[root] = head
-            known.move_to_end(root)
+            logs[root] = head
+            logs.move_to_end(root)
         for root in ended:
-            known.pop(root, None)
-        while len(known) > MOST_HEADS:
-            known.popitem(last=False)
+            logs.pop(root, None)
+        while len(logs) > MOST_HEADS:
+            logs.popitem(last=False)
 
 
 class Numbers:
@@ -89,15 +89,15 @@ class Numbers:
 
     def of(self, db: apsw.Connection, ids: Iterable[str]) -> dict[str, int]:
         """At least these; those that are not on record have none."""
-        known = self._known
-        missing = [id for id in ids if id not in known]
+        logs = self._known
+        missing = [id for id in ids if id not in logs]
         if missing:
-            if len(known) > MOST_NUMBERS:
-                known.clear()
+            if len(logs) > MOST_NUMBERS:
+                logs.clear()
                 missing = list(ids)
             sql = f"select id, n from {self._table} where id in {LISTED}"
-            known.update(db.execute(sql, (listed(missing),)))
-        return known
+            logs.update(db.execute(sql, (listed(missing),)))
+        return logs
 
     def give(self, db: apsw.Connection, id: str) -> int:
         """The number of a new row."""

@@ -1,4 +1,5 @@
-"""The question `changes`: what a change did, definition by definition, and what the checks say."""
+"""Answers the question `changes`: what a change did to each definition, and what the checks
+found."""
 
 from __future__ import annotations
 
@@ -102,8 +103,12 @@ def _file(tree: SourceTree, file: ChangedFile, parsed: Parsed) -> ReviewedFile:
     language = language_of(file.path)
 
     def version(which: str, data: bytes | None) -> Version | None:
-        known = parsed.get((file.path, which))
-        return Version(language, data, *known) if known is not None and data is not None else None
+        version_known = parsed.get((file.path, which))
+        return (
+            Version(language, data, *version_known)
+            if version_known is not None and data is not None
+            else None
+        )
 
     return ReviewedFile(
         file.path,

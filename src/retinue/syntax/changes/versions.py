@@ -25,8 +25,8 @@ def parsed_versions(changes: ChangeSet, stop: Event) -> Parsed:
 
     def source(n: int) -> Callable[[], ParseJob]:
         (path, _), language, data = versions[n]
-        known = macros if language in C_FAMILY else None
-        return lambda: ParseJob(path, language, data, known, has_tokens=True)
+        macro_set = macros if language in C_FAMILY else None
+        return lambda: ParseJob(path, language, data, macro_set, has_tokens=True)
 
     parsed: Parsed = {}
     jobs = [source(n) for n in range(len(versions))]

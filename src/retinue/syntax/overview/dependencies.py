@@ -1,5 +1,5 @@
-"""How areas depend on each other: import statements that name a file of another area, or, where C
-is most of the source, calls of functions that are defined once."""
+"""Dependencies between areas: imports that name a file of another area or, if most of the source is
+C, calls of functions defined once."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def statements(
 def areas_named(targets: tuple[str, ...], area_of: Mapping[str, str]) -> list[str]:
     """The areas of some files. Those of a whole package count as the area of its head."""
     heads = [t for t in targets if basename(t) in HEADS and t in area_of]
-    known = [t for t in targets if t in area_of]
-    is_package = len(known) > 1 and known[0].endswith((".rs", ".go"))
-    choice = (heads or known)[:1] if is_package else known
+    areas = [t for t in targets if t in area_of]
+    is_package = len(areas) > 1 and areas[0].endswith((".rs", ".go"))
+    choice = (heads or areas)[:1] if is_package else areas
     return sorted({area_of[t] for t in choice})
 
 

@@ -42,15 +42,15 @@ def commands(tree: SourceTree, project: ProjectFacts) -> list[CommandRow]:
             )
             named = []
     path = readme.readme_of(tree.texts)
-    shown = readme.commands(path, tree.texts[path]) if path else []
-    known = {row.text for row in rows}
+    commands = readme.commands(path, tree.texts[path]) if path else []
+    texts = {row.text for row in rows}
     led_first = sorted(rows, key=lambda row: not row.leads_to)
     n_led = sum(bool(row.leads_to) for row in rows)
     return [
         *led_first[:n_led],
         *named,
         *led_first[n_led:],
-        *(CommandRow(c.text, c.place) for c in shown if c.text not in known),
+        *(CommandRow(c.text, c.place) for c in commands if c.text not in texts),
     ]
 
 

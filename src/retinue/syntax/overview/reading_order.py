@@ -92,7 +92,7 @@ def _callee(
             if one.kind in CALLABLE_KINDS and one.name in calls:
                 homes.setdefault(one.name, []).append((other, one))
     imported = {t for one in tree.parsed[path].imports for t in resolver.files(path, one)}
-    known = [
+    rows = [
         (one.line - one.end, name, other, one)
         for name, spots in homes.items()
         if len(spots) == 1
@@ -102,9 +102,9 @@ def _callee(
         and "local" not in one.marks
         and (other in imported or tree.files[path].language == "c")
     ]
-    if not known:
+    if not rows:
         return None
-    name, other, one = min(known, key=lambda row: row[:3])[1:]
+    name, other, one = min(rows, key=lambda row: row[:3])[1:]
     return name, Place(other, one.line)
 
 
@@ -166,8 +166,8 @@ def _errors(tree: SourceTree) -> set[str]:
     return names
 
 
-def _has_error(above: set[str], known: set[str]) -> bool:
-    return any(name in known or name.endswith(ERRORS) for name in above)
+def _has_error(above: set[str], names: set[str]) -> bool:
+    return any(name in names or name.endswith(ERRORS) for name in above)
 
 
 def _quoted(doc: str) -> str:

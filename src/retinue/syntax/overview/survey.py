@@ -1,4 +1,4 @@
-"""The questions `map` and `area`: a tree as areas, and what each of them is."""
+"""Answers the questions `map` and `area`: a tree as areas, and each of them in detail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 from posixpath import basename, dirname, splitext
 
 from retinue.syntax.facts import CALLABLE_KINDS, TYPE_KINDS, DefinitionSite, count_kinds
-from retinue.syntax.overview import areas as division
+from retinue.syntax.overview import areas as area_division
 from retinue.syntax.overview import entry_points, test_counts
 from retinue.syntax.overview.dependencies import Dependencies, dependencies
 from retinue.syntax.overview.descriptions import description, purpose
@@ -22,7 +22,7 @@ from retinue.syntax.overview.key_types import (
 from retinue.syntax.overview.map_facts import AreaEdge, AreaRow, MapFacts, SizeRow, TypeRow
 from retinue.syntax.overview.reading_order import reading_order
 from retinue.syntax.project.manifests import read_project
-from retinue.syntax.project.places import Place
+from retinue.syntax.project.places import Place, Quote
 from retinue.syntax.project.project_facts import ProjectFacts
 from retinue.syntax.resolution import FileResolver
 from retinue.syntax.source_languages import LANGUAGES
@@ -32,10 +32,11 @@ MOST_AREAS, MOST_FILES = 9, 10
 LEAST_AREAS = 2
 FILES = "files"
 """The name of the part that has every file, where there is only one area."""
-OTHER = division.OTHER
+OTHER = area_division.OTHER
 KEYS, FEW_KEYS, ALL_KEYS = 4, 2, 10
 FEW_AREAS = 6
-"""With more areas than these, each of them shows fewer key types, so that the map stays a page."""
+"""With more areas or files than these, each of them shows fewer key types, so that the map stays a
+page."""
 MOST_LISTED, ALL_LISTED = 5, 400
 
 
@@ -55,14 +56,14 @@ class TreeSurvey:
 
     @cached_property
     def folders(self) -> dict[str, str]:
-        return division.divide({p: f.size for p, f in self.tree.source.items()})
+        return area_division.divide({p: f.size for p, f in self.tree.source.items()})
 
     @cached_property
     def is_files(self) -> bool:
         """One area has all but single files, so files are shown instead."""
         n_files = Counter(self.folders.values())
         large = [name for name, n in n_files.items() if n > 1]
-        return len(large) < LEAST_AREAS and not division.is_by_words(n_files)
+        return len(large) < LEAST_AREAS and not area_division.is_by_words(n_files)
 
     @cached_property
     def area_of(self) -> dict[str, str]:
@@ -90,9 +91,11 @@ class TreeSurvey:
         own |= {a for a, b in pairs if b in own} | {b for a, b in pairs if a in own}
         return [name for name in self.names if name in own][:MOST_FILES]
 
-    @property
-    def n_keys(self) -> int:
-        return KEYS if self.is_files or len(self.shown) <= FEW_AREAS else FEW_KEYS
+    def _n_keys(self, text: Quote | None) -> int:
+        """Of many areas, one that says what it is shows a type less."""
+        if len(self.shown) <= FEW_AREAS:
+            return KEYS
+        return FEW_KEYS - (text is not None)
 
     @cached_property
     def uses(self) -> list[TypeUse]:
@@ -118,8 +121,10 @@ class TreeSurvey:
         return AreaRow(area, len(files), n_lines)
 
     def details(self, area: str, *, full: bool = False) -> AreaRow:
-        files, most = self.files(area), ALL_KEYS if full else self.n_keys
-        known = self.definitions(files)
+        files = self.files(area)
+        text = None if area == OTHER else description(self.tree, area, files)
+        most = ALL_KEYS if full else self._n_keys(text)
+        definitions = self.definitions(files)
         inside = set(files)
         keys = [
             TypeRow(u.definition.name, u.place, u.n_files) for u in self.uses if u.path in inside
@@ -128,10 +133,10 @@ class TreeSurvey:
             area,
             len(files),
             sum(self.tree.source[p].lines for p in files),
-            n_types=sum(d.kind in TYPE_KINDS for d in known),
-            n_callables=sum(d.kind in CALLABLE_KINDS for d in known),
+            n_types=sum(d.kind in TYPE_KINDS for d in definitions),
+            n_callables=sum(d.kind in CALLABLE_KINDS for d in definitions),
             is_least=self.has_errors(files),
-            description=None if area == OTHER else description(self.tree, area, files),
+            description=text,
             largest=tuple(self._largest(files)) if area == OTHER else (),
             keys=tuple(keys[:most]),
             longest=() if keys else self._longest(files, most),
@@ -190,7 +195,7 @@ def map_answer(tree: SourceTree, folder: str = "", *, full: bool = False) -> Map
         areas=tuple(survey.row(name) for name in survey.shown),
         also=tuple(survey.row(name) for name in survey.names if name not in survey.shown),
         is_files=survey.is_files,
-        is_by_words=division.is_by_words(survey.names),
+        is_by_words=area_division.is_by_words(survey.names),
         n_flat=max(flat.values(), default=0),
         edges=tuple(_edges(needs)),
         is_by_calls=needs.is_by_calls,
@@ -258,8 +263,8 @@ def _twice(survey: TreeSurvey) -> list[tuple[str, tuple[Place, ...]]]:
 
 
 def _most_imported(tree: SourceTree, result: Dependencies) -> list[tuple[str, int]]:
-    known = {*tree.source, *(f"{dirname(path)}/" for path in tree.source)}
-    rows = [(path, n) for path, n in result.n_imports.items() if path in known and n > 1]
+    names = {*tree.source, *(f"{dirname(path)}/" for path in tree.source)}
+    rows = [(path, n) for path, n in result.n_imports.items() if path in names and n > 1]
     return sorted(rows, key=lambda row: (-row[1], row[0]))
 
 

@@ -1,4 +1,5 @@
-"""Which files are manifests, and who reads them. A manifest that cannot be read says nothing."""
+"""Which files are manifests, and which module reads each. A manifest that cannot be read says
+nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from posixpath import basename, dirname
 from retinue.syntax.project.cargo_manifest import read_cargo
 from retinue.syntax.project.other_manifests import (
     read_automake,
+    read_cmake,
     read_configure,
     read_gemspec,
     read_go_mod,
@@ -32,6 +34,7 @@ READERS: dict[str, Callable[[str, str], Manifest | None]] = {
     "pom.xml": read_pom,
     "configure.ac": read_configure,
     "Makefile.am": read_automake,
+    "CMakeLists.txt": read_cmake,
     "Makefile": read_makefile,
     "GNUmakefile": read_makefile,
     "makefile": read_makefile,

@@ -1,5 +1,5 @@
-"""Manifests that are read line by line: go.mod, configure.ac, Makefile.am, pom.xml, gemspec,
-setup.py and Makefile."""
+"""Reads manifests line by line: go.mod, configure.ac, Makefile.am, pom.xml, gemspec, setup.py and
+Makefile."""
 
 from __future__ import annotations
 
@@ -44,9 +44,28 @@ def read_configure(path: str, text: str) -> Manifest:
     manifest = Manifest(path)
     for n, line in numbered(text):
         if word := re.match(r"AC_INIT\(\s*\[?([\w .+-]+?)\]?\s*,\s*\[?([\w.+-]+)\]?", line):
-            manifest.name, manifest.version = word[1], word[2]
+            manifest.name = word[1]
+            manifest.version = word[2] if word[2][0].isdigit() else ""  # else it is a macro
             manifest.builder = Quote("autoconf", Place(path, n))
             break
+    return manifest
+
+
+def read_cmake(path: str, text: str) -> Manifest:
+    """The first `project(...)`, on as many lines as it has."""
+    manifest = Manifest(path)
+    bare = re.sub(r"#[^\n]*", "", text)  # places are those of lines, and no line goes
+    match = re.search(r"^\s*project\s*\(\s*\"?([\w.+-]+)\"?([^)]*)\)", bare, re.I | re.M)
+    if match is None:
+        return manifest
+    manifest.name = match[1]
+    if version := re.search(r"\bVERSION\s+\"?(\d[\w.]*)", match[2]):
+        manifest.version = version[1]
+    if description := re.search(r"\bDESCRIPTION\s+\"([^\"]+)\"", match[2]):
+        line = bare.count("\n", 0, match.start(2) + description.start(1)) + 1
+        manifest.description = Quote(flat(description[1]), Place(path, line))
+    line = bare.count("\n", 0, match.start(1)) + 1
+    manifest.builder = Quote("CMake", Place(path, line))
     return manifest
 
 
@@ -85,6 +104,10 @@ def read_gemspec(path: str, text: str) -> Manifest:
                 manifest.version = word[2]
             else:
                 manifest.description = Quote(flat(word[2]), Place(path, n))
+        elif word := re.search(r"\.executables\s*=\s*(.+)$", line):
+            listed = re.search(r"%w[\[({](.*?)[\])}]", word[1])
+            names = listed[1].split() if listed else re.findall(r"[\"']([\w.-]+)[\"']", word[1])
+            manifest.commands += [ProjectCommand(name, Place(path, n)) for name in names]
         elif word := re.search(r"required_ruby_version\s*=\s*[\"']([^\"']+)[\"']", line):
             manifest.needs.append(Quote(f"Ruby {word[1]}", Place(path, n)))
     return manifest

@@ -37,6 +37,8 @@ def read_package_json(path: str, text: str) -> Manifest | None:
 
 
 def _entries(data: dict[str, Any], name: str, at: Any) -> list[ProjectCommand]:
+    if not name:  # it only says how the files next to it are read, and cannot be named
+        return []
     programs = data.get("bin")
     if isinstance(programs, str):
         return [ProjectCommand(name, at("bin"), note=programs, target=programs)]
@@ -57,7 +59,7 @@ def _entries(data: dict[str, Any], name: str, at: Any) -> list[ProjectCommand]:
         )
     if isinstance(first, str) and first:
         out.append(ProjectCommand(f"import '{name}'", at("exports"), note=first, target=first))
-    elif not out and name:
+    elif not out:
         out.append(ProjectCommand(f"require('{name}')", at("name"), target="index.js"))
     return out
 

@@ -66,8 +66,8 @@ def _tox(toml: TomlFile) -> list[ProjectCommand]:
     names = toml.get("tool", "tox", "env_list")
     if not isinstance(names, list):
         return []
-    known = [str(n) for n in names if isinstance(n, str)]
-    return [_tox_command(known, toml.at("tool", "tox", "env_list"))] if known else []
+    env_names = [str(n) for n in names if isinstance(n, str)]
+    return [_tox_command(env_names, toml.at("tool", "tox", "env_list"))] if env_names else []
 
 
 def _tox_command(names: list[str], place: Place) -> ProjectCommand:

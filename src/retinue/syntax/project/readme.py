@@ -1,4 +1,4 @@
-"""What a README says first, and the commands in it under a heading about building or testing."""
+"""The introduction of a README, and the commands under headings about building or testing."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ _TOOL = re.compile(
     r"(?:\./)?gradlew? |bundle exec|rake\b|composer (?:install|test)|dotnet (?:build|test|run)|"
     r"bazel (?:build|test)|just\b|tox\b)"
 )
+_WELCOME = re.compile(r"(?:welcome|hi|hello|thank you|thanks)\b[^.]{0,60}!?$", re.IGNORECASE)
 LEAST_LETTERS, LEAST_FIRST = 20, 5
 """Of a paragraph that says what a project is. The first one may be as short as "A tiny parser.", if
 it is not a row of links."""
@@ -36,8 +37,8 @@ def readme_of(paths: Mapping[str, str], folder: str = "") -> str:
     """The README of a folder, or ""."""
     names = [p for p in paths if dirname(p) == folder and basename(p).lower().startswith("readme")]
     order = ("readme.md", "readme.rst", "readme", "readme.txt")
-    known = [p for p in names if basename(p).lower() in order]
-    return min(known, key=lambda p: (order.index(basename(p).lower()), p), default="")
+    readmes = [p for p in names if basename(p).lower() in order]
+    return min(readmes, key=lambda p: (order.index(basename(p).lower()), p), default="")
 
 
 def first_paragraph(path: str, text: str) -> Quote | None:
@@ -63,10 +64,10 @@ def first_paragraph(path: str, text: str) -> Quote | None:
         start = n
         while n + 1 < len(lines) and lines[n + 1].strip() and not _starts_other(lines[n + 1]):
             n += 1
-        written = " ".join(lines[start : n + 1])
-        paragraph = plain(written)
-        least = LEAST_LETTERS if is_later or _LINKS.search(written) else LEAST_FIRST
-        if _is_text(paragraph, least):
+        text_block = " ".join(lines[start : n + 1])
+        paragraph = plain(text_block)
+        least = LEAST_LETTERS if is_later or _LINKS.search(text_block) else LEAST_FIRST
+        if _is_text(paragraph, least) and not _WELCOME.match(paragraph):
             return Quote(paragraph, Place(path, start + 1))
         is_later = True
     return None

@@ -1,4 +1,4 @@
-"""A message of Anthropic, whole or as events."""
+"""A reply in Anthropic's format, whole or as events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def block_event(kind: Any, index: int, block: Mapping[str, Any]) -> StreamEvent:
 
 def message_body(reply: FakeReply) -> dict[str, Any]:
     usage = reply.usage
-    written = usage.cache_write
+    cache_write = usage.cache_write
     return {
         "id": reply.id,
         "type": "message",
@@ -25,11 +25,11 @@ def message_body(reply: FakeReply) -> dict[str, Any]:
         "stop_reason": None,
         "stop_sequence": None,
         "usage": {
-            "input_tokens": usage.input - usage.cache_read - written,
-            "cache_creation_input_tokens": written,
+            "input_tokens": usage.input - usage.cache_read - cache_write,
+            "cache_creation_input_tokens": cache_write,
             "cache_read_input_tokens": usage.cache_read,
             "cache_creation": {
-                "ephemeral_5m_input_tokens": written,
+                "ephemeral_5m_input_tokens": cache_write,
                 "ephemeral_1h_input_tokens": 0,
             },
             "output_tokens": 1,

@@ -1,5 +1,4 @@
-"""What the dialects of the fake provider have in common: the parsed request, the reply, and the
-form of errors.
+"""Shared by the fake provider's dialects: the parsed request, the reply, and the form of errors.
 
 A dialect reads a request strictly, and writes a reply as one body or as events; it keeps no state.
 What providers do keep, the cache of prompts, is here."""
@@ -224,9 +223,9 @@ class PromptCache:
             marks = list(range(len(hashes)))
         hit = self._hit(prompt.units, hashes, marks) if prompt.has_marks else self._longest(hashes)
         read = sizes[hit] // 4 if hit >= 0 else 0
-        written = max(sizes[marks[-1]] // 4 - read, 0) if marks else 0
+        n_written = max(sizes[marks[-1]] // 4 - read, 0) if marks else 0
         self._remember([hashes[n] for n in marks if n >= hit])
-        return Usage(input=n_chars // 4, cache_read=read, cache_write=written)
+        return Usage(input=n_chars // 4, cache_read=read, cache_write=n_written)
 
     def _longest(self, hashes: Sequence[int]) -> int:
         return next((n for n in range(len(hashes) - 1, -1, -1) if hashes[n] in self._seen), -1)

@@ -1,5 +1,4 @@
-"""Faults that are answers with a status: limits, overload, bad keys, refused requests, pages of
-proxies.
+"""Faults that are an HTTP error: limits, overload, bad keys, refused requests, proxy pages.
 
 Each is a function of the scene; it gives the trouble in the words of the scene's provider.
 """
@@ -134,7 +133,7 @@ def timed_out(scene: FakeRequest) -> FakeError:
 
 def bad_key(scene: FakeRequest) -> FakeError:
     key = scene.ask.key
-    shown = f"{key[:4]}{'*' * max(len(key) - 8, 4)}{key[-4:]}"
+    key_text = f"{key[:4]}{'*' * max(len(key) - 8, 4)}{key[-4:]}"
     reason = [
         {"@type": f"{RPC}.ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
     ]
@@ -142,7 +141,10 @@ def bad_key(scene: FakeRequest) -> FakeError:
         scene,
         anthropic_error(401, "authentication_error", "invalid x-api-key"),
         openai_error(
-            401, f"Incorrect API key provided: {shown}.", "invalid_api_key", "invalid_request_error"
+            401,
+            f"Incorrect API key provided: {key_text}.",
+            "invalid_api_key",
+            "invalid_request_error",
         ),
         gemini_error(
             400,

@@ -45,18 +45,20 @@ def camel_keys(value: Mapping[str, Any]) -> dict[str, Any]:
 def same_name(value: Any, kind: type[T], at: str, *index: int) -> T:
     """The value, if it is of this type. Its position is spelled out only when it is not."""
     if not isinstance(value, kind):
-        shown = encode(value).decode()[:80]
+        text = encode(value).decode()[:80]
         raise refuse_gemini(
-            f"Invalid value at '{at % index if index else at}' ({kind.__name__} expected), {shown}"
+            f"Invalid value at '{at % index if index else at}' ({kind.__name__} expected), {text}"
         )
     return value
 
 
-def unknown_fields(value: Mapping[str, Any], known: frozenset[str], at: str, *index: int) -> None:
-    if value.keys() <= known:
+def unknown_fields(
+    value: Mapping[str, Any], known_names: frozenset[str], at: str, *index: int
+) -> None:
+    if value.keys() <= known_names:
         return
     at = at % index if index else at
-    name = min(value.keys() - known)
+    name = min(value.keys() - known_names)
     where = f" at '{at}'" if at else ""
     text = f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.'
     violation = {"field": at, "description": text} if at else {"description": text}

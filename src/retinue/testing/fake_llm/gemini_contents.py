@@ -1,4 +1,4 @@
-"""A conversation in Gemini's words: turns of a user and a model, and every round of calls with its
+"""Checks a conversation for Gemini: turns of user and model, and calls followed by their
 responses."""
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ class Contents:
         try:
             base64.b64decode(value.replace("-", "+").replace("_", "/"), validate=True)
         except (binascii.Error, ValueError, AttributeError):
-            shown = encode(value).decode()[:80]
+            text = encode(value).decode()[:80]
             raise refuse_gemini(
-                f"Invalid value at '{at}.thought_signature' (TYPE_BYTES), {shown}"
+                f"Invalid value at '{at}.thought_signature' (TYPE_BYTES), {text}"
             ) from None
 
     def _model(self, n: int, parts: list[dict[str, Any]], before: str) -> str:
@@ -221,8 +221,10 @@ class Contents:
         content = response.get("response")
         if not isinstance(content, dict):
             kind = "type.googleapis.com/google.protobuf.Struct"
-            shown = encode(content).decode()[:80]
-            raise refuse_gemini(f"Invalid value at '{at % (n, i)}.response' ({kind}), {shown}")
+            content_text = encode(content).decode()[:80]
+            raise refuse_gemini(
+                f"Invalid value at '{at % (n, i)}.response' ({kind}), {content_text}"
+            )
         call_id = response.get("id")
         call = next(
             (c for c in self._open if (c.id == call_id if call_id else c.name == name)), None

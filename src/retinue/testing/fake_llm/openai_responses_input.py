@@ -1,4 +1,4 @@
-"""The input of a request in the Responses dialect, checked as strictly as the provider does."""
+"""Checks the input of a Responses request as strictly as the provider."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def _content(value: Any, param: str, kind: str) -> tuple[str, tuple[Image, ...]]
         raise missing(param)
     if not isinstance(value, list):
         raise wrong_type(param, "one of a string or array of objects", value)
-    known = (
+    part_types = (
         ("output_text", "refusal")
         if kind == "output_text"
         else ("input_text", "input_image", "input_file")
@@ -218,8 +218,8 @@ def _content(value: Any, param: str, kind: str) -> tuple[str, tuple[Image, ...]]
     for n, part in enumerate(value):
         at = f"{param}[{n}]"
         part_kind = part.get("type") if isinstance(part, dict) else None
-        if part_kind not in known:
-            raise wrong_value(at, part_kind, " and ".join(f"'{name}'" for name in known))
+        if part_kind not in part_types:
+            raise wrong_value(at, part_kind, " and ".join(f"'{name}'" for name in part_types))
         if part_kind == kind:
             texts.append(text_field(part.get("text"), f"{at}.text"))
         elif part_kind == "input_image":

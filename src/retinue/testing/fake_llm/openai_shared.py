@@ -1,5 +1,4 @@
-"""What OpenAI's two dialects share: the key, the shape of errors, tools and their schemas,
-names."""
+"""Shared by OpenAI's two APIs: the key, the form of errors, tools, schemas and names."""
 
 from __future__ import annotations
 
@@ -156,9 +155,9 @@ def too_long(value: str, most: int, param: str) -> str:
     return value
 
 
-def unknown_field(value: Mapping[str, Any], known: frozenset[str], at: str = "") -> None:
-    if not value.keys() <= known:
-        name = min(value.keys() - known)
+def unknown_field(value: Mapping[str, Any], known_names: frozenset[str], at: str = "") -> None:
+    if not value.keys() <= known_names:
+        name = min(value.keys() - known_names)
         param = f"{at}.{name}" if at else name
         raise refuse(f"Unknown parameter: '{param}'.", param, "unknown_parameter")
 

@@ -1,4 +1,5 @@
-"""What the fake provider says: a script's line, or what a mark in the conversation asks for.
+"""What the fake provider says: the next line of a script, or what a mark in the conversation asks
+for.
 
 A mark is for programs that are driven from outside: a user's text with `@@turns=3,tool=read@@` gets
 two calls of `read` and then an answer. `calls=5` makes five calls a turn; `args={...}` gives their
@@ -16,6 +17,9 @@ import msgspec
 from retinue.core.messages import AssistantMessage, ModelReply, ToolCall, UserMessage
 from retinue.core.values import Usage
 from retinue.errors import ConfigError
+from retinue.models.scripted import Line as Line
+from retinue.models.scripted import check_line as check_line
+from retinue.models.scripted import check_script as check_script
 from retinue.testing.fake_llm.dialect import (
     THOUGHT,
     Dialect,
@@ -28,7 +32,6 @@ from retinue.testing.fake_llm.dialect import (
     label,
 )
 
-Line = str | ToolCall | Sequence[ToolCall] | AssistantMessage | ModelReply | BaseException
 Script = Sequence[Line] | Callable[[ParsedRequest], "Line | Awaitable[Line]"]
 
 MARK = re.compile(
@@ -43,31 +46,6 @@ IDS: Mapping[Dialect, tuple[str, str]] = {
 _NO_USAGE = Usage()
 _CHARS = 4
 """So many characters are a token."""
-
-
-def check_script(script: Script) -> None:
-    """Refuses what is not a script, and names the line that is none."""
-    if callable(script):
-        return
-    if isinstance(script, (str, ToolCall)) or not isinstance(script, Sequence) or not script:
-        raise ConfigError("A script is a list of at least one line, or a function.")
-    for n, line in enumerate(script, 1):
-        try:
-            check_line(line)
-        except TypeError as error:
-            raise ConfigError(f"Line {n} of the script: {error}") from None
-
-
-def check_line(line: Line) -> Line:
-    """The line, if it is one."""
-    if isinstance(line, (str, ToolCall, AssistantMessage, ModelReply, BaseException)):
-        return line
-    if isinstance(line, (list, tuple)) and line and all(isinstance(c, ToolCall) for c in line):
-        return line
-    raise TypeError(
-        "A line is a text, one or more call(...), an AssistantMessage, a ModelReply or an "
-        f"exception, not {line!r:.100}."
-    )
 
 
 def line_of(script: Script, request: ParsedRequest) -> Line | Awaitable[Line]:

@@ -1,5 +1,4 @@
-"""What every provider refuses, whatever its words for it are: bodies that are no JSON objects,
-schemas that are none.
+"""What every provider refuses: bodies that are not JSON objects, and invalid schemas.
 
 The dialects hold the rules that differ. A tool list is read once and remembered: it is the same in
 every turn of a run."""
@@ -48,17 +47,17 @@ class Memory:
     def tools(self, value: Any, read: Callable[[Any], tuple[ToolSchema, ...]]) -> ParsedTools:
         """`read` raises what is wrong with the list."""
         text = encode(value)
-        known = self._known.get(text)
-        if known is None:
+        parsed = self._known.get(text)
+        if parsed is None:
             schemas = read(value)
             n_marks = text.count(b'"cache_control":{')
             plain = encode(schemas)
             unit = FakeUnit(plain, len(plain) if schemas else 0, len(schemas) or 1, n_marks > 0)
-            known = ParsedTools(schemas, unit, n_marks)
+            parsed = ParsedTools(schemas, unit, n_marks)
             if len(self._known) >= self._size:
                 self._known.clear()
-            self._known[text] = known
-        return known
+            self._known[text] = parsed
+        return parsed
 
 
 def words(text: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""`fetch`: a page of the web as text. What comes back is data: it is framed as such, and cut into
+"""`fetch`: reads a web page as text. What comes back is data: it is framed as such, and cut into
 pages."""
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class FetchTool(Builtin[FetchArgs]):
         # In a thread: a large page takes a while, during which others should not wait.
         return await asyncio.to_thread(page_from, response, kind, format, over, context.redactor)
 
-    def _forbids(self, context: Context, written: str, url: str, source: str) -> str:
+    def _forbids(self, context: Context, path_text: str, url: str, source: str) -> str:
         """The first address was ruled on before the call as it was `written`; as it is asked for,
         and where that leads, it is ruled on here. A question cannot be put in the middle of a call:
         the model asks for the address itself."""
@@ -144,8 +144,8 @@ class FetchTool(Builtin[FetchArgs]):
                 f"{source} redirects to {url}, which needs its own permission "
                 f"({ruling.why}). Fetch that URL instead"
             )
-        if ruling.verdict == "ask" and f"{written}/" != url:
-            before = self._ruling(context.rule, context, written)
+        if ruling.verdict == "ask" and f"{path_text}/" != url:
+            before = self._ruling(context.rule, context, path_text)
             if before.verdict == "allow" and not before.is_granted:
                 return (
                     f"this URL is read as {url}, which needs permission ({ruling.why}). "

@@ -1,5 +1,5 @@
-"""What the file tools share: the roots of the calling run, work in a thread, and every failure as a
-tool result."""
+"""Shared by the file tools: the roots of the run, work in a thread, and every failure as a tool
+result."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def beneath(root: Root, fd: int) -> str:
 def prefix_of(reach: AllowedRoots, root: Root) -> str:
     """What to put before a path beneath `root` so that the run can use it: nothing when it is the
     run's own root."""
-    shown = reach.shown(root.path, "")
-    return "" if shown == "." else shown.rstrip("/") + "/"
+    path_text = reach.shown(root.path, "")
+    return "" if path_text == "." else path_text.rstrip("/") + "/"
 
 
 def printable(text: str) -> str:
@@ -130,13 +130,13 @@ def printable(text: str) -> str:
 
 def page(lines: list[str], limit: int, note: str, room: int = MAX_ANSWER) -> str:
     """At most `limit` lines that fit; when some are omitted, `note` says how to see them."""
-    shown = 0
+    n_shown = 0
     size = 0
     for line in lines[:limit]:
         size += len(line) + 1
         if size > room:
             break
-        shown += 1
-    text = "\n".join(lines[:shown])
-    n_hidden = len(lines) - shown
-    return text if not n_hidden else f"{text}\n[{shown} of {len(lines)} shown; {note}]"
+        n_shown += 1
+    text = "\n".join(lines[:n_shown])
+    n_hidden = len(lines) - n_shown
+    return text if not n_hidden else f"{text}\n[{n_shown} of {len(lines)} shown; {note}]"

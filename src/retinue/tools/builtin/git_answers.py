@@ -1,5 +1,5 @@
-"""What `symbols` answers with the help of git: the history of a tree, and a review of a change.
-What the run may not read is omitted from both."""
+"""Answers of `symbols` that need git: the history of a tree, and a review of a change. What the run
+may not read is omitted from both."""
 
 from __future__ import annotations
 
@@ -69,9 +69,11 @@ def history_answer(
     """Of the history what is about source, the files first that were changed most often."""
     if history.problem:
         return history
-    known = engine.inventory(files, stop=stop).files
+    inventory_files = engine.inventory(files, stop=stop).files
     source = [
-        (p, n) for p, n in history.changes.items() if p in known and known[p].role == "source"
+        (p, n)
+        for p, n in history.changes.items()
+        if p in inventory_files and inventory_files[p].role == "source"
     ]
     source.sort(key=lambda row: (-row[1], row[0]))
     return CommitHistory(history.n_commits, history.first, history.last, dict(source[:ALL_CHANGED]))

@@ -1,5 +1,5 @@
-"""HTML read in one pass, in linear time and without recursion, whatever is wrong with it: tokens,
-then Markdown.
+"""Converts HTML to Markdown in one pass, in linear time and without recursion, however broken it
+is.
 
 Scripts, styles and what a page hides are omitted: they are not what a person would read.
 """
@@ -153,13 +153,13 @@ class _Reader:
             return
         if name == "table":
             self._layouts.append(token.layout)
-        shown = "div" if name in _OF_TABLES and self._layouts and self._layouts[-1] else name
+        tag = "div" if name in _OF_TABLES and self._layouts and self._layouts[-1] else name
         if self._hidden_from < 0:
             if _is_hidden(token):
                 self._hidden_from = len(self._open)
             else:
-                self._writer.open(shown, token.attributes)
-        self._open.append((name, shown))
+                self._writer.open(tag, token.attributes)
+        self._open.append((name, tag))
         self._n_open[name] = self._n_open.get(name, 0) + 1
 
     def _end(self, name: str) -> None:
@@ -174,12 +174,12 @@ class _Reader:
             pass
 
     def _pop(self) -> str:
-        name, shown = self._open.pop()
+        name, tag = self._open.pop()
         self._n_open[name] -= 1
         if name == "table":
             self._layouts.pop()
         if self._hidden_from < 0:
-            self._writer.close(shown)
+            self._writer.close(tag)
         elif len(self._open) <= self._hidden_from:
             self._hidden_from = -1
         return name

@@ -1,5 +1,5 @@
-"""Hunks of a patch, put into lines where they fit. Line numbers and counts are hints, because
-models miscount; the lines themselves must be there."""
+"""Applies hunks of a patch to lines. Line numbers and counts are hints, because models miscount;
+the lines themselves must be there."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def _place(
     if len(places) == 1 or hunk.anchors:
         return places[0]
     if hunk.at is None:
-        shown = ", ".join(str(p + 1) for p in places[:10])
+        places_text = ", ".join(str(p + 1) for p in places[:10])
         raise BadPatch(
-            f"hunk {number}: its lines occur {len(places)} times, at lines {shown}. Give "
+            f"hunk {number}: its lines occur {len(places)} times, at lines {places_text}. Give "
             "more context"
         )
     return min(places, key=lambda p: abs(p - hunk.at - shift))  # type: ignore[operator]

@@ -1,5 +1,4 @@
-"""Why a text that should be replaced was not found: the lines of the file that come nearest to
-it."""
+"""Explains why a text to replace was not found, with the most similar lines of the file."""
 
 from __future__ import annotations
 
@@ -20,16 +19,16 @@ def nearest(text: str, old: str) -> str:
     lines_sought = split_lines(old) or [old]
     at = _but_for_spaces(lines, lines_sought)
     if at is not None:
-        shown = _numbered(lines, at, len(lines_sought))
-        return f"Only spaces or tabs differ from these lines; copy them exactly:\n{shown}"
+        excerpt = _numbered(lines, at, len(lines_sought))
+        return f"Only spaces or tabs differ from these lines; copy them exactly:\n{excerpt}"
     key = max(lines_sought, key=lambda w: len(w.strip()))
     places = _alike(lines, key)
     if not places:
         return "Nothing in the file is similar. Read the file again."
     before = lines_sought.index(key)
     size = min(len(lines_sought), 12)
-    shown = "\n...\n".join(_numbered(lines, max(0, p - before), size) for p in places)
-    return f"The nearest lines are:\n{shown}"
+    excerpt = "\n...\n".join(_numbered(lines, max(0, p - before), size) for p in places)
+    return f"The nearest lines are:\n{excerpt}"
 
 
 def _but_for_spaces(lines: list[str], lines_sought: list[str]) -> int | None:
@@ -62,7 +61,7 @@ def _alike(lines: list[str], key: str) -> list[int]:
 
 
 def _numbered(lines: list[str], start: int, n: int) -> str:
-    shown = lines[start : start + min(n, 20)]
+    lines_near = lines[start : start + min(n, 20)]
     return "\n".join(
-        f"{start + i + 1}\t{displayable(line)[:MAX_WIDTH]}" for i, line in enumerate(shown)
+        f"{start + i + 1}\t{displayable(line)[:MAX_WIDTH]}" for i, line in enumerate(lines_near)
     )

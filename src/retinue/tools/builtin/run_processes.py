@@ -1,5 +1,5 @@
-"""Everything that a runtime has running outside itself. One `Processes` belongs to one state
-directory; a process ends with the run that started it, and with the runtime."""
+"""All processes that a runtime has started. One `Processes` belongs to one state directory; a
+process ends with the run that started it, and with the runtime."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Processes:
         return CommandRecord(self._folder / digest("shell", key)[:16])
 
     async def start(
-        self, context: Context, command: Command, shown: str, *, background: bool
+        self, context: Context, command: Command, command_text: str, *, background: bool
     ) -> LiveCommand:
         """Record it, then start it. What is refused leaves no record."""
         sandbox = self.sandbox()
@@ -139,10 +139,10 @@ class Processes:
             background=background,
         )
         tag = f"{self._mark}:{record.id}"
-        shown = context.redactor.clean(shown)
+        command_text = context.redactor.clean(command_text)
         start = CommandStart(
             run=context.run_id,
-            command=shown,
+            command=command_text,
             at=context.called_at / 1000,
             tag=tag,
             background=background,

@@ -1,4 +1,4 @@
-"""What a search has found, as the answer that a model reads."""
+"""The result of a search as the answer for the model."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def search_answer(
     match args.mode:
         case "lines":
             first = _cleaned(_first(lines, args.limit), place.root.fd, redactor)
-            shown = _lines(first, place.prefix, args.context, redactor)
-            text = page(shown, len(shown), NARROW)
+            match_lines = _lines(first, place.prefix, args.context, redactor)
+            text = page(match_lines, len(match_lines), NARROW)
             if n_hits > args.limit:
                 text += f"\n[the first {args.limit} of {n_hits} matches; {NARROW}]"
         case "files":

@@ -1,5 +1,5 @@
-"""`symbols`: what the syntax of a source tree says. The explorer asks it for its reports; an agent
-can ask where a name is defined and who calls it."""
+"""`symbols`: answers questions about the syntax of a source tree. The explorer asks it for its
+reports; an agent can ask where a name is defined and who calls it."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ class SymbolsTool(FileTool[SymbolsArgs]):
 
         if len(args.text) > MOST_TEXT:
             return failed(f"Invalid parameters: `text` has more than {MOST_TEXT} characters")
-        known = ["find", *QUESTIONS, *git_answers.QUESTIONS]
-        if args.question not in known:
-            hint = did_you_mean(args.question, known)
+        questions = ["find", *QUESTIONS, *git_answers.QUESTIONS]
+        if args.question not in questions:
+            hint = did_you_mean(args.question, questions)
             return failed(f"Invalid parameters: unknown question {args.question!r}.{hint}")
         engine = SyntaxEngine(self._cache)
         try:

@@ -188,14 +188,14 @@ def _refusal(task_list: TaskList, act: Act) -> str:
 
 
 def _table(task_list: TaskList, tasks: Sequence[TaskItem], offset: int) -> str:
-    shown = tasks[offset : offset + PAGE]
+    page = tasks[offset : offset + PAGE]
     lines = [_counts(task_list)]
-    if shown:
+    if page:
         lines.append("id | status | owner | title")
-        lines += [_row(task) for task in shown]
-    n_hidden = len(tasks) - offset - len(shown)
+        lines += [_row(task) for task in page]
+    n_hidden = len(tasks) - offset - len(page)
     if n_hidden > 0:
-        lines.append(f"[{n_hidden} more; continue with action list, offset {offset + len(shown)}]")
+        lines.append(f"[{n_hidden} more; continue with action list, offset {offset + len(page)}]")
     return "\n".join(lines)
 
 

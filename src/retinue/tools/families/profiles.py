@@ -1,4 +1,4 @@
-"""Families by name, and profiles: a profile is a family with other defaults, nothing more."""
+"""Families by name, and profiles: a family with other defaults."""
 
 from __future__ import annotations
 
@@ -138,9 +138,9 @@ def make_family(name: str, /, **settings: Any) -> Family:
     """The same for names that are only known when the program runs."""
     kind, defaults = settings_of(name)
     if kind not in FAMILIES:
-        known = [*FAMILIES, *PROFILES]
-        hint = did_you_mean(name, known)
-        raise ConfigError(f"Unknown family or profile {name!r}.{hint} Known: {', '.join(known)}")
+        names = [*FAMILIES, *PROFILES]
+        hint = did_you_mean(name, names)
+        raise ConfigError(f"Unknown family or profile {name!r}.{hint} Known: {', '.join(names)}")
     kind_of = family_type(kind)
     values_given = read_settings(name, kind_of.settings_type, settings, is_camels=kind_of.camels)
     try:
@@ -183,10 +183,10 @@ def _shown(one: Family | str) -> str:
     return repr(one) if isinstance(one, str) else f"family({one.profile or one.name!r}, ...)"
 
 
-def check_switches(owner: str, known: Sequence[Family], switches: object) -> None:
+def check_switches(owner: str, families: Sequence[Family], switches: object) -> None:
     """What turns families on and off for one run."""
-    there = ", ".join(f.name for f in known) or "none"
-    how = f'e.g. families={{"{known[0].name if known else "agent"}": False}}'
+    there = ", ".join(f.name for f in families) or "none"
+    how = f'e.g. families={{"{families[0].name if families else "agent"}": False}}'
     if not isinstance(switches, Mapping):
         raise ConfigError(
             f"`families` of a run turns families of its agent on or off, {how}. {owner} "
@@ -194,8 +194,8 @@ def check_switches(owner: str, known: Sequence[Family], switches: object) -> Non
         )
     for name, is_on in switches.items():
         kind = settings_of(name)[0] if isinstance(name, str) else ""
-        if name not in {f.name for f in known}:
-            if kind != name and kind in {f.name for f in known}:
+        if name not in {f.name for f in families}:
+            if kind != name and kind in {f.name for f in families}:
                 raise ConfigError(
                     f"{name!r} is a profile. For a run, name its family: {{{kind!r}: {is_on!r}}}"
                 )

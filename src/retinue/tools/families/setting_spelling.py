@@ -1,4 +1,4 @@
-"""Settings as people write them: by their own names, or as the family's document spells them. What
+"""The accepted spellings of settings: their own names, or those in the family's document. What
 there is not is named beside what there is, in the spelling that was used."""
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ def is_camel(name: str) -> bool:
     return snake(name) != name
 
 
-def near(word: str, known: Iterable[str]) -> str:
+def near(word: str, known_names: Iterable[str]) -> str:
     """` Did you mean 'x'?`, or nothing. Words that differ only in how they are spelled are near."""
-    plain = {k.rpartition(".")[2].replace("_", "").lower(): k for k in known}
+    plain = {k.rpartition(".")[2].replace("_", "").lower(): k for k in known_names}
     last = word[:80].rpartition(".")[2]
     name = nearest(last.replace("_", ""), plain)
     return f" Did you mean {plain[name]!r}?" if name else ""
 
 
-def unknown(key: str, known: Iterable[str], of: str) -> str:
+def unknown(key: str, known_names: Iterable[str], of: str) -> str:
     """Why a setting is not taken, and what there is instead."""
-    listed = list(known)
+    listed = list(known_names)
     lack = f"Unknown setting {one_line(key, 80)!r}.{near(key, listed)} Known: {', '.join(listed)}"
     return f"Invalid settings of {of}: {lack}"
 

@@ -1,6 +1,6 @@
-"""Bounds and descriptions in `Annotated`, read by shape: an attribute `le` is a largest value,
-whichever class it is on. So pydantic's `Field`, annotated-types and `msgspec.Meta` mean the same,
-and none of them has to be there."""
+"""Bounds and descriptions in `Annotated`, recognized by attribute: `le` is a maximum, whatever its
+class. So pydantic's `Field`, annotated-types and `msgspec.Meta` mean the same, and none of them has
+to be there."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Constraints:
         text = getattr(mark, "description", None) or getattr(mark, "documentation", None)
         if isinstance(text, str):
             self.description = text
-        shown = getattr(mark, "examples", None)
-        if isinstance(shown, list):
-            self.examples = shown
+        examples = getattr(mark, "examples", None)
+        if isinstance(examples, list):
+            self.examples = examples
 
     def describe(self, schema: dict[str, Any]) -> dict[str, Any]:
         """The schema of the type with what is text here. Raises `ConfigError` for a bound that the
@@ -160,5 +160,5 @@ def _words(name: str, limit: Any, value: Any) -> str:
         unit = "character" if isinstance(value, str) else "item"
         many = "" if limit == 1 else "s"
         return f"{'at least' if name == 'min_length' else 'at most'} {limit} {unit}{many}"
-    shown = f"'{limit.pattern}'" if isinstance(limit, re.Pattern) else limit
-    return WORDS[name].format(shown)
+    limit_text = f"'{limit.pattern}'" if isinstance(limit, re.Pattern) else limit
+    return WORDS[name].format(limit_text)

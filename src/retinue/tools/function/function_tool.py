@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import functools
 import inspect
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, Protocol, TypedDict, Unpack, get_args, overload
@@ -21,9 +22,11 @@ from retinue.tools.context_verbs import check_delegated
 from retinue.tools.function.returned import as_returned
 from retinue.tools.function.signature import Signature
 from retinue.tools.function.unfit import Unfit
+from retinue.tools.option_values import check_values, shown
 from retinue.tools.own_time import within
 from retinue.tools.start_options import Seconds, seconds
 
+log = logging.getLogger("retinue.tools")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 RESTARTS = ("pure", "keyed", "reconcile", "unsafe")
 
@@ -57,6 +60,7 @@ class FunctionTool(Generic[P, R_co, D_contra]):
     loop; a plain one in a thread, unless it is `quick`."""
 
     def __init__(self, function: Callable[P, R_co], **options: Unpack[ToolOptions]) -> None:
+        _check_kinds(function, options)
         signature = Signature(function, options.get("name", ""))
         _check(signature, options)
         self.function = function
@@ -103,6 +107,7 @@ class FunctionTool(Generic[P, R_co, D_contra]):
         try:
             return bool(self.approve(call))
         except Exception:
+            log.warning("approve= of %s failed, so a person is asked", self.name, exc_info=True)
             return True
 
     async def run(self, context: Context[D_contra], args: dict[str, Any]) -> Returned:
@@ -231,13 +236,28 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
     return lambda f: FunctionTool(f, **options)
 
 
+_NAMED_BELOW = ("restart", "risk")
+"""Options with errors of their own, which name the choices."""
+
+
+def _check_kinds(function: object, options: ToolOptions) -> None:
+    """The argument must be a function that is not a tool yet, each option of its type."""
+    names = list(ToolOptions.__annotations__)
+    if odd := next((name for name in options if name not in names), ""):
+        raise ConfigError(
+            f"tool() has no option {odd!r}.{did_you_mean(odd, names)} There are {_all(names)}."
+        )
+    if isinstance(function, FunctionTool):
+        raise ConfigError(f"{function.name!r} is a tool already. Write tool(f) of a function f.")
+    if not callable(function):
+        hint = f" Write @tool(name={function!r})." if isinstance(function, str) else ""
+        raise ConfigError(f"tool() takes a function, not {shown(function)}.{hint}")
+    typed = {name: value for name, value in options.items() if name not in _NAMED_BELOW}
+    check_values("tool()", typed, ToolOptions)
+
+
 def _check(signature: Signature, options: ToolOptions) -> None:
     """Whatever is wrong with a tool is said when it is made."""
-    known = list(ToolOptions.__annotations__)
-    if odd := next((name for name in options if name not in known), ""):
-        raise ConfigError(
-            f"tool() has no option {odd!r}.{did_you_mean(odd, known)} There are {_all(known)}."
-        )
     if not _NAME.fullmatch(signature.name):
         raise signature.wrong(
             "a name has 1 to 64 letters, digits, _ and -", "Write tool(..., name='...')."
@@ -257,6 +277,11 @@ def _check(signature: Signature, options: ToolOptions) -> None:
     if signature.is_generator:
         raise signature.wrong(
             "it is a generator, and a tool returns one value", "Return a list instead of `yield`."
+        )
+    if inspect.iscoroutinefunction(options.get("approve")):
+        raise signature.wrong(
+            "approve= takes a plain function, because it is asked while a reply is recorded",
+            "Write def, not async def.",
         )
     if options.get("quick") and signature.is_async:
         raise signature.wrong(

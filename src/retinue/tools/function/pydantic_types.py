@@ -1,5 +1,5 @@
-"""Types that bring a pydantic schema are read and described by pydantic, which is imported only
-when there is one."""
+"""Types with a pydantic schema are read and described by pydantic, which is imported only
+for them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from retinue.tools.function.unfit import Unfit, shown
 HOOK = "__get_pydantic_core_schema__"
 
 
-def brings_pydantic(hint: Any, known: set[int] | None = None) -> bool:
+def brings_pydantic(hint: Any, ids_seen: set[int] | None = None) -> bool:
     """Whether pydantic has to read this type, or one inside of it."""
-    known = set() if known is None else known
-    if id(hint) in known:
+    ids_seen = set() if ids_seen is None else ids_seen
+    if id(hint) in ids_seen:
         return False
-    known.add(id(hint))
+    ids_seen.add(id(hint))
     inner = list(typing.get_args(hint))
     if isinstance(hint, type):
         if hasattr(hint, HOOK) or hasattr(hint, "__pydantic_core_schema__"):
@@ -29,7 +29,7 @@ def brings_pydantic(hint: Any, known: set[int] | None = None) -> bool:
             inner += _hints(hint).values()
     if typing.get_origin(hint) is typing.Annotated and any(_is_validator(m) for m in inner[1:]):
         return True
-    return any(brings_pydantic(part, known) for part in inner if not isinstance(part, str))
+    return any(brings_pydantic(part, ids_seen) for part in inner if not isinstance(part, str))
 
 
 def is_alias(hint: Any) -> bool:

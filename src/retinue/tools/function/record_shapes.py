@@ -1,4 +1,4 @@
-"""Objects with named fields: what reads one, and its schema."""
+"""Objects with named fields: how they are read, and their schema."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from retinue.tools.function.unfit import Unfit, expected
 def record_reader(
     make: Callable[..., Any], fields: list[tuple[RecordField, Shape]], *, is_open: bool
 ) -> Callable[[Any], Any]:
-    known = {field.key for field, _ in fields}
+    keys = {field.key for field, _ in fields}
 
     def read(value: Any) -> Any:
         if not isinstance(value, dict):
             raise expected("an object", value)
-        if not is_open and (odd := next((key for key in value if key not in known), None)):
-            raise Unfit(f"there is no such field; there are {', '.join(known)}", [odd])
+        if not is_open and (odd := next((key for key in value if key not in keys), None)):
+            raise Unfit(f"there is no such field; there are {', '.join(keys)}", [odd])
         out = {}
         for field, shape in fields:
             if field.key in value:

@@ -1,4 +1,4 @@
-"""What a tool's function has returned, as the model reads it."""
+"""The return value of a tool's function, as the model reads it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from retinue.core.spec import Actions
-from retinue.errors import ToolError
+from retinue.errors import ConfigError, ToolError
 from retinue.tools.base import Ask, Delegation, Returned, Submission, ToolResult
 
 
@@ -17,6 +17,8 @@ def as_returned(tool: str, out: Any) -> Returned:
     """A text as it is, any other value as JSON."""
     if isinstance(out, Delegation):
         return out.actions
+    if isinstance(out, Ask) and not str(out.question).strip():
+        raise ConfigError(f"Tool {tool!r} returned Ask without a question.")
     if isinstance(out, (ToolResult, Actions, Submission, Ask)):
         return out
     if out is None:

@@ -1,5 +1,4 @@
-"""A callable as a tool: its name, what it says of itself, and its parameters as the model sees and
-fills them."""
+"""A callable as a tool: its name, its description, and its parameters."""
 
 from __future__ import annotations
 
@@ -118,6 +117,10 @@ class Signature:
                     f"Write, for example, {name}: {_guess(name, parameter.default)}.",
                 )
             if _is_context(hint):
+                if self.context:
+                    raise self.wrong(
+                        f"parameters {self.context!r} and {name!r} are both a Context", "Leave one."
+                    )
                 self.context, self.deps_type = name, _deps_type(hint)
                 continue
             out.append(self._parameter(name, hint, parameter.default, doc, shapes))

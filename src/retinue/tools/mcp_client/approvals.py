@@ -1,6 +1,5 @@
-"""Which servers and definitions of tools were approved, by their hashes: what has changed since, or
-is new, is withheld until it is approved too. A server that was approved with harmless tools cannot
-put others in their place."""
+"""Approved servers and tool definitions, by hash: new or changed ones are withheld until they are
+approved. A server that was approved with harmless tools cannot put others in their place."""
 
 from __future__ import annotations
 
@@ -91,10 +90,10 @@ class Approvals:
 
     def state(self, server: str, tool: str, fingerprint: str) -> State:
         pinned = self.server(server)
-        known = pinned.tools.get(tool) if pinned else None
-        if known is None:
+        approved_tool = pinned.tools.get(tool) if pinned else None
+        if approved_tool is None:
             return "new"
-        return "approved" if known == fingerprint else "changed"
+        return "approved" if approved_tool == fingerprint else "changed"
 
     def approve(
         self, server: str, identity: str, *definitions: Mapping[str, Any], whole: bool = False
@@ -105,12 +104,12 @@ class Approvals:
             before = content.servers.get(server)
             if before is None or whole:
                 before = ApprovedServer(identity=identity)
-            tools, shown = dict(before.tools), dict(before.shown)
+            tools, tool_texts = dict(before.tools), dict(before.shown)
             for definition in definitions:
                 name = str(definition.get("name"))
-                tools[name], shown[name] = fingerprint(definition), page(definition)
-            room = MAX_SHOWN // max(1, len(shown))
-            texts = {name: clip(text, room) for name, text in shown.items()}
+                tools[name], tool_texts[name] = fingerprint(definition), page(definition)
+            room = MAX_SHOWN // max(1, len(tool_texts))
+            texts = {name: clip(text, room) for name, text in tool_texts.items()}
             content.servers[server] = ApprovedServer(
                 identity=before.identity, tools=tools, shown=texts
             )

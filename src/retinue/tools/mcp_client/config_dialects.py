@@ -1,4 +1,4 @@
-"""The formats of other programs, translated into `ServerConfig`: JSON with `mcpServers` or
+"""Translates the formats of other programs into `ServerConfig`: JSON with `mcpServers` or
 `servers`, TOML with `mcp_servers`. What is not known is reported and omitted; what is of the wrong
 type costs that server alone."""
 
@@ -92,7 +92,7 @@ def translate(
         if isinstance(i, dict) and isinstance(i.get("id"), str)
     }
     for name, entry in raw_entries.items():
-        file, shown = source.file, reveal(name, keep="")[:100]
+        file, name_text = source.file, reveal(name, keep="")[:100]
         try:
             reader = ServerEntry(
                 name, entry, source, Expander(environ, inputs, descriptions, source)
@@ -101,12 +101,12 @@ def translate(
         except Wrong as error:
             complaints.append(
                 ServerComplaint(
-                    text=str(error), field=error.field, kind=error.kind, file=file, server=shown
+                    text=str(error), field=error.field, kind=error.kind, file=file, server=name_text
                 )
             )
             continue
         complaints += [
-            ServerComplaint(text=t, field=f, kind=k, fatal=False, file=file, server=shown)
+            ServerComplaint(text=t, field=f, kind=k, fatal=False, file=file, server=name_text)
             for f, t, k in reader.notes
         ]
         servers.append(server)

@@ -71,17 +71,19 @@ class ResourceTool:
         for servers in self._all:
             servers.note_use(context.spec.id)
         action, name, uri = (str(args.get(key) or "") for key in ("action", "server", "uri"))
-        known = self._servers()
-        if name and name not in known:
-            return _error(f"Unknown server {name!r}. Servers with resources: {', '.join(known)}.")
+        server_map = self._servers()
+        if name and name not in server_map:
+            return _error(
+                f"Unknown server {name!r}. Servers with resources: {', '.join(server_map)}."
+            )
         try:
             if action == "list":
-                return await self._list([known[name]] if name else list(known.values()))
+                return await self._list([server_map[name]] if name else list(server_map.values()))
             if action != "read":
                 return _error(f"Unknown action {action!r}. Use list or read.")
             if not name or not uri:
                 return _error("`read` needs `server` and `uri`. Use `list` to see them.")
-            return await read_resource(known[name], uri)
+            return await read_resource(server_map[name], uri)
         except McpError as error:
             return _error(f"The MCP server {name!r} failed ({error.fault}): {error}")
 

@@ -1,4 +1,4 @@
-"""One server as a file describes it, in any of the dialects."""
+"""One server as a file describes it, in any dialect."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class ServerEntry:
             raise Wrong("command", "a local server needs a command; one over HTTP needs a url")
         env = {n: self._expand.environ[n] for n in self._env_names() if n in self._expand.environ}
         env |= {k: self._expand(v, f"env.{k}") for k, v in self._texts_by_name("env", None).items()}
-        written = digest(
+        entry_hash = digest(
             kind,
             json.dumps({k: v for k, v in self._entry.items() if k in DEFINING}, sort_keys=True),
         )
@@ -120,7 +120,7 @@ class ServerEntry:
             required=self._flag("required", False),
             aliases=self._texts_by_name("aliases", ALIAS, is_value=True),
             source=self._source,
-            written=written,
+            written=entry_hash,
             **more,
         )
         if (

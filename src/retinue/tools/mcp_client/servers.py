@@ -1,5 +1,5 @@
-"""All the servers of a runtime: started together, their tools named, filtered and held against what
-was approved."""
+"""All servers of a runtime: started together, their tools named, filtered and compared with the
+approvals."""
 
 from __future__ import annotations
 
@@ -326,8 +326,8 @@ class McpServers:
 
     def status(self) -> list[ServerStatus]:
         """How each server is, and those that were omitted, with the reason."""
-        known = self._names()
-        out = [self._status(server, known) for server in self._servers.values()]
+        name_table = self._names()
+        out = [self._status(server, name_table) for server in self._servers.values()]
         for complaint in self._skipped:
             if complaint.fatal and complaint.server:
                 out.append(
@@ -340,7 +340,7 @@ class McpServers:
                 )
         return out
 
-    def _status(self, server: KeptServer, known: Mapping[names.Key, str]) -> ServerStatus:
+    def _status(self, server: KeptServer, names_by_key: Mapping[names.Key, str]) -> ServerStatus:
         config, hello = server.config, server.connection.hello if server.connection else None
         offered, withheld = [], []
         pinned = self._approvals.server(config.name)
@@ -364,7 +364,7 @@ class McpServers:
                 )
                 withheld.append(what)
             else:
-                offered.append(known[config.name, tool])
+                offered.append(names_by_key[config.name, tool])
         for tool in server.connection.too_large if server.connection is not None else ():
             reason = f"its definition is larger than {4 * self._limits.schema_bytes} bytes"
             withheld.append(Withheld(tool=reveal(tool, keep=""), reason=reason))

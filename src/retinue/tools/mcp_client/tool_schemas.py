@@ -1,5 +1,5 @@
-"""The schema of a tool's arguments as every provider takes it: an object at its root, no
-references, no unknown words.
+"""Converts a tool's schema into one that every provider accepts: an object at the root, no
+references, no unknown keywords.
 
 One schema that a provider refuses costs the whole request, and with it every turn of the run; so
 only what is known to be understood is copied, and a tool that cannot be described so is omitted.
@@ -80,9 +80,11 @@ def normal(schema: Any, max_bytes: int) -> dict[str, Any]:
     for word in ("allOf", "anyOf", "oneOf"):
         root = _merged(root, word)
     properties = {k: v for k, v in root.get("properties", {}).items() if KEY.fullmatch(k)}
-    lost = [k for k in root.get("required", []) if not KEY.fullmatch(k)]
-    if lost:
-        raise Unusable(f"its argument {one_line(lost[0])[:40]!r} has a name that models cannot use")
+    bad_keys = [k for k in root.get("required", []) if not KEY.fullmatch(k)]
+    if bad_keys:
+        raise Unusable(
+            f"its argument {one_line(bad_keys[0])[:40]!r} has a name that models cannot use"
+        )
     required = [k for k in root.get("required", []) if k in properties]
     out: dict[str, Any] = {"type": "object", "properties": properties}
     out |= {"required": required} if required else {}
@@ -219,9 +221,9 @@ def _type(node: Mapping[str, Any]) -> Any:
     if isinstance(named, str) and named in TYPES:
         return named
     if isinstance(named, list) and (
-        known := [t for t in named if isinstance(t, str) and t in TYPES]
+        types := [t for t in named if isinstance(t, str) and t in TYPES]
     ):
-        return list(dict.fromkeys(known))
+        return list(dict.fromkeys(types))
     if isinstance(node.get("properties"), dict):
         return "object"
     if "items" in node:

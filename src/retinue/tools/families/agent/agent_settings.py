@@ -103,7 +103,7 @@ class AgentSettings(FamilySettings):
         allowed = (
             lists.get(provider, ())
             if provider != INHERIT
-            else [m for known in lists.values() for m in known]
+            else [m for models in lists.values() for m in models]
         )
         if model not in allowed:
             raise ValueError(f"sub_agents.default_model {model!r} is not in the list of {provider}")
@@ -140,7 +140,7 @@ def resolve(
 
     `parents` is the parent's model, by the name that the runtime has for it.
     """
-    known = look.models()
+    models = look.models()
     if settings.allowed_models is None:
         name, choice = _unlisted(settings, provider, model, parents, look)
     else:
@@ -148,13 +148,13 @@ def resolve(
         name, choice = _listed(settings, settings.allowed_models, provider, model, mine)
         if choice == bare(mine) and provider_of(mine) == name:
             return name, choice, parents
-    real = next((m for m in (choice, f"{name}:{choice}") if m in known), None)
+    real = next((m for m in (choice, f"{name}:{choice}") if m in models), None)
     if real is None and settings.allowed_models is not None:
         real = f"{name}:{choice}"
         if why := look.find_model(real):
             raise CallComplaint(f"Failed to create LLM client: {why}")
     if real is None:
-        there = ", ".join(known)
+        there = ", ".join(models)
         raise CallComplaint(
             f"Failed to create LLM client: unknown model '{choice}' (known: {there})"
         )

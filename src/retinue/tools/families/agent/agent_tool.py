@@ -1,5 +1,4 @@
-"""What the tools of the family `agent` have in common: their names, the family's words, how
-arguments are read."""
+"""Shared by the tools of the family `agent`: names, texts, and how arguments are read."""
 
 from __future__ import annotations
 
@@ -87,12 +86,12 @@ class AgentTool(FamilyTool):
             if "unknown field" not in str(complaint):
                 raise
             inside = re.search(r"at `\$\.(\w+)`", str(complaint))
-            known = self.schema.parameters["properties"]
+            properties = self.schema.parameters["properties"]
             if inside is not None:
-                schema = known[inside[1]]
-                known = schema.get("properties") or schema["anyOf"][0]["properties"]
+                schema = properties[inside[1]]
+                properties = schema.get("properties") or schema["anyOf"][0]["properties"]
             raise CallComplaint(
-                f"{complaint}. Known fields: {', '.join(known) or 'none'}"
+                f"{complaint}. Known fields: {', '.join(properties) or 'none'}"
             ) from None
 
 

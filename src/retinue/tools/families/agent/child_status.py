@@ -45,11 +45,11 @@ class ChildTool(AgentTool):
     async def find(self, context: Context, *ids: str) -> list[RunRecord]:
         """Children by their ids, each once."""
         uuids = dict.fromkeys(uuid_of(id) for id in ids)
-        known = {record[0].id: record for record in await self.visible(context)}
+        records = {record[0].id: record for record in await self.visible(context)}
         for id in uuids:
-            if id not in known:
+            if id not in records:
                 raise CallComplaint(f"Sub-agent not found: {id}")
-        return [known[id] for id in uuids]
+        return [records[id] for id in uuids]
 
 
 def uuid_of(id: str) -> str:

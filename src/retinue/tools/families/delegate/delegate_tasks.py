@@ -1,4 +1,4 @@
-"""`delegate_tasks`: tasks to sub-agents, in parallel or in the background."""
+"""`delegate_tasks`: gives tasks to sub-agents, in parallel or in the background."""
 
 from __future__ import annotations
 
@@ -157,14 +157,14 @@ class DelegateTasks(FamilyTool):
             else min(permissions.depth, self._settings.levels)
         )
         withheld = (DELEGATE, CANCEL, LIST) if depth < 2 else ()
-        known = [
+        tool_list = [
             t
             for t in reader_of(context).tools(helper)
             if allows(permissions, t) and t not in withheld
         ]
         names = sorted({t for t in task.tools if t not in withheld})
-        tools = tuple(t for t in names if t in known)
-        remark = not_given([t for t in names if t not in known], known)
+        tools = tuple(t for t in names if t in tool_list)
+        remark = not_given([t for t in names if t not in tool_list], tool_list)
         return Permissions(tools=tools, depth=max(0, depth - 1)), remark
 
     # what a call may take
@@ -178,25 +178,25 @@ class DelegateTasks(FamilyTool):
         if not background and not budgeted:
             return "", None
         children = await context.children()
-        known = await tally(
+        tally_now = await tally(
             context, context.called_at - s.longest_ms - (HOUR_MS if budgeted else 0)
         )
         group = ""
         if background:
-            running = known.n_groups(helper)
+            running = tally_now.n_groups(helper)
             if running >= s.max_background_groups:
                 raise CallComplaint(_too_many_groups(running, s))
-            group = _group_id(context, children, known)
-        tokens = self._grant(context, children, known, n) if budgeted else None
+            group = _group_id(context, children, tally_now)
+        tokens = self._grant(context, children, tally_now, n) if budgeted else None
         claim(context, helper, group, (tokens or 0) * n)
         return group, tokens
 
-    def _grant(self, context: Context, children: Sequence[RunRecord], known: Tally, n: int) -> int:
+    def _grant(self, context: Context, children: Sequence[RunRecord], usage: Tally, n: int) -> int:
         """What one task may use: what it would get if the call were as large as it may be, so that
         others get theirs. Never more than the calling run's own budget can give."""
         s = self._settings
         most = s.hourly_token_budget or 0
-        rest = max(0, most - known.n_tokens())
+        rest = max(0, most - usage.n_tokens())
         each = max(MIN_TOKENS, rest // s.max_subtasks_per_request)
         if each * n > rest:
             raise CallComplaint(
@@ -235,15 +235,15 @@ def _child_request(
 
 def _check_models(context: Context, tasks: Sequence[DelegateTask]) -> None:
     permissions = context.row.permissions or context.spec.permissions
-    known = [
+    models = [
         m
         for m in reader_of(context).models()
         if permissions.models is None or m in permissions.models
     ]
     for i, task in enumerate(tasks):
-        if task.model and task.model not in known:
+        if task.model and task.model not in models:
             raise CallComplaint(
-                f"Task {i}: unknown model '{task.model}'. Available models: {', '.join(known)}"
+                f"Task {i}: unknown model '{task.model}'. Available models: {', '.join(models)}"
             )
 
 
@@ -258,10 +258,10 @@ def _own_rest(context: Context, children: Sequence[RunRecord]) -> int | None:
     return max(0, limit - context.row.usage.tokens)
 
 
-def _group_id(context: Context, children: Sequence[RunRecord], known: Tally) -> str:
+def _group_id(context: Context, children: Sequence[RunRecord], usage: Tally) -> str:
     """The same for the same call, and no other group of this run has it."""
-    ids = {spec.request.group for spec, _ in (*children, *known.rows)} | {
-        c.group for c in known.claims
+    ids = {spec.request.group for spec, _ in (*children, *usage.rows)} | {
+        c.group for c in usage.claims
     }
     n = 0
     while (id := f"bg-{digest(context.child_id(), n)[:6]}") in ids:

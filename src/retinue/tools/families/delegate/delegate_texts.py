@@ -55,14 +55,16 @@ def guide(has_more: bool) -> str:
     return GUIDE.format(more=MORE if has_more else "")
 
 
-def not_given(names: Sequence[str], known: Sequence[str]) -> str:
+def not_given(names: Sequence[str], names_known: Sequence[str]) -> str:
     """What is said of a task that asked for tools that there are not; "" when it got all of
     them."""
     if not names:
         return ""
     some = ", ".join(f"'{clip(name, 100)}'" for name in names[:MOST_NAMED])
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"was not given {some}{more}: unknown tool. Available: {', '.join(known) or 'none'}"
+    return (
+        f"was not given {some}{more}: unknown tool. Available: {', '.join(names_known) or 'none'}"
+    )
 
 
 DELEGATE_DESCRIPTION = (

@@ -1,5 +1,5 @@
-"""The arguments of `delegate_tasks`, checked one by one in the sequence and with the texts of the
-document; then what the document leaves open, with our own texts."""
+"""Checks the arguments of `delegate_tasks` in the order and with the texts of the family's
+document, then what the document leaves open."""
 
 from __future__ import annotations
 
@@ -87,10 +87,12 @@ def _check_ids(tasks: list[DelegateTask]) -> None:
         first[id] = i
 
 
-def check_fields(fields: dict[str, Any], known: Collection[str], where: str = "") -> None:
+def check_fields(fields: dict[str, Any], known_names: Collection[str], where: str = "") -> None:
     for name in fields:
-        if name not in known:
-            raise CallComplaint(f"{where}unknown field '{name}'. Known fields: {', '.join(known)}")
+        if name not in known_names:
+            raise CallComplaint(
+                f"{where}unknown field '{name}'. Known fields: {', '.join(known_names)}"
+            )
 
 
 _BEYOND = {"model": "Model for this task instead of yours."}

@@ -1,4 +1,4 @@
-"""What a model reads about `spawn_agents`: its parameters, what they are for, when to use it."""
+"""What a model reads about `spawn_agents`: its parameters and when to use it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ToolTexts(Protocol):
 def parameters(settings: ToolTexts) -> dict[str, Any]:
     turns = f"{settings.explore_turns} to explore and {settings.work_turns} to work"
     turns = turns if "mode" in settings.task_fields else str(settings.work_turns)
-    known = {
+    properties = {
         "task": {
             "type": "string",
             "description": "The complete task: the sub-agent does not see your "
@@ -67,7 +67,7 @@ def parameters(settings: ToolTexts) -> dict[str, Any]:
     }
     offered = {
         name: schema
-        for name, schema in known.items()
+        for name, schema in properties.items()
         if name in ("task", "cwd", *settings.task_fields)
     }
     task = object_schema(offered, ["task"])

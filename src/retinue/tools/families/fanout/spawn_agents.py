@@ -1,4 +1,4 @@
-"""`spawn_agents`: several tasks in parallel, each to an agent of its own."""
+"""`spawn_agents`: runs several tasks in parallel, each with its own agent."""
 
 from __future__ import annotations
 
@@ -117,12 +117,12 @@ class SpawnAgents(FamilyTool):
     def _hint(self, complaint: str) -> str:
         """What could have been written instead."""
         if "unknown field" in complaint:
-            known = (
+            names = (
                 self._known()
                 if "$.tasks" in complaint
                 else ", ".join(SpawnAgentsArgs.__struct_fields__)
             )
-            return f". Known fields: {known}"
+            return f". Known fields: {names}"
         return f". Known modes: {', '.join(MODES)}" if "enum value" in complaint else ""
 
     def _model(self, context: Context, n: int, task: FanoutTask) -> str:
@@ -130,11 +130,11 @@ class SpawnAgents(FamilyTool):
         explores = self.settings.has_modes and not task.writes
         name = task.model or (self.settings.explore_model if explores else "")
         allowed = _permissions(context).models
-        known = [m for m in reader_of(context).models() if allowed is None or m in allowed]
-        if name and name not in known:
+        models = [m for m in reader_of(context).models() if allowed is None or m in allowed]
+        if name and name not in models:
             raise CallComplaint(
                 f"tasks[{n}]: unknown model {name!r}. Available models: "
-                f"{', '.join(known) or 'none'}"
+                f"{', '.join(models) or 'none'}"
             )
         return name
 

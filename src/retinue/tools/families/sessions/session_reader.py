@@ -1,4 +1,4 @@
-"""Which sessions a run may see, and their messages as text."""
+"""Which sessions a run can see, and their messages as text."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class SessionReader(SessionTool):
     ) -> list[dict[str, Any]]:
         messages = await reader_of(context).messages(*record)
         return [
-            shown
+            plain
             for message in messages
-            if (shown := plain_message(message, tools=tools)) is not None
+            if (plain := plain_message(message, tools=tools)) is not None
         ]
 
 

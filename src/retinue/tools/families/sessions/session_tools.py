@@ -135,9 +135,9 @@ class HistoryTool(SessionReader):
     async def answer(self, context: Context, args: dict[str, Any]) -> Returned | Laid:
         request = self.read(args, HistoryArgs)
         record = await self.find(context, request.session_key)
-        shown = await self.shown_messages(context, record, tools=request.include_tools)
+        message_texts = await self.shown_messages(context, record, tools=request.include_tools)
         key = self.settings.key_of(record[0])
-        messages = shown[-request.limit :]
+        messages = message_texts[-request.limit :]
         return Sheet(
             {"sessionKey": key, "messages": messages},
             "messages",

@@ -1,6 +1,5 @@
-"""The settings of the family `sessions`, how its tools read their arguments, and how sessions are
-named: a session is named after its first run, and the runs that continue it are a group of that
-name."""
+"""The settings of the family `sessions`, how its tools read arguments, and how sessions are named:
+after their first run, and the runs that continue one are a group of that name."""
 
 from __future__ import annotations
 
@@ -105,10 +104,10 @@ class SessionTool(FamilyTool):
     def read(self, args: dict[str, Any], type_: type[T], *objects: str) -> T:
         """The arguments as a value. A null counts as a missing argument; an unknown field is named,
         with the known ones."""
-        known = self.schema.parameters["properties"]
+        properties = self.schema.parameters["properties"]
         for name in args:
-            if name not in known:
-                names = ", ".join(known)
+            if name not in properties:
+                names = ", ".join(properties)
                 raise CallComplaint(
                     f"{self.invalid_prefix}: unknown parameter '{clip(name, 80)}'. Known: {names}"
                 )
@@ -119,5 +118,5 @@ class SessionTool(FamilyTool):
             if inside is None:
                 raise
             raise CallComplaint(
-                f"{complaint}. Known: {', '.join(known[inside[1]]['properties'])}"
+                f"{complaint}. Known: {', '.join(properties[inside[1]]['properties'])}"
             ) from None

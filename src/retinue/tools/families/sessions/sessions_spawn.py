@@ -1,5 +1,5 @@
-"""`sessions_spawn`: start a run in a session of its own, and continue, or wait a while for its
-reply."""
+"""`sessions_spawn`: starts a run in its own session, and continues, or waits a while for
+its reply."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ class SessionsSpawnTool(SessionTool):
         if refused := await self._forbidden(context, request):
             return ToolResult(text=status("forbidden", refused), error=True)
         model = request.model.strip() or self.settings.model
-        known = reader_of(context).models()
-        if model and model not in known:
+        models = reader_of(context).models()
+        if model and model not in models:
             return ToolResult(
-                text=status("error", f"unknown model '{model}'; known: {', '.join(known)}"),
+                text=status("error", f"unknown model '{model}'; known: {', '.join(models)}"),
                 error=True,
             )
         if request.thread and not context.spec.origin.channel:

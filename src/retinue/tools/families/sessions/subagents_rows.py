@@ -1,4 +1,4 @@
-"""What `subagents` tells of each run."""
+"""What `subagents` reports about each run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def error_answer(text: str) -> ToolResult:
     return ToolResult(text=status("error", text), error=True)
 
 
-def reason_of(ids: Sequence[str], known: dict[str, Run], back: dict[str, ChildOutcome]) -> str:
+def reason_of(ids: Sequence[str], runs: dict[str, Run], back: dict[str, ChildOutcome]) -> str:
     """Why a wait is over, or what a look has found."""
-    if any(id not in known and id not in back for id in ids):
+    if any(id not in runs and id not in back for id in ids):
         return "unavailable"
-    live = [run for id in ids if (run := known.get(id)) is not None and ending_of(run) is None]
+    live = [run for id in ids if (run := runs.get(id)) is not None and ending_of(run) is None]
     if not live:
         return "completed"
     return "attention" if any(isinstance(run.state, Asking) for run in live) else "timeout"

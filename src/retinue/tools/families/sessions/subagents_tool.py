@@ -1,6 +1,6 @@
-"""`subagents`: look after the sessions that one has spawned: list them, wait for some, steer one,
-kill one with all that it has started. Waiting and listing read the record; what is announced or
-brought is announced or brought all the same."""
+"""`subagents`: manages the sessions a run has started: list them, wait for some, steer one, cancel
+one with all it started. Waiting and listing read the record; what is announced or brought is
+announced or brought all the same."""
 
 from __future__ import annotations
 
@@ -144,12 +144,12 @@ class ControlTool(SessionsSendTool):
                 f"at most {MOST_IDS} runs can be waited for in one call, not {len(ids)}. "
                 "Name some in runIds"
             )
-        known = {spec.id: run for spec, run in await context.children()}
-        open_ = [id for id in ids if id in known and ending_of(known[id]) is None]
+        runs = {spec.id: run for spec, run in await context.children()}
+        open_ = [id for id in ids if id in runs and ending_of(runs[id]) is None]
         if (
             not request.timeout_seconds
             or not open_
-            or reason_of(ids, known, {}) in ("attention", "unavailable")
+            or reason_of(ids, runs, {}) in ("attention", "unavailable")
         ):
             return await self._shown(context, ids)
         wait = WaitForRuns(
@@ -161,13 +161,13 @@ class ControlTool(SessionsSendTool):
 
     async def _shown(self, context: Context, ids: Sequence[str]) -> Laid:
         """How they are now. Nothing is taken from what will be brought or announced."""
-        known = {spec.id: run for spec, run in await context.children()}
+        runs = {spec.id: run for spec, run in await context.children()}
         back = {o.id: o for o in context.ended_children}
-        rows = [row_of(id, known.get(id), back.get(id)) for id in ids]
+        rows = [row_of(id, runs.get(id), back.get(id)) for id in ids]
         reply = {
             "status": "ok",
             "action": "wait",
-            "reason": reason_of(ids, known, back),
+            "reason": reason_of(ids, runs, back),
             "runs": rows,
         }
         return Sheet(reply, "runs", lambda row: str(row["status"]))

@@ -1,4 +1,4 @@
-"""What both tools that start sub-agents check and request."""
+"""Shared by both tools that start sub-agents: checks and requests."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class HelperStarter(FamilyTool):
         raise NotImplementedError
 
     def _no_model(self, context: Context) -> str:
-        known = ", ".join(reader_of(context).models())
+        models = ", ".join(reader_of(context).models())
         return (
             f"Subagent initialization failed: model '{self.settings.model}' cannot be "
-            f"used (known: {known})"
+            f"used (known: {models})"
         )
 
-    def check(self, task: SubagentTask, known: Sequence[str]) -> None:
+    def check(self, task: SubagentTask, known_names: Sequence[str]) -> None:
         if not task.task_prompt.strip():
             raise CallComplaint("task_prompt cannot be empty")
         if not task.label.strip():
@@ -92,7 +92,7 @@ class HelperStarter(FamilyTool):
             if name in (ONE, MANY):
                 raise CallComplaint(f"Subagent cannot have '{name}' in allowed_tools")
         for name in task.allowed_tools or ():
-            if name not in known:
+            if name not in known_names:
                 raise CallComplaint(f"Unknown tool in allowed_tools: {name}")
 
     def known_tools(self, context: Context) -> list[str]:

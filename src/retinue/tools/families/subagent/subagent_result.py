@@ -69,7 +69,9 @@ def result_of(one: ChildOutcome, size: int, *, has_quota: bool = False) -> dict[
     success = ending.state in ("completed", "incomplete") and bool(ending.text.strip())
     whole = ending.artifacts[-1] if ending.artifacts else None
     output, truncated = cut(ending.text, size, whole)
-    shown = Long(output, f"artifact {whole.path}" if whole is not None else "", note=mark(whole))
+    output_text = Long(
+        output, f"artifact {whole.path}" if whole is not None else "", note=mark(whole)
+    )
     metadata: dict[str, Any] = {
         "subagent_label": Long(one.label),
         "recursion_depth": str(one.depth),
@@ -87,8 +89,8 @@ def result_of(one: ChildOutcome, size: int, *, has_quota: bool = False) -> dict[
     error = {} if success else {"error": Long(_error_of(one, has_quota=has_quota))}
     return {
         "success": success,
-        "output": shown,
+        "output": output_text,
         **error,
-        "truncated": WasCut(shown, truncated),
+        "truncated": WasCut(output_text, truncated),
         "metadata": metadata,
     }

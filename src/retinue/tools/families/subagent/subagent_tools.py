@@ -1,4 +1,4 @@
-"""`subagent` and `parallel_subagent`: what both check, and how each is answered."""
+"""`subagent` and `parallel_subagent`: their checks and answers."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ class ParallelTool(HelperStarter):
             raise CallComplaint("At least one task required")
         if batch.max_concurrent < 1:
             raise CallComplaint("max_concurrent must be at least 1")
-        known = self.known_tools(context)
+        tools = self.known_tools(context)
         for n, task in enumerate(batch.tasks):
             try:
-                self.check(task, known)
+                self.check(task, tools)
             except CallComplaint as complaint:
                 raise CallComplaint(f"tasks[{n}]: {complaint}") from None
         lane = Lane(

@@ -41,6 +41,6 @@ def challenge_of(headers: Iterable[str]) -> AuthChallenge:
 
 def scope_text(words: Iterable[str]) -> str:
     """Each scope once, in the order they came in; others are omitted."""
-    known = [word for word in dict.fromkeys(words) if _SCOPE.fullmatch(word)]
-    text = " ".join(known)
+    scopes = [word for word in dict.fromkeys(words) if _SCOPE.fullmatch(word)]
+    text = " ".join(scopes)
     return text if len(text) <= MAX_SCOPE else text[:MAX_SCOPE].rpartition(" ")[0]

@@ -38,10 +38,10 @@ def client_method(server: AuthorizationServer, has_secret: bool, named: str = ""
     """How a client proves who it is: as its registration says, else the first way that
     the server knows."""
     supported = server.token_endpoint_auth_methods_supported or ("client_secret_basic", "none")
-    known = [one for one in METHODS if one in supported and (one == "none") != has_secret]
+    methods = [one for one in METHODS if one in supported and (one == "none") != has_secret]
     if named in METHODS:
         return named
-    return known[0] if known else "none"
+    return methods[0] if methods else "none"
 
 
 def registration(server: AuthorizationServer, redirect_uri: str) -> dict[str, Any]:

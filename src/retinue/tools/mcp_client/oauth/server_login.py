@@ -70,12 +70,12 @@ class ServerLogin:
         """Whether someone has logged in since the last request."""
         return self._logins.record(self._config.url).access not in ("", self._used)
 
-    async def renew(self, challenge: AuthChallenge, sent: str) -> None:
+    async def renew(self, challenge: AuthChallenge, token_sent: str) -> None:
         """Get a token that may be enough, after one that was not. McpError if there is none."""
         url = self._config.url
         async with self._logins.turn(url):
             record = self._logins.record(url)
-            if record.access not in ("", sent):
+            if record.access not in ("", token_sent):
                 return
             is_too_little = challenge.error == "insufficient_scope"
             if not is_too_little and record.refresh and await self._refreshed(record):

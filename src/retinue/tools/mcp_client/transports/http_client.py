@@ -137,11 +137,21 @@ class Http:
 
         if self._pool is None:
             raise McpError("closed", "the connection is closed")
-        sent = {"User-Agent": "retinue", "Accept-Encoding": "identity", **self._headers, **headers}
+        sent_headers = {
+            "User-Agent": "retinue",
+            "Accept-Encoding": "identity",
+            **self._headers,
+            **headers,
+        }
         try:
             for _ in range(MAX_REDIRECTS + 1):
                 async with self._pool.request(
-                    method, url, data=body, headers=sent, allow_redirects=False, proxy=self._proxy
+                    method,
+                    url,
+                    data=body,
+                    headers=sent_headers,
+                    allow_redirects=False,
+                    proxy=self._proxy,
                 ) as response:
                     if response.status not in (301, 302, 303, 307, 308):
                         yield response

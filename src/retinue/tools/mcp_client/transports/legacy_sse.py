@@ -20,13 +20,13 @@ class LegacySseTransport(Http):
     _post: asyncio.Future[str] | None = None
     _reader: asyncio.Task[None] | None = None
 
-    async def open(self, receive: Receive, lost: Lost) -> None:
+    async def open(self, receive: Receive, on_lost: Lost) -> None:
         self.start()
         self._post = asyncio.get_running_loop().create_future()
-        self._reader = asyncio.create_task(self._read(self._post, receive, lost))
+        self._reader = asyncio.create_task(self._read(self._post, receive, on_lost))
         await asyncio.shield(self._post)
 
-    async def _read(self, post: asyncio.Future[str], receive: Receive, lost: Lost) -> None:
+    async def _read(self, post: asyncio.Future[str], receive: Receive, on_lost: Lost) -> None:
         reason = "the server's stream ended"
         try:
             async with self.ask("GET", self.url, {"Accept": "text/event-stream"}) as response:
@@ -70,7 +70,7 @@ class LegacySseTransport(Http):
                 )
             # No one may be waiting for it.
             post.exception()
-            lost(reason)
+            on_lost(reason)
 
     async def send(self, message: dict[str, Any], headers: Mapping[str, str]) -> None:
         if self._post is None:

@@ -59,8 +59,8 @@ class StdioTransport:
         self._receive: Receive = lambda _: False
         self._lost: Lost = lambda _: None
 
-    async def open(self, receive: Receive, lost: Lost) -> None:
-        self._receive, self._lost = receive, lost
+    async def open(self, receive: Receive, on_lost: Lost) -> None:
+        self._receive, self._lost = receive, on_lost
         with self._directory() as where:
             await self._start(where)
 

@@ -35,7 +35,7 @@ class StreamableHttpTransport(Http):
     _session = ""
     _version = ""
 
-    async def open(self, receive: Receive, lost: Lost) -> None:
+    async def open(self, receive: Receive, on_lost: Lost) -> None:
         self._receive = receive
         self.start()
 

@@ -57,7 +57,7 @@ def without_table(text: str, path: Path) -> str:
 
 
 def _own(places: KeyPositions, path: Path) -> list[KeySpan]:
-    """The keys that stand in the table itself."""
+    """The keys of the table itself."""
     return [
         one
         for one in places.spots.values()
@@ -68,8 +68,8 @@ def _own(places: KeyPositions, path: Path) -> list[KeySpan]:
 def _at(tree: Any, path: Path) -> Mapping[str, Any]:
     for name in path:
         tree = tree[name]
-    found: Mapping[str, Any] = tree
-    return found
+    table: Mapping[str, Any] = tree
+    return table
 
 
 def _lines(values: Mapping[str, Any]) -> list[str]:
