@@ -58,7 +58,7 @@ def test_agents_are_called_after_their_tasks_and_cost_what_is_known(tmp_path: Pa
 
 
 def test_a_status_that_is_cut_still_says_what_it_costs() -> None:
-    cost = cost_so_far("openai:m", {"tokens": 14_800, "usd": 0.0})
+    cost = cost_so_far("openai:m", {"tokens": 14_800, "tokens_unpriced": 14_800})
     reports = [
         AgentReport(id=f"r{n}", state="running", label="x" * 60, doing="y" * 80, cost=cost)
         for n in range(3)
