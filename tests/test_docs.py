@@ -4,6 +4,7 @@ exist."""
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 import retinue
 from docs.makers import pages
 from retinue.agent import AGENT_OPTIONS
+from retinue.option_types import RetinueOptions, RunOptions
 from retinue.outcomes import Outcome
+from retinue.tools.start_options import ChildOptions
 from tests.crash.test_checker import FAULTS
 from tests.simulation.mutations import MUTATIONS
 
@@ -95,6 +98,49 @@ def test_every_file_of_ours_that_a_page_names_exists(page: Path) -> None:
     assert [path for path in missing_path if not re.search(r"src/\w+\.py$", path)] == []  # made up
 
 
+def rows_under(heading: str) -> set[str]:
+    """The words of code in the first column of the table of the API page with this heading."""
+    page = (ROOT / "docs" / "reference" / "api.md").read_text()
+    table = page.split(f"| {heading} | meaning |", 1)[1].split("\n\n", 1)[0]
+    cells = [line.split("|")[1] for line in table.splitlines()[1:] if line.startswith("|")]
+    return {re.split(r"[=(]", word)[0] for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_every_option_is_in_its_table() -> None:
+    runs = {*RunOptions.__annotations__, *ChildOptions.__annotations__}
+    runtimes = {*RetinueOptions.__annotations__, "store", "deps", "agents", "hooks"}
+    assert rows_under("option") == runs
+    assert rows_under("option of `Retinue`") == runtimes
+    assert rows_under("field of `Agent`") == {"name", "instructions", *AGENT_OPTIONS}
+
+
+SPOKEN_OF = {"retinue": retinue.Retinue, "ctx": retinue.Context, "context": retinue.Context}
+FILES_AND_KEYS = {"retinue.is_open", "retinue.service", "retinue.access", "context.py"}
+
+
+def lacks(owner: object, name: str) -> bool:
+    fields = getattr(owner, "__struct_fields__", ())
+    return not hasattr(owner, name) and name not in fields
+
+
+def test_every_name_that_a_page_gives_to_an_object_is_there() -> None:
+    wrong = []
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        if "decisions" in page.parts:
+            continue
+        for code in re.findall(r"`([^`\n]+)`", page.read_text()):
+            for owner, name in re.findall(r"\b(Retinue|retinue|ctx|context|caller)\.(\w+)", code):
+                kind = SPOKEN_OF.get(owner.lower(), object)
+                is_module = owner == "retinue" and (
+                    hasattr(retinue, name)
+                    or importlib.util.find_spec(f"retinue.{name}") is not None
+                )
+                is_known = is_module or f"{owner}.{name}" in FILES_AND_KEYS
+                if lacks(kind, name) and not is_known and not name.endswith("db"):
+                    wrong.append(f"{page.name}: {owner}.{name}")
+    assert wrong == []
+
+
 def test_the_page_about_the_api_names_what_there_is() -> None:
     text = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
     text = text.partition("## Every public name")[0]
@@ -105,7 +151,8 @@ def test_the_page_about_the_api_names_what_there_is() -> None:
     names = {re.split(r"[=(]", code.removeprefix("await "))[0] for code in codes}
     name = {*dir(retinue.Retinue), *retinue.__all__, *retinue.RunRequest.__struct_fields__}
     fields = {*Outcome.__struct_fields__, *dir(Outcome), "timeout", "families", "key"}
-    fields |= {"name", *AGENT_OPTIONS}
+    fields |= {"name", *AGENT_OPTIONS, *RetinueOptions.__annotations__}
+    fields |= {"store", "agents", "deps", "hooks", "follow_links"}
     assert len(names) > 60
     assert names - name - fields == set()
 

@@ -11,6 +11,8 @@ from typing import Any
 SECONDS = 120.0
 """After so long something that must happen counts as never happening. When all is well nothing is
 slower by it."""
+PATIENT = {"RETINUE_START_SECONDS": str(SECONDS)}
+"""For commands in a process of their own: a host that they start needs time on a busy machine."""
 
 
 async def until(what: Callable[[], Any], seconds: float = SECONDS) -> Any:

@@ -78,11 +78,11 @@ async def client(url: str, dispatch: str) -> AsyncIterator[RetinueNode[None]]:
 async def bare_jobs(url: str, n: int) -> Figures:
     """A job that does nothing, from being deferred to having been done."""
     app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url))
-    done: asyncio.Queue[float] = asyncio.Queue()
+    durations: asyncio.Queue[float] = asyncio.Queue()
 
     @app.task(name="nothing")
     async def nothing() -> None:
-        done.put_nowait(time.perf_counter())
+        durations.put_nowait(time.perf_counter())
 
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
@@ -91,11 +91,11 @@ async def bare_jobs(url: str, n: int) -> Figures:
         for _ in range(n):
             began = time.perf_counter()
             await nothing.defer_async()
-            times.append(await done.get() - began)
+            times.append(await durations.get() - began)
         began = time.perf_counter()
         await asyncio.gather(*(nothing.defer_async() for _ in range(n)))
         for _ in range(n):
-            await done.get()
+            await durations.get()
         rate = n / (time.perf_counter() - began)
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
@@ -135,17 +135,21 @@ async def recovery(url: str, trees: int) -> Figures:
         await asyncio.gather(*(node.spawn(slow, f"tree {i}") for i in range(trees)))
         pid = started[0].pid
         owned = f"select count(*) from trees t join workers w on w.id = owner where w.pid = {pid}"
-        while not (held := (await rows(url, owned))[0][0]):
+        while not (n_owned := (await rows(url, owned))[0][0]):
             await asyncio.sleep(0.1)
         started[0].kill()
         began = time.perf_counter()
-        taken = "select count(*) from takeovers"
+        query = "select count(*) from takeovers"
         first = 0.0
-        while (n := (await rows(url, taken))[0][0]) < held:
+        while (n := (await rows(url, query))[0][0]) < n_owned:
             first = first or (time.perf_counter() - began if n else 0.0)
             await asyncio.sleep(0.05)
         last = time.perf_counter() - began
-    return {"trees": held, "first_seconds": round(first or last, 1), "last_seconds": round(last, 1)}
+    return {
+        "trees": n_owned,
+        "first_seconds": round(first or last, 1),
+        "last_seconds": round(last, 1),
+    }
 
 
 async def sleepers(url: str, trees: int) -> Figures:

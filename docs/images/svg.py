@@ -48,6 +48,6 @@ def as_svg(text: str, name: str, columns: int) -> str:
     return "\n".join(line.rstrip() for line in page.splitlines()) + "\n"
 
 
-def _taller(found: re.Match[str]) -> str:
+def _taller(match: re.Match[str]) -> str:
     """rich cuts the last line off above its descenders."""
-    return f"{found[1]}{float(found[2]) + 8:.1f}"
+    return f"{match[1]}{float(match[2]) + 8:.1f}"

@@ -5,8 +5,15 @@ import sys
 from typing import assert_type
 
 from retinue import Agent, EndState, Event, Retinue
-from retinue.events import QuestionAsked, RunEnded, RunStarted, RunWaiting, TextDelta, ToolStarted
-from retinue.events import to_json as line_of
+from retinue.events import (
+    QuestionAsked,
+    RunEnded,
+    RunStarted,
+    RunWaiting,
+    TextDelta,
+    ToolStarted,
+    to_json,
+)
 
 lead = Agent("lead", "Explore.", model="openai:gpt-5", families=["fanout"])
 
@@ -39,7 +46,7 @@ async def main(task: str) -> None:
         for depth, node in (await retinue.tree(run)).walk():
             print(f"{'  ' * depth}{node.label:<30}{node.state:<12}{node.usage.tokens:>9,}")
         async for event in retinue.watch(after=0):
-            print(f"{event.at:%H:%M} {line_of(event)}")
+            print(f"{event.at:%H:%M} {to_json(event)}")
             if isinstance(event, RunEnded) and event.run == run:
                 break
 

@@ -1,4 +1,4 @@
-"""What a person or a program does to runs that are there: write, answer, decide, restrict, end."""
+"""Actions of a person or a program on existing runs: write, answer, decide, restrict, end."""
 
 from __future__ import annotations
 

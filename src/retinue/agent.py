@@ -21,8 +21,7 @@ from retinue.tools.families.base import Family, FamilyTool, helper_name
 from retinue.tools.families.profiles import check_once, check_switches, make_family
 from retinue.tools.option_values import check_values, shown
 from retinue.tools.output_type import Output, check_output
-from retinue.tools.own_tools import InvokedTool as OwnTool
-from retinue.tools.own_tools import Toolset, is_tool, is_toolset, machine_tool
+from retinue.tools.own_tools import InvokedTool, Toolset, is_tool, is_toolset, machine_tool
 from retinue.tools.start_options import Seconds, check_known, request_fields
 from retinue.tools.submit import ERROR, RESULT, SubmitError, SubmitResult
 
@@ -53,7 +52,7 @@ class Agent(Generic[T_co, D_contra]):
     instructions: str
     output: type[T_co] | Output[T_co] | None
     deps_type: type[Any] | None
-    tools: Sequence[OwnTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str]
+    tools: Sequence[InvokedTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str]
     staff: Sequence[Agent[Any, D_contra]]
     model: Model | str
     families: Sequence[Family | str]
@@ -70,7 +69,8 @@ class Agent(Generic[T_co, D_contra]):
         *,
         output: type[T_co] | Output[T_co] | None = None,
         deps_type: type[D_contra] | None = None,
-        tools: Sequence[OwnTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str] | None = None,
+        tools: Sequence[InvokedTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str]
+        | None = None,
         staff: Sequence[Agent[Any, D_contra]] | None = None,
         **options: Unpack[AgentOptions],
     ) -> None:
@@ -200,7 +200,7 @@ class Agent(Generic[T_co, D_contra]):
 
     def _lent(
         self, dialect: Family
-    ) -> list[OwnTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str]:
+    ) -> list[InvokedTool[D_contra] | Tool[D_contra] | Toolset[D_contra] | str]:
         """Its own tools as a family's children have them: without `ask`, unless the setting gives
         that too, and without those whose `is_lent` is False."""
         own = [t for t in self.tools if getattr(t, "is_lent", True)]

@@ -1,5 +1,5 @@
-"""What runs that worked in copies of their own have left: their branches, what is on them, and how
-it gets into the files."""
+"""The branches that runs in worktrees have left: lists them, shows their changes, and
+merges them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets of existing runs: their state, and how a person changes them."""
+"""Shows and changes the budgets of existing runs."""
 
 from __future__ import annotations
 

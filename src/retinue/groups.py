@@ -1,5 +1,5 @@
-"""Ending runs, and groups of background work: which there are in a conversation, and how one is
-ended as a whole."""
+"""Ends runs, and groups of background work: lists the groups of a conversation and ends one as a
+whole."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Asking hooks: in their order, each with what the one before it has made of it. A hook that fails
-is contained and logged, and what it returns is checked before it counts."""
+"""Calls hooks in their order; each gets what the one before it returned. A hook that fails is
+contained and logged, and what it returns is checked before it counts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Hooks: functions of a program that see what its runs are about to do and what they have done, and
-can change or refuse it.
+"""Hooks: functions of a program that see what its runs are about to do and have done, and can
+change or refuse it.
 
 What a hook has changed is what is recorded: a call is changed before its reply is written down, so
 permissions, people, restarts and events all see the same call. After a restart, what is on record

@@ -1,6 +1,5 @@
-"""Keeping house: what is forgotten, copied, checked and made smaller. With a `Retention`, old trees
-are forgotten in the background, one at a time, and what they leave free is given back to the disk.
-"""
+"""Maintenance of the store: retention, copies, checks and compaction. With a `Retention`, old trees
+are forgotten in the background, one at a time, and their space is returned to the disk."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ from retinue.tools.checked_verbs import checks_arguments
 from retinue.tools.start_options import Seconds, seconds
 
 log = logging.getLogger("retinue.store")
-AT_ONCE = 20
-"""So many trees are looked for at a time."""
+AT_ONCE = 20  # trees that are looked for at a time
 
 
 @checks_arguments

@@ -1,6 +1,6 @@
-"""Questions that wait for a person: what is asked, by whom, and the event that answers it. What
-tools and permissions ask belongs to a call of a run; what a limit asks belongs to the run whose
-budget it is (`core.limits`)."""
+"""Questions that wait for a person: what is asked, which run asks, and the event that answers it.
+What tools and permissions ask belongs to a call of a run; what a limit asks belongs to the run
+whose budget it is (`core.limit_questions`)."""
 
 from __future__ import annotations
 

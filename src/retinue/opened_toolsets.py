@@ -1,5 +1,5 @@
-"""The sets of tools that are open in a runtime: each is opened when an agent that has it is first
-known, and closed with the runtime."""
+"""The toolsets that are open in a runtime: each opens when an agent that has it is registered, and
+closes with the runtime."""
 
 from __future__ import annotations
 

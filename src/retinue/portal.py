@@ -1,10 +1,11 @@
-"""The way into a runtime from other threads, and the check that sends them there."""
+"""Calls a runtime from other threads, and checks that other threads do so."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from retinue.core.type_parameters import P, R
 from retinue.errors import ConfigError, RetinueError, WrongThread
@@ -39,7 +40,7 @@ class Portal:
         return asyncio.run_coroutine_threadsafe(awaited(), self._loop).result()
 
 
-def _check_verb(function: object) -> None:
+def _check_verb(function: Any) -> None:
     """A verb is handed over before it is called, and gives something to await."""
     if inspect.iscoroutine(function):
         function.close()
@@ -50,8 +51,9 @@ def _check_verb(function: object) -> None:
     if not callable(function):
         raise ConfigError(f"Portal.call() takes a function, not {function!r:.80}.")
     if inspect.isasyncgenfunction(inspect.unwrap(function)):
+        name = getattr(function, "__name__", "This function")
         raise ConfigError(
-            f"{function.__name__}() is an async iterator. Read it in a coroutine of your own, and "
+            f"{name}() is an async iterator. Read it in a coroutine of your own, and "
             "call that: portal.call(read_all)."
         )
 

@@ -1,5 +1,4 @@
-"""What the input of runs will cost, before they are started, and what prompt caches have made of
-it."""
+"""What the input of new runs will cost, and what prompt caches have saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The states and outcomes of runs: the part of the public API that changes nothing."""
+"""Reads the states and outcomes of runs: the part of the public API that changes nothing."""
 
 from __future__ import annotations
 

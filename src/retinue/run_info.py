@@ -1,5 +1,4 @@
-"""A run in a listing and in a tree: what it is, what it does or how it ended, what it has cost, and
-what it has left on a branch."""
+"""A run in a listing and in a tree: its task, its state or outcome, its cost, and its branch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run may spend, has spent and holds, as people and programs read it."""
+"""A run's budget for people and programs: its limits, what was spent, and what is reserved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How runs begin: as runs of an agent, or from the conversation of another run."""
+"""Starts runs: of an agent, or from the conversation of another run."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Starts(Acts, Generic[Deps_co]):
         request = self._asked.get(id)
         if request is None:
             request = self._asked[id] = asyncio.ensure_future(self._request_once(event))
-            request.add_done_callback(lambda done: self._end_of_request(id, done))
+            request.add_done_callback(lambda result: self._end_of_request(id, result))
         return RunId(await asyncio.shield(request))
 
     @overload
@@ -239,7 +239,7 @@ class Starts(Acts, Generic[Deps_co]):
         return RunId(await self._request(event))
 
     def _end_of_request(self, id: str, request: asyncio.Future[str]) -> None:
-        """Who asked may have been cancelled: then no one is left to be told why it failed."""
+        """The caller may have been cancelled: then nothing reads why the request failed."""
         del self._asked[id]
         if not request.cancelled():
             request.exception()

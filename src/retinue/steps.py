@@ -1,4 +1,4 @@
-"""What happens in runs: as public events, as it is recorded, and the state of each run."""
+"""Reads the log of runs: as public events, as it is recorded, and as the state of each run."""
 
 from __future__ import annotations
 

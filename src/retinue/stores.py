@@ -1,5 +1,5 @@
-"""Stores: where the record is kept. Most programs give `Retinue` a path and need nothing from
-here."""
+"""Stores that a program can choose. Most programs give `Retinue` a path and need nothing
+from here."""
 
 from retinue.store.base import Store
 from retinue.store.memory import MemoryStore

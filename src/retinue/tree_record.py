@@ -1,4 +1,4 @@
-"""A tree as it is on record: what its followers, readers and pages get."""
+"""A tree as recorded, for clients that follow or read it."""
 
 from __future__ import annotations
 

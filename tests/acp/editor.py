@@ -10,6 +10,7 @@ from typing import Any
 from acp import PROTOCOL_VERSION, schema, spawn_agent_process, text_block
 
 from tests.cli.private_home import PrivateHome
+from tests.waiting import PATIENT
 
 FORMS = schema.ClientCapabilities(
     elicitation=schema.ElicitationCapabilities(form=schema.ElicitationFormCapabilities())
@@ -86,7 +87,7 @@ async def opened(
     """The editor with its agent started and initialized."""
     command = (sys.executable, "-m", "retinue", "acp", *arguments)
     async with spawn_agent_process(
-        editor, *command, env=home.env, cwd=home.project, use_unstable_protocol=True
+        editor, *command, env={**PATIENT, **home.env}, cwd=home.project, use_unstable_protocol=True
     ) as (agent, process):
         editor.agent, editor.process = agent, process
         await agent.initialize(

@@ -201,11 +201,11 @@ async def test_an_editor_is_told_what_a_result_lacks_and_what_of_its_cost_is_a_b
     async with Retinue() as retinue:
         outcome = await retinue.run(Agent("lead", model=model, families=["fanout"]), "go")
         final = await retinue.tree_record(outcome.id)
-    told: list[Any] = []
+    updates_sent: list[Any] = []
 
     class Editor:
         async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
-            told.append(update)
+            updates_sent.append(update)
 
     session: Any = object.__new__(EditorSession)
     session.id, session._editor = "s", Editor()
@@ -216,4 +216,4 @@ async def test_an_editor_is_told_what_a_result_lacks_and_what_of_its_cost_is_a_b
     assert facts["missing"] == outcome.missing and outcome.missing.startswith("1 of 1 sub-agent")
     assert (facts["cost_is_known"], facts["tokens_estimated"]) == (False, 60)
     assert end.usage.total_tokens == 240
-    assert [u.content.text for u in told] == [f"{outcome.note}\n"]
+    assert [u.content.text for u in updates_sent] == [f"{outcome.note}\n"]

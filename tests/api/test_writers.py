@@ -80,7 +80,7 @@ def test_three_writers_change_one_file_and_all_of_it_is_there(
     outcome = run(agent, project, tmp_path / "r.db")
     lines = (project / "a.txt").read_text().splitlines()
     assert [lines[n] for n in (1, 9, 17)] == ["zero", "one", "two"]
-    assert "writer 1: merged (1 files, +1 -1: a.txt)" in outcome.text
+    assert "writer 1: merged (1 file, +1 -1: a.txt)" in outcome.text
     assert branches(project) == [] and is_clean(project, tmp_path / "r.db")
     assert git(project, "status", "--porcelain") == " M a.txt\n"
 

@@ -41,14 +41,14 @@ class Odd:
 
 def verbs_of(kind: type) -> dict[str, Any]:
     """The public functions of a class that take a plain word or number."""
-    found = {}
+    result = {}
     for name, verb in inspect.getmembers(kind, inspect.isfunction):
         names = list(inspect.signature(verb).parameters)[1:]
         hints = {n: h for n, h in verb.__annotations__.items() if n in names}
         is_public = not name.startswith("_") and name != "follow"
         if is_public and {"str", "bool", "int"} & set(map(str, hints.values())):
-            found[name] = hints
-    return found
+            result[name] = hints
+    return result
 
 
 VERBS = [
@@ -77,14 +77,16 @@ async def test_a_value_of_another_type_is_refused_by_name(
         parameters = inspect.signature(function).parameters
         needed = {n: _fitting(p) for n, p in parameters.items() if _is_required(p)}
         is_list = parameters[parameter].kind is inspect.Parameter.VAR_POSITIONAL
-        with pytest.raises(ConfigError, match=rf"^{verb}\(\): \w+ is .*, not Odd\(\)\.$") as caught:
+        with pytest.raises(
+            ConfigError, match=rf"^{verb}\(\): \w+ is .*, not Odd\(\)\.$"
+        ) as failure:
             if is_list:
                 out = function(*needed.values(), wrong)
             else:
                 out = function(**{**needed, parameter: wrong})
             if inspect.isawaitable(out):
                 await out
-        assert caught.value.field in (parameter, parameter.removesuffix("s"))
+        assert failure.value.field in (parameter, parameter.removesuffix("s"))
 
 
 def _is_required(p: inspect.Parameter) -> bool:
@@ -101,9 +103,9 @@ def _fitting(p: inspect.Parameter) -> Any:
 async def test_an_outcome_in_place_of_an_id_gets_the_words_that_help() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         outcome: Any = await retinue.run(agent("one", ["x"]), "Go.")
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ConfigError) as failure:
             await retinue.wait(outcome)
-        assert str(caught.value) == (
+        assert str(failure.value) == (
             "wait(): run is the id of a run, not an Outcome. Write run.id."
         )
         with pytest.raises(ConfigError, match=r"add_budget\(\) has no option 'usdd'.*'usd'"):
@@ -202,9 +204,9 @@ async def test_a_key_names_one_child_of_a_call() -> None:
         again = await ctx.run(worker, "a", key="k")
         assert again.id == first.id
         for child, task in ((worker, "b"), (other, "a")):
-            with pytest.raises(Refused, match="already used in this call, for 'worker'") as caught:
+            with pytest.raises(Refused, match="already used in this call, for 'worker'") as failure:
                 await ctx.run(child, task, key="k")
-            assert caught.value.limit == "key"
+            assert failure.value.limit == "key"
         return again.text
 
     assert await read_by_its_model(twice) == "did a"
@@ -360,10 +362,10 @@ def test_a_simulation_that_would_prove_nothing_is_refused(options: Any) -> None:
         simulate(scenario, **options)
 
 
-@pytest.mark.parametrize("given", [{"results": {"a": "text"}}, {"answers": "yes"}, {"meta": 5}])
-def test_what_a_fake_context_is_given_is_checked(given: Any) -> None:
-    with pytest.raises(ConfigError, match=rf"fake_context\(\): {next(iter(given))} is "):
-        fake_context(**given)
+@pytest.mark.parametrize("value", [{"results": {"a": "text"}}, {"answers": "yes"}, {"meta": 5}])
+def test_what_a_fake_context_is_given_is_checked(value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"fake_context\(\): {next(iter(value))} is "):
+        fake_context(**value)
 
 
 def plain(x: int) -> str:

@@ -25,7 +25,7 @@ async def main(store: str, url: str) -> None:
         run = await retinue.spawn(lead, "Go.", key="one", origin=Origin(channel="hook", user="ada"))
         await retinue.wait(run)
         while [d async for d in retinue.deliveries(state=["pending", "sent"])]:
-            await retinue.settle(timeout=30)
+            await retinue.settle(timeout=120)
             await asyncio.sleep(0.01)
         lines = [f"{d.state} {d.attempts} {d.bounces}" async for d in retinue.deliveries()]
     await channel.close()

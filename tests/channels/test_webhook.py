@@ -69,7 +69,7 @@ async def test_a_request_says_what_happened_and_is_signed() -> None:
     )
     values = {name.lower(): value for name, value in headers.items()}
     assert values["webhook-id"] == values["idempotency-key"] == "k7"
-    assert abs(int(values["webhook-timestamp"]) - time.time()) < 10
+    assert abs(int(values["webhook-timestamp"]) - time.time()) < 120
     assert values["webhook-signature"] == sign(KEY, "k7", values["webhook-timestamp"], body)
     assert (values["content-type"], values["content-length"]) == (
         "application/json",

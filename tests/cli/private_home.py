@@ -23,7 +23,7 @@ from retinue.cli.main import main
 from retinue.host import launch
 from retinue.testing.fake_llm.fake_provider import FakeLLM
 from tests.cli.host_forks import host_forks
-from tests.waiting import SECONDS
+from tests.waiting import PATIENT, SECONDS
 
 MODEL = "openai-chat:scripted"
 
@@ -108,7 +108,7 @@ class PrivateHome:
         process = subprocess.Popen(
             [sys.executable, "-m", "retinue", *arguments],
             cwd=options.pop("cwd", self.project),
-            env={**self.env, **(env or {})},
+            env={**PATIENT, **self.env, **(env or {})},
             stdin=options.pop("stdin", subprocess.DEVNULL),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

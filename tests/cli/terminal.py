@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.waiting import SECONDS
+from tests.waiting import PATIENT, SECONDS
 
 _numbers = itertools.count(1)
 
@@ -40,7 +40,8 @@ class Terminal:
         words = " ".join(f"'{w}'" for w in command)
         script.write_text(f'cd "{cwd}"\n{words}\necho "code=$?" | tee "{code}"\nexec sleep 600\n')
         variables = [
-            f"{k}={v}" for k, v in {"TERM": "screen-256color", "LANG": "C.UTF-8", **env}.items()
+            f"{k}={v}"
+            for k, v in {"TERM": "screen-256color", "LANG": "C.UTF-8", **PATIENT, **env}.items()
         ]
         shell = shutil.which("bash") or "sh"
         run = ["env", "-i", *variables, shell, str(script)]

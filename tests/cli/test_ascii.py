@@ -80,6 +80,7 @@ def test_what_a_terminal_can_show_is_what_it_says(environ: dict[str, str], is_th
         ("retinue: a word and another", ["retinue: a word and", "         another"]),
         ("✓ done in 24 s · $0.03 · show 91c2", ["✓ done in 24 s", "  $0.03 · show 91c2"]),
         ("See it: `retinue ps`.", ["See it:", "  `retinue ps`."]),
+        ("See it now: `ps a b`, b", ["See it now:", "  `ps a b`, b"]),
         ("  cost    of a run", ["  cost    of a run"]),
         ("  cost    of a longer run", ["  cost    of a", "          longer run"]),
     ],

@@ -136,9 +136,9 @@ def test_json_says_that_the_cost_is_not_known(home: PrivateHome) -> None:
 
 
 def test_a_budget_says_what_of_it_is_only_a_bound(home: PrivateHome) -> None:
-    told = json.loads(home.ok("budget", "--json"))
-    assert 0 < told["usd_estimated"] < told["spent"]["usd"]
-    assert told["tokens_estimated"] > 0 and told["cost_is_known"] is False
+    value = json.loads(home.ok("budget", "--json"))
+    assert 0 < value["usd_estimated"] < value["spent"]["usd"]
+    assert value["tokens_estimated"] > 0 and value["cost_is_known"] is False
     limit, spent = (None, 10**9, None, None), (500, 18 * 10**7, 1, 0)
     bound = Account(id="a", limit=limit, spent=spent, guess=(80, 10**6, 0))
     assert "at most $0.18" in table("a", bound) and "at most 500" in table("a", bound)

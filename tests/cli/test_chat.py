@@ -223,9 +223,13 @@ def test_an_answer_at_a_prompt_is_rendered_and_no_end_line_comes_between(tmp_pat
         screen.until(f"\n{MARK.rstrip()}")
         screen.type("why?")
         screen.keys("Enter")
-        shown = screen.until("Cause\n • It is late.\n", "  1   2\n", is_asking)
-        assert '· search "x" ' in shown, "a call is one line"
-        assert shown.count("It is late") == 1 and "done in" not in shown and "**" not in shown
+        screen_text = screen.until("Cause\n • It is late.\n", "  1   2\n", is_asking)
+        assert '· search "x" ' in screen_text, "a call is one line"
+        assert (
+            screen_text.count("It is late") == 1
+            and "done in" not in screen_text
+            and "**" not in screen_text
+        )
 
 
 @needs("tmux")

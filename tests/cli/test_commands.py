@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -222,7 +223,9 @@ def test_a_store_is_compacted_with_a_host_and_without(tmp_path: Path) -> None:
 
 def test_catalogues_can_be_listed(tmp_path: Path) -> None:
     home = PrivateHome(tmp_path, OPENAI_API_KEY="k")
-    assert "openai        OPENAI_API_KEY is set" in home.ok("models", "list")
+    models = home.ok("models", "list").splitlines()
+    assert any(re.match(r"openai:gpt\S+ +OPENAI_API_KEY is set$", line) for line in models)
+    assert max(map(len, models)) < 80 and models[0].startswith("anthropic:claude-")
     assert {f["family"] for f in json.loads(home.ok("families", "--json"))} == {
         "agent",
         "delegate",

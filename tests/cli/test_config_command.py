@@ -153,6 +153,7 @@ WRONG = [
     (("get", "a b"), "is not a key"),
     (("get", "models.aliases.nobody"), "is not set"),
     (("set", "models.default", "anthropc:x"), "Did you mean 'anthropic'?"),
+    (("set", "defalt", "x"), "Did you mean 'models.default'?"),
     (("set", "models.default", "nonsense"), "Unknown model 'nonsense'"),
     (("set", "models.default", "ofline/explorer"), "Did you mean 'offline/explorer'?"),
     (("set", "models.keys.openai", SECRET), "the name of an environment variable"),

@@ -99,7 +99,8 @@ def test_a_command_that_brings_another_key_lets_waiting_runs_go_on(tmp_path: Pat
             )
             assert len(llm.llm.injected) <= 3
             # Any command that talks to the host brings its keys along.
-            result = home.run("wait", *ids, "--timeout", "15s", env=env_of(llm, "openai_chat", NEW))
+            new_key = env_of(llm, "openai_chat", NEW)
+            result = home.run("wait", *ids, "--timeout", "120s", env=new_key)
             assert result.returncode == 0, result.stderr
         finally:
             home.close()
@@ -168,7 +169,7 @@ def test_a_command_without_a_key_of_use_takes_none_from_those_at_work(
             )
             assert result.returncode == 0, result.stderr
             gate.opened.set()
-            result = home.run("wait", run, "--timeout", "30s", env={"OPENAI_API_KEY": key})
+            result = home.run("wait", run, "--timeout", "120s", env={"OPENAI_API_KEY": key})
             assert result.returncode == 0, result.stderr
             assert llm.llm.n_requests == 2
         finally:

@@ -155,7 +155,10 @@ def test_a_denial_is_told_when_it_happens_and_at_the_end_and_strict_exits_with_4
             result = home.run("run", "--strict", "--model", MODEL, "Go.", env=llm.env)
             assert result.returncode == 4 and result.stdout == "Could not.\n"
             lines = result.stderr.splitlines()
-            assert any(re.match(r"\d\d:\d\d ! main: denied: write new.txt", x) for x in lines)
+            assert any(
+                re.match(r"\d\d:\d\d ! main: denied: write new.txt .*\(headless, mode 'manual'", x)
+                for x in lines
+            ), lines
             assert "(Denied" not in result.stderr
             assert '  To allow it: --allowed-tools "write(new.txt)"' in lines
             assert any("✓ done in" in x and x.endswith("exit 4") for x in lines)

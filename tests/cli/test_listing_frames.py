@@ -258,3 +258,15 @@ def test_arguments_and_output_are_there_when_they_are_asked_for() -> None:
 def test_the_last_messages_are_counted_without_results_of_tools() -> None:
     messages = list(MESSAGES)
     assert [index_of_last(messages, n) for n in (1, 2, 3, 9)] == [2, 1, 0, 0]
+
+
+def test_on_a_terminal_a_long_line_of_a_log_continues_behind_the_times() -> None:
+    log = LogLines("main", 50, is_wrapped=True)
+    long = UserMessage(text="Look at all of the files that are in here, please.\n    x = 1")
+    assert [plain(line) for line in log.lines(1, long)] == [
+        " 1            you           Look at all of the",
+        "              files that are in here, please.",
+        "                  x = 1",
+    ]
+    (one, _) = LogLines("main", 50).lines(1, long)
+    assert plain(one).endswith("in here, please."), "in a pipe it stays as it is"

@@ -235,7 +235,7 @@ def test_an_opened_agent_shows_what_is_said_and_written() -> None:
     )
     transcripts.add("c0", ToolMessage(call_id="1", text="12 lines", name="read"))
     transcripts.add("c0", ToolMessage(call_id="2", text="not permitted", denied=True))
-    long = "[a.py: 90 lines]\n" + "x = 1\n" * 88 + "\nexit status 1\n"
+    long = f"[a.py: 90 lines, sha256 {'a1' * 32}]\n" + "x = 1\n" * 88 + "\nexit status 1\n"
     transcripts.add("c0", ToolMessage(call_id="3", text=long, name="read"))
     transcripts.preview("c0", 2, "It has ")
     transcripts.preview("c0", 2, "twelve")

@@ -110,7 +110,7 @@ def test_a_command_shows_what_will_be_enforced() -> None:
         "",
         "   directory  ~/harbor",
         "   network    yes, all hosts",
-        "   sandbox    on: bubblewrap, stops after 10m 00s",
+        "   sandbox    on: bubblewrap, stops after 10m",
         "   may write  ~/harbor, a /tmp of its own; nothing else",
         "   asked by   rule ask: shell of main",
         "",

@@ -275,12 +275,14 @@ def test_a_project_that_nobody_trusted_is_not_read(home: PrivateHome) -> None:
 
 
 def test_every_place_that_a_loader_reads_is_covered() -> None:
-    from retinue.agent_files import agents_md as context
-    from retinue.agent_files import discovery as find
-    from retinue.agent_files import skill_discovery
+    from retinue.agent_files import agents_md, discovery, skill_discovery
     from retinue.config import trusted_files
 
-    read = [place.path for place in find.PROJECT] + [*context.NAMES] + [*skill_discovery.FOLDERS]
+    read = (
+        [place.path for place in discovery.PROJECT]
+        + [*agents_md.NAMES]
+        + [*skill_discovery.FOLDERS]
+    )
     for path in (
         *read,
         ".mcp.json",

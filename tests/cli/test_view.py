@@ -20,7 +20,7 @@ from retinue.core.events import (
 from retinue.core.messages import AssistantMessage, ModelReply, ToolCall
 from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import NOTHING, Run, Thinking
-from retinue.core.state_names import ENDS as OVER
+from retinue.core.state_names import ENDS
 from retinue.core.values import ModelInfo, ProviderTrouble, Usage
 from retinue.formats.safe_text import one_line
 from retinue.host import tree_items
@@ -123,7 +123,7 @@ def test_what_is_counted_is_what_is_there_and_everything_ends(name: str) -> None
         assert {k: n for k, n in records.counts.items() if n} == {
             s: states.count(s) for s in set(states)
         }
-    assert all(row.is_over and row.state in OVER for row in records.rows(START))
+    assert all(row.is_over and row.state in ENDS for row in records.rows(START))
 
 
 @pytest.mark.parametrize("name", SCENES)

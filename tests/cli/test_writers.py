@@ -177,9 +177,7 @@ def test_what_a_cancelled_writer_did_stays_on_its_branch_and_the_others_are_merg
         assert (lines(home)[1], lines(home)[9]) == ("zero", "line 10")
         (branch,) = branches(home)
         assert "half" in git(home.project, "show", f"{branch}:a.txt")
-        text = (
-            "not merged: it did not complete its task. Its changes (1 files, +1 -1) are on branch"
-        )
+        text = "not merged: it did not complete its task. Its changes (1 file, +1 -1) are on branch"
         assert f"{text} {branch}" in " ".join(home.ok("show", "latest").split())
 
 

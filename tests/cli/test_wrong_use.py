@@ -65,6 +65,12 @@ def test_several_mistakes_of_a_file_are_one_line_each(tmp_path: Path) -> None:
         home.close()
 
 
+def test_a_provider_alone_is_no_model_and_says_which_one_it_could_be() -> None:
+    with pytest.raises(ConfigError, match="'anthropic' is a provider") as told:
+        checked("anthropic", {"ANTHROPIC_API_KEY": "k"})
+    assert "anthropic:claude-" in str(told.value) and "Did you mean" not in str(told.value)
+
+
 def test_an_unknown_model_suggests_a_near_one() -> None:
     with pytest.raises(ConfigError, match="Did you mean anthropic:claude-sonnet-5-5") as failure:
         checked("anthropic:claude-sonet-5-5", KEYS)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.waiting import SECONDS
+from tests.waiting import PATIENT, SECONDS
 
 
 class Tty:
@@ -31,7 +31,7 @@ class Tty:
         self._is_over = False
         self._process = subprocess.Popen(
             [sys.executable, "-m", "retinue", *arguments],
-            env={"TERM": "xterm-256color", "LANG": "C.UTF-8", **env},
+            env={"TERM": "xterm-256color", "LANG": "C.UTF-8", **PATIENT, **env},
             cwd=cwd,
             stdin=other,
             stdout=other,

@@ -15,11 +15,17 @@ import pytest
 
 from retinue.formats.dispatch_address import DATABASE, PROCRASTINATE, TEMPORAL
 from tests import postgres, temporal
+from tests.waiting import PATIENT
 
 
 def retinue(home: Path, project: Path, *words: str, **more: str) -> subprocess.Popen[str]:
     home.mkdir(exist_ok=True)
-    environ = {"HOME": str(home), "XDG_RUNTIME_DIR": str(home), "PATH": os.environ["PATH"]}
+    environ = {
+        **PATIENT,
+        "HOME": str(home),
+        "XDG_RUNTIME_DIR": str(home),
+        "PATH": os.environ["PATH"],
+    }
     environ |= more
     return subprocess.Popen(
         [sys.executable, "-m", "retinue", *words],

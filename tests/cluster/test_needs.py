@@ -140,9 +140,8 @@ def test_what_was_at_work_on_a_worker_that_died_is_not_continued_where_its_need_
 ):
     async def test() -> None:
         url, calls = postgres.fresh(), list[tuple[str, str]]()
-        client, plain, strong, second = (
-            Places(name, calls) for name in ("client", "plain", "strong", "second")
-        )
+        client, plain = Places("client", calls), Places("plain", calls)
+        strong, second = Places("strong", calls), Places("second", calls)
         async with node(url, settings=None, agents=client.agents) as asking:
             async with node(url, agents=strong.agents, settings=WITH_GPU) as dying:
                 id = await asking.spawn(client.child, "a frame")

@@ -11,10 +11,11 @@ import psycopg
 
 from retinue.cluster.base import Dispatcher
 from tests import postgres
+from tests.waiting import SECONDS
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(SECONDS):
         while True:
             if is_so():
                 return

@@ -53,52 +53,52 @@ def forks(n: int, **order: Any) -> list[RunRequest]:
 
 
 def test_a_fork_of_what_was_just_sent_reads_all_of_it() -> None:
-    text = story()
-    text.start()
-    tags = hired(text, *forks(3))
+    driver = story()
+    driver.start()
+    tags = hired(driver, *forks(3))
     assert tags == [Tag(prompt=50_000, cached=50_000, nanos=50_000, plain_nanos=500_000)] * 3
 
 
 def test_a_fork_after_the_cache_has_forgotten_writes_once() -> None:
-    text = story()
-    text.start()
-    text.reply("root", "", call("hire"), usage=Usage(input=50_000, output=500))
-    text.later(LASTS_MS)
-    text.order("root", *forks(3))
-    first, *others = [spec.tag for spec in text.specs.values() if spec.parent]
+    driver = story()
+    driver.start()
+    driver.reply("root", "", call("hire"), usage=Usage(input=50_000, output=500))
+    driver.later(LASTS_MS)
+    driver.order("root", *forks(3))
+    first, *others = [spec.tag for spec in driver.specs.values() if spec.parent]
     assert first == Tag(prompt=50_000, cached=0, nanos=600_000, plain_nanos=500_000)
     assert others == [Tag(prompt=50_000, cached=50_000, nanos=50_000, plain_nanos=500_000)] * 2
 
 
 def test_a_fork_to_another_agent_shares_nothing_with_its_parent_but_with_its_siblings() -> None:
-    text = story()
-    text.start()
+    driver = story()
+    driver.start()
     spawns = [RunRequest(agent="hand", task="", history=History(kind="fork")) for _ in range(3)]
-    assert [tag.cached for tag in hired(text, *spawns)] == [0, 50_000, 50_000]
+    assert [tag.cached for tag in hired(driver, *spawns)] == [0, 50_000, 50_000]
 
 
 def test_a_fork_with_other_instructions_is_not_what_was_sent() -> None:
-    text = story()
-    text.start()
-    assert [tag.cached for tag in hired(text, *forks(2, instructions="Be brief."))] == [0, 47_002]
+    driver = story()
+    driver.start()
+    assert [tag.cached for tag in hired(driver, *forks(2, instructions="Be brief."))] == [0, 47_002]
 
 
 def test_children_of_one_agent_share_their_instructions_over_several_calls() -> None:
-    text = story()
-    text.start()
-    text.reply("root", "", call("hire"), call("hire"), usage=Usage(input=50_000, output=500))
+    driver = story()
+    driver.start()
+    driver.reply("root", "", call("hire"), call("hire"), usage=Usage(input=50_000, output=500))
     hand = RunRequest(agent="hand", task="y" * 400)
-    text.order("root", hand, index=0)
-    text.order("root", hand, index=1)
-    first, second = [spec.tag for spec in text.specs.values() if spec.parent]
+    driver.order("root", hand, index=0)
+    driver.order("root", hand, index=1)
+    first, second = [spec.tag for spec in driver.specs.values() if spec.parent]
     assert first == Tag(prompt=3_100, cached=0, nanos=3_100 * 12, plain_nanos=31_000)
     assert second == Tag(prompt=3_100, cached=3_000, nanos=3_000 + 100 * 12, plain_nanos=31_000)
 
 
 def test_what_nobody_waits_for_is_not_expected() -> None:
-    text = story(ModelInfo(**{**_fields(), "shared_tokens": 3_001}))
-    text.start()
-    assert [tag.cached for tag in hired(text, *[RunRequest(agent="hand", task="")] * 3)] == [
+    driver = story(ModelInfo(**{**_fields(), "shared_tokens": 3_001}))
+    driver.start()
+    assert [tag.cached for tag in hired(driver, *[RunRequest(agent="hand", task="")] * 3)] == [
         0,
         0,
         0,
@@ -106,74 +106,74 @@ def test_what_nobody_waits_for_is_not_expected() -> None:
 
 
 def test_without_a_cache_the_price_is_the_same() -> None:
-    text = story(ModelInfo(**{**_fields(), "cache_tokens": 0, "shared_tokens": 0}))
-    text.start()
-    assert hired(text, *forks(1)) == [Tag(prompt=50_000, nanos=500_000, plain_nanos=500_000)]
+    driver = story(ModelInfo(**{**_fields(), "cache_tokens": 0, "shared_tokens": 0}))
+    driver.start()
+    assert hired(driver, *forks(1)) == [Tag(prompt=50_000, nanos=500_000, plain_nanos=500_000)]
 
 
 def test_an_unknown_price_is_none() -> None:
-    text = story(ModelInfo(name="m", max_output=1_000, cache_tokens=1_000, shared_tokens=0))
-    text.start()
-    assert hired(text, *forks(1)) == [Tag(prompt=50_000, cached=50_000)]
-    (child,) = text.children("root")
-    text.reply(
+    driver = story(ModelInfo(name="m", max_output=1_000, cache_tokens=1_000, shared_tokens=0))
+    driver.start()
+    assert hired(driver, *forks(1)) == [Tag(prompt=50_000, cached=50_000)]
+    (child,) = driver.children("root")
+    driver.reply(
         child, "done", usage=Usage(input=50_000, output=5, cache_read=49_000, cache_write=1_000)
     )
-    assert text.run(child).cache == Cached(
+    assert driver.run(child).cache == Cached(
         expected=50_000, read=49_000, written=1_000, unpriced=50_000
     )
 
 
 def test_what_was_expected_and_what_came_is_counted_for_everybody_above() -> None:
-    text = story()
-    text.start()
-    hired(text, *forks(2), cache_write=50_000)
-    hit, missed = text.children("root")
-    text.reply(hit, "done", usage=Usage(input=50_000, output=5, cache_read=50_000))
-    text.reply(missed, "done", usage=Usage(input=50_000, output=5, cache_write=50_000))
-    assert text.run(hit).cache == Cached(
+    driver = story()
+    driver.start()
+    hired(driver, *forks(2), cache_write=50_000)
+    hit, missed = driver.children("root")
+    driver.reply(hit, "done", usage=Usage(input=50_000, output=5, cache_read=50_000))
+    driver.reply(missed, "done", usage=Usage(input=50_000, output=5, cache_write=50_000))
+    assert driver.run(hit).cache == Cached(
         expected=50_000, read=50_000, expected_nanos=450_000, saved_nanos=450_000
     )
-    assert text.run(missed).cache == Cached(
+    assert driver.run(missed).cache == Cached(
         expected=50_000, written=50_000, expected_nanos=450_000, saved_nanos=-100_000
     )
     first = Cached(written=50_000, expected_nanos=-100_000, saved_nanos=-100_000)
-    assert text.run("root").cache == first, "the first prompt of all is written"
-    total = first.plus(text.run(hit).cache).plus(text.run(missed).cache)
-    assert text.account("root").cache == total
+    assert driver.run("root").cache == first, "the first prompt of all is written"
+    total = first.plus(driver.run(hit).cache).plus(driver.run(missed).cache)
+    assert driver.account("root").cache == total
 
 
 def test_the_next_turn_reads_what_the_last_has_sent() -> None:
-    text = story()
-    text.start()
-    text.reply("root", "", call("look"), usage=Usage(input=5_000, output=10))
-    text.tool("root")
-    text.reply("root", "", call("look"), usage=Usage(input=6_000, output=10, cache_read=5_000))
-    assert text.run("root").cache.expected == text.run("root").cache.read == 5_000
-    text.later(LASTS_MS)
-    text.tool("root")
-    text.reply("root", "done", usage=Usage(input=7_000, output=10))
-    assert text.run("root").cache.expected == 5_000, "after so long nothing is expected"
+    driver = story()
+    driver.start()
+    driver.reply("root", "", call("look"), usage=Usage(input=5_000, output=10))
+    driver.tool("root")
+    driver.reply("root", "", call("look"), usage=Usage(input=6_000, output=10, cache_read=5_000))
+    assert driver.run("root").cache.expected == driver.run("root").cache.read == 5_000
+    driver.later(LASTS_MS)
+    driver.tool("root")
+    driver.reply("root", "done", usage=Usage(input=7_000, output=10))
+    assert driver.run("root").cache.expected == 5_000, "after so long nothing is expected"
 
 
 def test_a_call_that_broke_off_counts_as_far_as_it_came() -> None:
-    text = story()
-    text.start()
-    hired(text, *forks(1))
-    (child,) = text.children("root")
-    text.fail(child, retry=True, usage=Usage(input=50_000, output=1, cache_read=50_000))
-    assert text.run(child).cache == Cached(
+    driver = story()
+    driver.start()
+    hired(driver, *forks(1))
+    (child,) = driver.children("root")
+    driver.fail(child, retry=True, usage=Usage(input=50_000, output=1, cache_read=50_000))
+    assert driver.run(child).cache == Cached(
         expected=50_000, read=50_000, expected_nanos=450_000, saved_nanos=450_000
     )
 
 
 def test_no_more_is_expected_than_there_is() -> None:
-    text = story()
-    text.start()
-    hired(text, *forks(1))
-    (child,) = text.children("root")
-    text.reply(child, "done", usage=Usage(input=40_000, output=5, cache_read=40_000))
-    assert text.run(child).cache.expected == 40_000
+    driver = story()
+    driver.start()
+    hired(driver, *forks(1))
+    (child,) = driver.children("root")
+    driver.reply(child, "done", usage=Usage(input=40_000, output=5, cache_read=40_000))
+    assert driver.run(child).cache.expected == 40_000
 
 
 def _fields() -> dict[str, Any]:

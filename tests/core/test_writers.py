@@ -70,9 +70,9 @@ def test_who_holds_a_tool_that_changes_files_or_may_start_one_who_does_is_a_writ
 
 
 def test_copies_are_wanted_for_several_writers_that_are_waited_for() -> None:
-    text = story()
-    text.reply("root", "", call("hire"))
-    tree = text.trees.of("root")
+    driver = story()
+    driver.reply("root", "", call("hire"))
+    tree = driver.trees.of("root")
     assert tree is not None
 
     def wants(*orders: RunRequest) -> bool:
@@ -87,82 +87,84 @@ def test_copies_are_wanted_for_several_writers_that_are_waited_for() -> None:
 
 
 def test_two_calls_of_one_turn_are_as_good_as_two_tasks_of_one_call() -> None:
-    text = story()
-    text.reply("root", "", call("hire", "a"), call("hire", "b"))
-    tree = text.trees.of("root")
+    driver = story()
+    driver.reply("root", "", call("hire", "a"), call("hire", "b"))
+    tree = driver.trees.of("root")
     assert tree is not None and wants_copies(tree, "root", 0, Actions(spawns=(hand(),)))
 
 
 def test_the_changes_of_all_are_merged_in_the_order_of_the_tasks_before_the_result() -> None:
-    text = story()
-    ids = copies(text, hand(label="a"), hand(label="b"), hand(label="c"))
-    assert {text.specs[id].request.copy_of for id in ids} == {"c0ffee"}
-    text.reply(ids[2], "third")
-    text.cancel(ids[1])
-    assert not [e for e in text.effects if isinstance(e, Merge)], "one is still at work"
-    text.reply(ids[0], "first")
-    effect = merge(text)
+    driver = story()
+    ids = copies(driver, hand(label="a"), hand(label="b"), hand(label="c"))
+    assert {driver.specs[id].request.copy_of for id in ids} == {"c0ffee"}
+    driver.reply(ids[2], "third")
+    driver.cancel(ids[1])
+    assert not [e for e in driver.effects if isinstance(e, Merge)], "one is still at work"
+    driver.reply(ids[0], "first")
+    effect = merge(driver)
     assert [(c.label, c.is_wanted) for c in effect.copies] == [
         ("a", True),
         ("b", False),
         ("c", True),
     ]
     assert {(c.base, c.place) for c in effect.copies} == {("c0ffee", "/w")}
-    assert isinstance(text.state("root"), Waiting)
-    assert text.post("root", merged(effect, b="kept")) == ""
-    assert isinstance(text.state("root"), Thinking)
-    words = [m.text for m in said(text)]
-    assert "first" in words[-2] and "- a: merged (1 files" in words[-1]
+    assert isinstance(driver.state("root"), Waiting)
+    assert driver.post("root", merged(effect, b="kept")) == ""
+    assert isinstance(driver.state("root"), Thinking)
+    words = [m.text for m in said(driver)]
+    assert "first" in words[-2] and "- a: merged (1 file" in words[-1]
 
 
 def test_a_tool_that_is_still_running_is_waited_for() -> None:
-    text = story()
-    text.reply("root", "", call("hire", "a"), call("look", "b"))
-    ids = copies(text, hand(), hand(), turn=False)
+    driver = story()
+    driver.reply("root", "", call("hire", "a"), call("look", "b"))
+    ids = copies(driver, hand(), hand(), turn=False)
     for id in ids:
-        text.reply(id, "done")
-    assert isinstance(text.state("root"), Working)
-    assert not [e for e in text.effects if isinstance(e, Merge)]
-    text.tool("root", 1)
-    assert merge(text).indices == (0,)
+        driver.reply(id, "done")
+    assert isinstance(driver.state("root"), Working)
+    assert not [e for e in driver.effects if isinstance(e, Merge)]
+    driver.tool("root", 1)
+    assert merge(driver).indices == (0,)
 
 
 def test_after_a_restart_it_is_asked_for_again_under_the_same_key_and_told_once() -> None:
-    text = story()
-    ids = copies(text, hand(label="a"), hand(label="b"))
+    driver = story()
+    ids = copies(driver, hand(label="a"), hand(label="b"))
     for id in ids:
-        text.reply(id, "done")
-    before = merge(text)
-    text.restart("pure")
-    after = [e for e in text.effects if isinstance(e, Merge)][-1]
+        driver.reply(id, "done")
+    before = merge(driver)
+    driver.restart("pure")
+    after = [e for e in driver.effects if isinstance(e, Merge)][-1]
     assert after == before
-    text.post("root", merged(after))
-    text.restart("pure")
-    assert len([e for e in text.effects if isinstance(e, Merge)]) <= 2, "it is done"
-    notes = [m.text for m in said(text) if "worked in copies" in m.text]
+    driver.post("root", merged(after))
+    driver.restart("pure")
+    assert len([e for e in driver.effects if isinstance(e, Merge)]) <= 2, "it is done"
+    notes = [m.text for m in said(driver) if "worked in copies" in m.text]
     assert len(notes) == 1
 
 
 def test_a_message_that_cuts_the_wait_short_names_the_branches() -> None:
-    text = story()
-    ids = copies(text, hand(label="a"), hand(label="b"))
-    text.reply(ids[0], "done")
-    text.mail_to("root", "Hurry.", steer=True)
-    assert isinstance(text.state("root"), Thinking)
-    assert any("changes of a are not merged" in m.text for m in said(text))
-    text.reply("root", "", call("look"))
-    text.reply(ids[1], "done too")
-    text.tool("root")
-    assert any("changes of b are not merged" in m.text for m in said(text))
+    driver = story()
+    ids = copies(driver, hand(label="a"), hand(label="b"))
+    driver.reply(ids[0], "done")
+    driver.mail_to("root", "Hurry.", steer=True)
+    assert isinstance(driver.state("root"), Thinking)
+    assert any("changes of a are not merged" in m.text for m in said(driver))
+    driver.reply("root", "", call("look"))
+    driver.reply(ids[1], "done too")
+    driver.tool("root")
+    assert any("changes of b are not merged" in m.text for m in said(driver))
 
 
 def test_a_parent_that_ended_while_files_were_merged_stays_ended() -> None:
-    text = story()
-    for id in copies(text, hand(), hand()):
-        text.reply(id, "done")
-    effect = merge(text)
-    text.cancel("root")
-    assert "not live" in text.post("root", merged(effect)) or isinstance(text.state("root"), Ended)
+    driver = story()
+    for id in copies(driver, hand(), hand()):
+        driver.reply(id, "done")
+    effect = merge(driver)
+    driver.cancel("root")
+    assert "not live" in driver.post("root", merged(effect)) or isinstance(
+        driver.state("root"), Ended
+    )
 
 
 # turns
@@ -173,53 +175,53 @@ def waiting(story: Story, ids: list[str]) -> list[bool]:
 
 
 def test_without_copies_writers_take_turns_in_order() -> None:
-    text = story()
-    ids = text.spawning("root", hand(), hand(), hand())
-    assert waiting(text, ids) == [False, True, True]
-    text.reply(ids[0], "done")
-    assert waiting(text, ids[1:]) == [False, True]
-    text.cancel(ids[1])
-    assert waiting(text, ids[2:]) == [False]
-    text.reply(ids[2], "done")
-    assert isinstance(text.state("root"), Thinking)
+    driver = story()
+    ids = driver.spawning("root", hand(), hand(), hand())
+    assert waiting(driver, ids) == [False, True, True]
+    driver.reply(ids[0], "done")
+    assert waiting(driver, ids[1:]) == [False, True]
+    driver.cancel(ids[1])
+    assert waiting(driver, ids[2:]) == [False]
+    driver.reply(ids[2], "done")
+    assert isinstance(driver.state("root"), Thinking)
 
 
 def test_who_cannot_edit_waits_for_nobody() -> None:
-    text = story()
-    ids = text.spawning("root", *[hand(permissions=LOOKING)] * 3)
-    assert waiting(text, ids) == [False, False, False]
+    driver = story()
+    ids = driver.spawning("root", *[hand(permissions=LOOKING)] * 3)
+    assert waiting(driver, ids) == [False, False, False]
 
 
 def test_a_writer_in_another_directory_waits_for_nobody() -> None:
-    text = story()
-    ids = text.spawning("root", hand(cwd="/w/a"), hand(cwd="/w/b"))
-    assert waiting(text, ids) == [False, False]
+    driver = story()
+    ids = driver.spawning("root", hand(cwd="/w/a"), hand(cwd="/w/b"))
+    assert waiting(driver, ids) == [False, False]
 
 
 def test_who_is_cancelled_while_it_waits_changes_nobodys_turn() -> None:
-    text = story()
-    ids = text.spawning("root", hand(), hand(), hand())
-    text.cancel(ids[1])
-    assert waiting(text, [ids[0], ids[2]]) == [False, True]
-    text.reply(ids[0], "done")
-    assert waiting(text, ids[2:]) == [False]
+    driver = story()
+    ids = driver.spawning("root", hand(), hand(), hand())
+    driver.cancel(ids[1])
+    assert waiting(driver, [ids[0], ids[2]]) == [False, True]
+    driver.reply(ids[0], "done")
+    assert waiting(driver, ids[2:]) == [False]
 
 
 def test_turns_are_the_same_after_a_restart() -> None:
-    text = story()
-    ids = text.spawning("root", hand(), hand(), hand())
-    text.restart("pure")
-    assert waiting(text, ids) == [False, True, True]
-    text.reply(ids[0], "done")
-    text.restart("pure")
-    assert waiting(text, ids[1:]) == [False, True]
+    driver = story()
+    ids = driver.spawning("root", hand(), hand(), hand())
+    driver.restart("pure")
+    assert waiting(driver, ids) == [False, True, True]
+    driver.reply(ids[0], "done")
+    driver.restart("pure")
+    assert waiting(driver, ids[1:]) == [False, True]
 
 
 def test_a_background_writer_takes_its_turn_too() -> None:
-    text = story()
-    first = text.spawning("root", hand(join="none"))
-    second = text.spawning("root", hand(join="none"))
-    assert waiting(text, [*first, *second]) == [False, True]
+    driver = story()
+    first = driver.spawning("root", hand(join="none"))
+    second = driver.spawning("root", hand(join="none"))
+    assert waiting(driver, [*first, *second]) == [False, True]
 
 
 # silence

@@ -163,3 +163,19 @@ def test_a_hostile_name_or_docstring_cannot_leave_its_line(tmp_path: Path) -> No
     report = found(tmp_path, "who calls one_thing?")
     assert "\x1b" not in report and "\n# Findings" not in report and "\n# Title" not in report
     assert "Calls: 1, in 1 file" in report
+
+
+def test_a_call_in_another_language_calls_no_function_of_this_one(tmp_path: Path) -> None:
+    (tmp_path / "Body.java").write_text("class Body {\n  int request_body() { return 1; }\n}\n")
+    (tmp_path / "client.rb").write_text("def use(x)\n  request_body(x)\nend\n")
+    report = found(tmp_path, "Who calls request_body?")
+    assert "Called: nowhere" in report and "`use`" not in report
+
+
+def test_a_call_in_the_body_of_a_class_is_said_to_be_there(tmp_path: Path) -> None:
+    (tmp_path / "a.ts").write_text(
+        "export class Text {\n  static make = () => {\n    return new Text()\n  }\n}\nnew Text()\n"
+    )
+    report = found(tmp_path, "Who calls Text?")
+    assert re.search(r"a\.ts:3 .*\| `Text` \|", report)
+    assert re.search(r"a\.ts:6 .*\| file level \|", report)

@@ -121,6 +121,29 @@ def test_definitions_are_paired_and_each_change_is_told_apart(shop: Path) -> Non
     ]
 
 
+OVERLOADS = """from typing import overload
+
+
+@overload
+def pick(x: int) -> int: ...
+@overload
+def pick(x: str) -> str: ...
+def pick(x):
+    return x
+"""
+
+
+def test_an_overload_that_goes_leaves_the_others_as_they_were(shop: Path) -> None:
+    write(shop, {"shop/pick.py": OVERLOADS, "CHANGES.md": "Nothing.\n"})
+    commit(shop, "second")
+    edit(shop, "shop/pick.py", "@overload\ndef pick(x: int) -> int: ...\n", "")
+    facts = review_of(shop)
+    assert rows(facts) == [("removed", "pick")]
+    assert "public definition was removed" not in "".join(found(facts, "low"))
+    edit(shop, "shop/pick.py", "def pick(x: str) -> str", "def pick(x: bytes) -> bytes")
+    assert rows(review_of(shop)) == [("removed", "pick"), ("signature", "pick")]
+
+
 def test_a_file_that_only_moved_changes_no_definition(shop: Path) -> None:
     subprocess.run(["git", "mv", "shop/cart.py", "shop/basket.py"], cwd=shop, check=True)
     assert rows(review_of(shop)) == []

@@ -52,10 +52,10 @@ class Chat:
     answer."""
 
     def __init__(
-        self, *, refuses: bool = False, hangs: bool = False, heard: dict[str, str] | None = None
+        self, *, refuses: bool = False, hangs: bool = False, by_key: dict[str, str] | None = None
     ) -> None:
         self.refuses, self.hangs = refuses, hangs
-        self.heard: dict[str, str] = dict(heard or {})
+        self.by_key: dict[str, str] = dict(by_key or {})
         self.at: list[float] = []
         self.sent: list[Delivery] = []
         self.tries = self.repeated = 0
@@ -64,9 +64,9 @@ class Chat:
         self.tries += 1
         if self.refuses:
             raise RuntimeError("the chat is closed")
-        self.repeated += delivery.key in self.heard
-        if delivery.key not in self.heard:
-            self.heard[delivery.key] = delivery.text
+        self.repeated += delivery.key in self.by_key
+        if delivery.key not in self.by_key:
+            self.by_key[delivery.key] = delivery.text
             self.at.append(asyncio.get_running_loop().time())
             self.sent.append(delivery)
         if self.hangs:
@@ -74,7 +74,7 @@ class Chat:
 
     @property
     def texts(self) -> list[str]:
-        return list(self.heard.values())
+        return list(self.by_key.values())
 
 
 def spawn(task: str, /, **more: Any) -> Any:

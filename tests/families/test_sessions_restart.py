@@ -44,9 +44,9 @@ class Mortal(MemoryStore):
     """The process dies at commit number `last`: just before it, or when it is kept and nothing has
     come of it yet."""
 
-    def __init__(self, last: int, *, kept: bool) -> None:
+    def __init__(self, last: int, *, is_kept: bool) -> None:
         super().__init__()
-        self.left, self.kept = last, kept
+        self.left, self.is_kept = last, is_kept
         self.dead = asyncio.Event()
 
     async def commit(self, changes: Any) -> int:
@@ -55,17 +55,17 @@ class Mortal(MemoryStore):
         self.left -= 1
         if self.left > 0:
             return await super().commit(changes)
-        if self.kept:
+        if self.is_kept:
             await super().commit(changes)
         self.dead.set()
         await asyncio.Event().wait()
         raise AssertionError
 
 
-async def die_once(world: World, last: int, *, kept: bool) -> tuple[str, bool]:
+async def die_once(world: World, last: int, *, is_kept: bool) -> tuple[str, bool]:
     """A run of the lead whose process dies at a commit; another takes its work up. Whether it died
     at all, too."""
-    world.store = Mortal(last, kept=kept)
+    world.store = Mortal(last, is_kept=is_kept)
     store = world.store
     async with AsyncExitStack() as lives:
         retinue = await lives.enter_async_context(world.open())
@@ -76,7 +76,7 @@ async def die_once(world: World, last: int, *, kept: bool) -> tuple[str, bool]:
         died, store.left = store.dead.is_set(), 1_000
         for task in (started, over, dead):
             task.cancel()
-        world.chat = Chat(heard=world.chat.heard)
+        world.chat = Chat(by_key=world.chat.by_key)
         retinue = await lives.enter_async_context(reborn(world))
         run = await retinue.spawn(world.lead, "Go.", key="one", origin=CHAT)
         await ended(retinue, run)
@@ -94,7 +94,7 @@ async def test_a_death_at_any_commit_leaves_each_session_announced_once_and_then
     while died:
         last += 1
         world = World([spawn("after 5 say a"), spawn("after 5 say b", cleanup="keep")])
-        run, died = await die_once(world, last, kept=is_kept)
+        run, died = await die_once(world, last, is_kept=is_kept)
         assert sorted(world.chat.texts) == ["I after 5 say a", "I after 5 say b"], last
         assert [s.request.task[-1] for s, _ in await world.rows(run)] == ["b"], last
     assert last > 10
@@ -109,7 +109,7 @@ async def test_a_death_at_any_commit_leaves_a_skipped_session_unannounced(is_kep
         world = World(
             spawn("after 5 say a"), pause(50, "done"), announces={"after 5 say a": "ANNOUNCE_SKIP"}
         )
-        _, died = await die_once(world, last, kept=is_kept)
+        _, died = await die_once(world, last, is_kept=is_kept)
         assert world.chat.texts == [], last
     assert last > 6
 
@@ -123,7 +123,7 @@ async def test_a_death_at_any_commit_does_not_lose_the_reply_that_is_waited_for(
     while died:
         last += 1
         world = World(spawn("after 5 say found it", timeoutSeconds=60))
-        _, died = await die_once(world, last, kept=is_kept)
+        _, died = await die_once(world, last, is_kept=is_kept)
         assert (world.results[0]["status"], world.results[0]["reply"]) == ("ok", "found it"), last
         assert world.chat.texts == ["I after 5 say found it"], last
     assert last > 6
@@ -147,7 +147,7 @@ async def test_a_death_at_any_commit_does_not_lose_the_news_that_wakes_a_yieldin
             max_spawn_depth=2,
             max_concurrent=1,
         )
-        _, died = await die_once(world, last, kept=is_kept)
+        _, died = await die_once(world, last, is_kept=is_kept)
         assert [e["result"] for e in world.events] == ["led"], last
         texts = [m.text for m in world.of("lead them")[-1].messages if "result:\nleaf" in m.text]
         assert len(texts) == 1, last
@@ -219,7 +219,7 @@ async def test_a_death_between_an_end_and_its_announcement_makes_one_delivery(
         run: Outcome = await retinue.run(world.lead, "Go.", origin=CHAT)
         await asyncio.sleep(6)
         assert len(await world.rows(run.id)) == 1
-        world.chat = Chat(heard=first.heard)
+        world.chat = Chat(by_key=first.by_key)
         await dead.enter_async_context(reborn(world))
         await asyncio.sleep(1_000)
         assert world.chat.texts == ["I after 5 say a"]

@@ -12,6 +12,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp_types import CallToolResult, Request, RequestParams, Result
 
 from tests.cli.private_home import PrivateHome
+from tests.waiting import PATIENT
 
 ERAS = ("legacy", "2026-07-28")
 
@@ -83,7 +84,7 @@ def official(home: PrivateHome, mode: str, *flags: str, **options: Any) -> Clien
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "retinue", "mcp", "serve", *flags],
-        env=home.env,
+        env={**PATIENT, **home.env},
         cwd=home.project,
     )
     return Client(server, mode=mode, **options)

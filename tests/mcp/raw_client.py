@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from retinue.mcp.tool_table import TOOLS
 from tests.cli.private_home import PrivateHome
-from tests.waiting import SECONDS
+from tests.waiting import PATIENT, SECONDS
 
 VERSION = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
@@ -41,7 +41,7 @@ class RawClient:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "retinue", "mcp", "serve", *flags],
             cwd=home.project,
-            env=home.env,
+            env={**PATIENT, **home.env},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -64,9 +64,9 @@ def test_who_is_missing_from_a_result_is_told_where_no_agent_writes() -> None:
     missing, note = missing_note(outcome, "the result of a")
     a = AgentReport("a", "completed", text=claim, missing=missing, missing_note=note)
     result = tool_result([a, AgentReport("b", "completed", text="Hi.")])
-    words, told = (part["text"] for part in result["content"])
+    words, note_text = (part["text"] for part in result["content"])
     assert claim in words
-    assert told.startswith("[From the runtime] About the result of a: 2 of 5 sub-agents never")
+    assert note_text.startswith("[From the runtime] About the result of a: 2 of 5 sub-agents never")
     agents = result["structuredContent"]["agents"]
     assert agents[0]["missing"] == missing and "missing" not in agents[1]
     assert len(tool_result([AgentReport("b", "completed", text="Hi.")])["content"]) == 1
@@ -79,8 +79,10 @@ async def test_a_reader_takes_it_from_the_outcome() -> None:
                 return {"label": "a", "created_at": 1, "state": "completed"}
             spent = {"tree_tokens": 9, "tree_usd": 0.5, "tree_usd_estimated": 0.2}
             known = {"tree_tokens_unpriced": 0, "model_resolved": "m", "tree_turns": 1}
-            told = {"state": "completed", "text": "x", "error": "", "children": [], "ended_at": 2}
-            return {"outcome": {**told, **spent, **known, "helpers": {"n_started": 1, "n_lost": 1}}}
+            record = {"state": "completed", "text": "x", "error": "", "children": [], "ended_at": 2}
+            return {
+                "outcome": {**record, **spent, **known, "helpers": {"n_started": 1, "n_lost": 1}}
+            }
 
     report = await RunReader(Link()).report("r")  # type: ignore[arg-type]
     assert report.missing.startswith("1 of 1 sub-agent never returned")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from retinue.mcp.task_ids import runs_of, task_id
 from retinue.mcp.tool_arguments import ToolProblem
 from retinue.testing import call
 from tests.cli.private_home import Gate, private_home
+from tests.mcp.http_guest import ALICE, CAROL, HttpGuest, served
 from tests.mcp.raw_client import TASKS, RawClient, envelope, first_id
 
 RUN = "00000000-0000-7337-ae74-c6759b788c6d"
@@ -107,6 +110,41 @@ def test_a_guest_has_a_budget_and_a_number_of_agents(tmp_path: Path) -> None:
         assert not client.tool("delegate", tasks=["two"])["isError"]
         many = client.tool("delegate", tasks=["a", "b", "c"])
         assert "you may have 2" in many["content"][0]["text"]
+
+
+@pytest.mark.parametrize("door", ["stdio", "http"])
+def test_so_many_agents_of_a_guest_work_at_a_time_and_others_wait(
+    tmp_path: Path, door: str
+) -> None:
+    gate = Gate("Done.")
+    with private_home(tmp_path, gate) as home, contextlib.ExitStack() as stack:
+        if door == "stdio":
+            one = stack.enter_context(RawClient(home, "--max-working", "1", "--guest", "one"))
+            two = stack.enter_context(RawClient(home, "--max-working", "1", "--guest", "two"))
+            call_one, call_two = (partial(c.tool, meta=envelope()) for c in (one, two))
+        else:
+            url = stack.enter_context(served(home, "--mcp-max-working", "1"))
+            call_one, call_two = (HttpGuest(url, token).tool for token in (ALICE, CAROL))
+        first = call_one("delegate", tasks=["a", "b"], background=True)
+        ids = [agent["id"] for agent in first["structuredContent"]["agents"]]
+        assert gate.reached.wait(60)
+        # Its own lane is full, and that of another guest is not.
+        yours = first_id(call_two("delegate", tasks=["c"], background=True))
+        home.until(lambda: len(gate.heard) == 2)
+        agents = call_one("agents", ids=ids)["structuredContent"]["agents"]
+        assert sorted(agent["state"] for agent in agents) == ["queued", "running"]
+        again = first_id(call_one("fork", id=ids[0], task="otherwise", background=True))
+        assert _agent(call_one("agents", ids=[again]))["state"] == "queued"
+        assert len(gate.heard) == 2
+        gate.opened.set()
+        done = [*ids, again]
+        home.until(
+            lambda: all(
+                agent["state"] == "completed"
+                for agent in call_one("result", ids=done)["structuredContent"]["agents"]
+            )
+        )
+        assert _agent(call_two("result", ids=[yours]))["state"] == "completed"
 
 
 def test_only_a_person_allows_what_an_agent_asks_for(tmp_path: Path) -> None:

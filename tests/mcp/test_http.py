@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
 import socket
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,51 +16,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
 from retinue.testing import call
-from tests.cli.private_home import Gate, PrivateHome, private_home
+from tests.cli.private_home import Gate, private_home
+from tests.mcp.http_guest import ALICE, BOB, post, request, served
 from tests.mcp.official_client import ERAS
 from tests.mcp.raw_client import envelope
-
-ALICE, BOB = "alice-0123456789abcdef", "bob-0123456789abcdef"
-
-
-@contextlib.contextmanager
-def served(home: PrivateHome, *flags: str) -> Iterator[str]:
-    tokens = home.folder / "tokens"
-    tokens.write_text(f"{ALICE} run,approve alice\n{BOB} read bob\n")
-    tokens.chmod(0o600)
-    process = home.start("serve", "--port", "0", "--token-file", str(tokens), *flags)
-    assert process.stderr is not None
-    result = None
-    while result is None:
-        line = process.stderr.readline()
-        assert line, "it ended"
-        result = re.search(r"on (http://\S+?)/api", line)
-    try:
-        yield f"{result[1]}/mcp"
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
-
-
-def post(url: str, body: Any, token: str = ALICE, **headers: str) -> tuple[int, bytes]:
-    message = {
-        "Authorization": f"Bearer {token}",
-        "Content-Type": "application/json",
-        "Accept": "application/json, text/event-stream",
-        **{name.replace("_", "-"): value for name, value in headers.items()},
-    }
-    request = urllib.request.Request(url, json.dumps(body).encode(), message)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, reply.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read()
-
-
-def request(method: str, **params: Any) -> dict[str, Any]:
-    meta = params.pop("meta", envelope())
-    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta, **params}}
 
 
 def writer(request: Any) -> Any:

@@ -59,17 +59,17 @@ def test_an_entry_is_added_and_taken_out_again(tmp_path: Path, client: str, is_n
         assert path.with_name(path.name + ".before-retinue").read_text() == text
 
 
-def test_nothing_is_written_without_a_yes_or_into_a_file_with_comments(tmp_path: Path) -> None:
+def test_nothing_is_written_without_a_yes_or_into_a_file_that_is_broken(tmp_path: Path) -> None:
     home = PrivateHome(tmp_path)
     result = home.run("mcp", "install", "cursor")
     assert result.returncode == 2 and "Nothing was written" in result.stderr
     path = home.project / ".cursor" / "mcp.json"
     assert not path.exists()
     path.parent.mkdir()
-    path.write_text("// mine\n{}")
+    path.write_text('// mine\n{"a": ')
     result = home.run("mcp", "install", "cursor", "--yes")
-    assert result.returncode == 2 and "may have comments" in result.stderr
-    assert path.read_text() == "// mine\n{}"
+    assert result.returncode == 2 and "cannot be changed here" in result.stderr
+    assert path.read_text() == '// mine\n{"a": '
     unknown = home.run("mcp", "install", "emacs", "--yes")
     assert unknown.returncode and "Known are: claude, codex" in unknown.stderr
     with pytest.raises(ConfigError):

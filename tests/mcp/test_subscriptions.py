@@ -16,9 +16,11 @@ def notes(client: RawClient, method: str) -> list[dict[str, Any]]:
     return [note["params"] for note in list(client.notes) if note["method"] == method]
 
 
-def listening(client: RawClient, home: PrivateHome, meta: dict[str, Any], **wanted: Any) -> Any:
+def listening(
+    client: RawClient, home: PrivateHome, meta: dict[str, Any], **notifications: Any
+) -> Any:
     """The id of a stream that is open, and what of it is honored."""
-    id = client.post("subscriptions/listen", {"_meta": meta, "notifications": wanted})
+    id = client.post("subscriptions/listen", {"_meta": meta, "notifications": notifications})
     name = "notifications/subscriptions/acknowledged"
     (first,) = home.until(
         lambda: [n for n in notes(client, name) if n["_meta"] == {SUBSCRIPTION: id}]

@@ -26,11 +26,11 @@ def decoded(data: bytes, codec: OpenAIChatCodec | None = None, *cuts: int) -> Mo
     return reply
 
 
-def sse(*chunks: Any, done: bool = True) -> bytes:
+def sse(*chunks: Any, is_done: bool = True) -> bytes:
     lines = [
         f"data: {chunk if isinstance(chunk, str) else json.dumps(chunk)}\n\n" for chunk in chunks
     ]
-    return ("".join(lines) + "data: [DONE]\n\n" * done).encode()
+    return ("".join(lines) + "data: [DONE]\n\n" * is_done).encode()
 
 
 def delta(reason: str | None = None, **fields: Any) -> dict[str, Any]:

@@ -313,7 +313,7 @@ def test_no_header_stops_an_account_for_longer_than_an_hour(
         for turn in turns:
             await turn.__aexit__(None, None, None)
         for _ in range(3):
-            wait = governor._wait(governor.turn("tree"))
+            wait = governor._wait(governor.turn("tree"), now[0])
             assert wait is not None and wait <= MAX_COOLING
             now[0] += MAX_COOLING + 1
             async with governor.turn("tree"):

@@ -340,7 +340,7 @@ SHORT = Times(connect=60.0, headers=60.0, idle=60.0, content=60.0, attempt=60.0)
 @pytest.mark.parametrize(
     ("pieces", "short", "says"),
     [
-        ([PING] * 12 + [GOOD, END], {"idle": 0.6}, ""),
+        ([PING] * 27 + [GOOD, END], {"idle": 1.5}, ""),
         ([PING] * 1_000, {"content": 0.6}, "no content"),
         ([GOOD] + [b": comment\n\n"] * 1_000, {"content": 0.6}, "no content"),
         ([GOOD], {"idle": 0.3}, "no data for"),

@@ -99,9 +99,11 @@ def test_no_key_gets_into_a_message(key: str) -> None:
 def failing(*chunks: Any, event: str = "", codec: OpenAIChatCodec | None = None) -> ModelError:
     """What a stream that fails after some text raises, and that it does so at once."""
     decoder = (codec or OpenAIChatCodec()).decoder(Options())
-    decoder.feed(sse(delta(content="a"), delta(tool_calls=[tool("x", '{"a', index=0)]), done=False))
+    decoder.feed(
+        sse(delta(content="a"), delta(tool_calls=[tool("x", '{"a', index=0)]), is_done=False)
+    )
     with pytest.raises(ModelError) as failure:
-        decoder.feed(event.encode() + sse(*chunks, done=False))
+        decoder.feed(event.encode() + sse(*chunks, is_done=False))
     return failure.value
 
 
@@ -137,12 +139,12 @@ def test_f4_a_delay_inside_a_stream_is_honoured() -> None:
 
 def test_f23_a_stream_without_its_marker_was_cut() -> None:
     with pytest.raises(ModelUnavailable) as failure:
-        decoded(sse(delta(content="hi"), delta("stop"), done=False))
+        decoded(sse(delta(content="hi"), delta("stop"), is_done=False))
     assert failure.value.kind == "network"
 
 
 def test_f25_a_stream_that_breaks_off_inside_a_call_is_no_reply() -> None:
-    data = sse(delta(tool_calls=[tool("x", '{"a', index=0, id="c")]), done=False)
+    data = sse(delta(tool_calls=[tool("x", '{"a', index=0, id="c")]), is_done=False)
     for body in (data, data[:-20]):
         with pytest.raises(ModelUnavailable) as failure:
             decoded(body)

@@ -206,11 +206,16 @@ def test_a_json_body_may_answer_a_request_for_a_stream() -> None:
 
 def test_a_server_without_the_marker_ends_with_its_finish_reason() -> None:
     lax = OpenAIChatCodec(done_marker=False)
-    assert decoded(sse(delta(content="hi"), delta("stop"), done=False), lax).message.text == "hi"
+    assert decoded(sse(delta(content="hi"), delta("stop"), is_done=False), lax).message.text == "hi"
     assert (
-        decoded(sse(delta(content="hi"), delta("stop"), done=False)[:-2], lax).message.text == "hi"
+        decoded(sse(delta(content="hi"), delta("stop"), is_done=False)[:-2], lax).message.text
+        == "hi"
     )
-    for data in (sse(delta(content="hi"), done=False), sse(done=False), sse(delta(), done=False)):
+    for data in (
+        sse(delta(content="hi"), is_done=False),
+        sse(is_done=False),
+        sse(delta(), is_done=False),
+    ):
         with pytest.raises(ModelUnavailable) as failure:
             decoded(data, lax)
         assert failure.value.kind == "network"
@@ -262,11 +267,12 @@ def test_usage_is_read_wherever_a_server_puts_it() -> None:
 def test_only_what_carries_content_counts_as_content() -> None:
     decoder = OpenAIChatCodec().decoder(Options())
     decoder.feed(
-        b": keep-alive\n\n" + sse(delta(role="assistant", content=""), {"choices": []}, done=False)
+        b": keep-alive\n\n"
+        + sse(delta(role="assistant", content=""), {"choices": []}, is_done=False)
     )
     assert decoder.contents == 0
     decoder.feed(
-        sse(delta(content="a"), delta(reasoning="b"), delta(tool_calls=[tool("x")]), done=False)
+        sse(delta(content="a"), delta(reasoning="b"), delta(tool_calls=[tool("x")]), is_done=False)
     )
     assert decoder.contents == 3
     assert not decoder.done

@@ -27,8 +27,8 @@ INFO = ModelInfo(
 ASKED = RequestSize(size=4_000, max_output=1_000, info=INFO)
 
 
-def used(**told: int) -> Usage:
-    return believed(Usage(**told), 400, ASKED)
+def used(**counts: int) -> Usage:
+    return believed(Usage(**counts), 400, ASKED)
 
 
 def test_what_can_be_is_believed_to_the_token() -> None:
@@ -79,8 +79,8 @@ def test_no_more_of_a_prompt_is_cached_than_there_is() -> None:
 
 
 def test_of_a_reply_that_broke_off_what_came_counts_if_it_is_more_than_was_counted() -> None:
-    def broken(text: int, **told: int) -> Usage:
-        return believed(Usage(**told), text, ASKED, is_whole=False)
+    def broken(text: int, **counts: int) -> Usage:
+        return believed(Usage(**counts), text, ASKED, is_whole=False)
 
     assert broken(400, input=1_100, output=1) == Usage(
         input=1_100,

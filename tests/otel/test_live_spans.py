@@ -137,13 +137,13 @@ async def test_costs_are_told_where_a_price_is_known_and_never_as_nothing() -> N
 
 @on_virtual_time
 async def test_what_is_only_a_bound_is_not_among_the_costs() -> None:
-    got = Collected()
+    spans = Collected()
     info = ModelInfo(name="xai:pro", price_in=1_000, price_out=2_000)
     usage = Usage(input=100, output=10, estimated=50)
-    async with Retinue(clock=VirtualClock(), telemetry=got.telemetry) as retinue:
+    async with Retinue(clock=VirtualClock(), telemetry=spans.telemetry) as retinue:
         await retinue.run(Agent("one", model=Scripted(["Yes."], info=info, usage=usage)), "Go.")
-    (call,) = (dict(s.attributes) for s in got.spans if s.name.startswith("chat"))
-    (top,) = (dict(s.attributes) for s in got.spans if s.name.startswith("invoke_agent"))
+    (call,) = (dict(s.attributes) for s in spans.spans if s.name.startswith("chat"))
+    (top,) = (dict(s.attributes) for s in spans.spans if s.name.startswith("invoke_agent"))
     assert call["operation.cost"] == top["retinue.tree.usd"] == 0.00012
     assert call["retinue.usage.estimated_usd"] == top["retinue.tree.estimated_usd"] == 0.00005
     assert top["retinue.tree.estimated_tokens"] == 50

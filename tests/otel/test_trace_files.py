@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
 from google.protobuf import json_format
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -125,6 +126,21 @@ async def test_a_tree_that_is_still_open_is_written_as_far_as_it_is(tmp_path: Pa
         "execute_tool nap": True,
     }
     assert "1000.0" in path.read_text()
+
+
+@on_virtual_time
+async def test_no_link_is_followed_that_a_run_has_put_in_the_place_of_a_file(
+    tmp_path: Path,
+) -> None:
+    outside, path = tmp_path / "outside", tmp_path / "trace.json"
+    outside.write_text("of somebody else")
+    path.symlink_to(outside)
+    async with Retinue(clock=VirtualClock()) as retinue:
+        run = (await retinue.run(agent("one", ["Done."]), "Go.")).id
+        for export in (export_otlp, export_perfetto):
+            with pytest.raises(OSError, match=r"trace\.json"):
+                await export(retinue, run, path)
+    assert outside.read_text() == "of somebody else"
 
 
 @on_virtual_time

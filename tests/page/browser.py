@@ -27,7 +27,7 @@ MARKUP = (
     "[link](javascript:alert(3)) ![image](https://evil.example/x.png) <b onmouseover=alert(4)>b</b>"
     "\n\n<svg onload=alert(5)><script>alert(6)</script></svg>\n\n# `a**b` ~~~\n\n```\n</pre>\n```"
 )
-MS = 60_000
+MS = 120_000
 
 
 class Gate:

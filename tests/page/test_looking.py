@@ -23,8 +23,8 @@ expect.set_options(timeout=MS)
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium(CHROMIUM) as found:
-        yield found
+    with chromium(CHROMIUM) as browser:
+        yield browser
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def seconds_shown(page: Page) -> list[float]:
     """The times on the axis of a short run."""
     texts = page.locator(".lane-axis > text.axis").all_text_contents()
     units = {"ms": 0.001, "s": 1.0}
-    found = [re.fullmatch(r"([\d.]+)(m?s)", text) for text in texts]
-    return [float(one[1]) * units[one[2]] for one in found if one]
+    matches = [re.fullmatch(r"([\d.]+)(m?s)", text) for text in texts]
+    return [float(one[1]) * units[one[2]] for one in matches if one]
 
 
 def drag(page: Page, of: str, start: float, end: float) -> None:
@@ -204,7 +204,7 @@ def test_a_host_that_is_gone_without_a_word_is_missed_and_found(
     expect(page.locator(".link-state")).to_contain_text("Offline")
     page.unroute("**/api/v1/health")
     expect(page.locator(".link-state")).to_have_text("Live")
-    assert [said for said in faults(page) if "Failed to load" not in said] == []
+    assert [fault for fault in faults(page) if "Failed to load" not in fault] == []
 
 
 def test_what_is_written_while_the_connection_is_lost_is_sent_once(
@@ -228,4 +228,4 @@ def test_what_is_written_while_the_connection_is_lost_is_sent_once(
         gate.opened.set()
         expect(page.locator(".receipt")).to_contain_text("Read in turn 2")
         expect(page.locator(".mail")).to_have_count(1)
-        assert [said for said in faults(page) if "Failed to load" not in said] == []
+        assert [fault for fault in faults(page) if "Failed to load" not in fault] == []

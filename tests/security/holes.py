@@ -58,9 +58,9 @@ async def results(retinue: Retinue, run: str) -> list[str]:
     return [m.text for m in await retinue.messages(run) if isinstance(m, ToolMessage)]
 
 
-async def until(found: Callable[[], Awaitable[Any]]) -> Any:
+async def until(look_up: Callable[[], Awaitable[Any]]) -> Any:
     for _ in range(12_000):  # however busy the machine is
-        if value := await found():
+        if value := await look_up():
             return value
         await asyncio.sleep(0.01)
     raise AssertionError("it did not come")

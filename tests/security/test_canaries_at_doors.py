@@ -75,7 +75,7 @@ def over_http(served: ServedProject, search: Search) -> None:
         body = request("tools/call", name=name, arguments=arguments)
         headers = {"Mcp_Protocol_Version": VERSION, "Mcp_Method": "tools/call", "Mcp_Name": name}
         status, answer = post(f"{served.address}/mcp", body, ADMIN, **headers)
-        assert status == 200, answer
+        assert status == 200 and b'"isError":true' not in answer, answer
         search.look(f"mcp {name}", answer)
 
     run = ask("POST", "/api/v1/runs", {"task": f"go {SECRET}", "terms": TERMS}, code=201)["run"]
@@ -93,7 +93,7 @@ def over_http(served: ServedProject, search: Search) -> None:
     response_request = {"model": agent, "input": f"u {SECRET}", "instructions": f"i {SECRET}"}
     reply = ask("POST", "/v1/responses", {**response_request, "metadata": {"a": SECRET}})
     ask("GET", f"/v1/responses/{reply['id']}")
-    mcp("delegate", tasks=[f"t {SECRET}"], wait_seconds=50)
+    mcp("delegate", tasks=[f"t {SECRET}"])
     mcp("agents")
     for part in PARTS:
         ask("GET", f"/api/v1/runs/{run}{part}")
@@ -105,7 +105,9 @@ def over_pipes(home: PrivateHome, search: Search) -> None:
     with RawClient(home) as client:
         for name, arguments in (("delegate", {"tasks": [f"x {SECRET}"]}), ("agents", {})):
             params = {"name": name, "arguments": arguments, "_meta": envelope()}
-            search.look(f"mcp {name}", repr(client.ask("tools/call", params)))
+            reply = client.ask("tools/call", params)
+            assert not reply.get("isError"), reply
+            search.look(f"mcp {name}", repr(reply))
     search.look("what mcp serve logged", client.errors)
 
     async def main() -> None:

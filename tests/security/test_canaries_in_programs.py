@@ -142,7 +142,7 @@ def test_no_secret_of_a_program_is_written_or_sent(
             records = [repr(item) async for item in retinue.steps(run, tree=False, deltas=True)]
             search.look("the stream", "\n".join(records))
             search.look("the messages", repr(await retinue.messages(run)))
-            assert await retinue.settle(timeout=30)
+            assert await retinue.settle(timeout=120)
             logging.getLogger("retinue").error("by hand: %s", every_form(SECRETS.values()))
 
     with pages() as port:

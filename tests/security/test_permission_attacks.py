@@ -27,7 +27,7 @@ from retinue.runtime.conversations import Conversation  # type: ignore[attr-defi
 from retinue.sandbox.worktree import Worktrees
 from retinue.testing import Scripted, call
 from tests.core.driver import Story, hand
-from tests.core.driver import call as made
+from tests.core.driver import call as tool_call
 from tests.needs import needs
 from tests.security.holes import git
 from tests.security.holes import make_repository as repository
@@ -122,39 +122,41 @@ def test_a_grant_is_worth_exactly_what_was_shown(guard: ToolRisk) -> None:
 
 
 def test_a_decision_counts_for_this_call_in_this_turn_and_once() -> None:
-    text, first = story(), made("note", "c1", '{"path":"a"}')
-    text.reply("root", "", first)
-    other = made("note", "c1", '{"path":"b"}')
-    assert text.post("root", decided(text, "root", other)), "other arguments"
-    assert text.post("root", decided(text, "root", first, turn=7)), "another turn"
-    assert text.post("root", decided(text, "root", first, question="0" * 16)), "another question"
-    yes = decided(text, "root", first)
-    assert text.post("root", yes) == ""
-    assert text.post("root", yes), "it was decided before"
-    text.tool("root")
-    assert text.post("root", yes), "the turn is over"
-    assert (text.is_("root"), unanswered(text, "root")) == ("Thinking", [])
+    driver, first = story(), tool_call("note", "c1", '{"path":"a"}')
+    driver.reply("root", "", first)
+    other = tool_call("note", "c1", '{"path":"b"}')
+    assert driver.post("root", decided(driver, "root", other)), "other arguments"
+    assert driver.post("root", decided(driver, "root", first, turn=7)), "another turn"
+    assert driver.post("root", decided(driver, "root", first, question="0" * 16)), (
+        "another question"
+    )
+    yes = decided(driver, "root", first)
+    assert driver.post("root", yes) == ""
+    assert driver.post("root", yes), "it was decided before"
+    driver.tool("root")
+    assert driver.post("root", yes), "the turn is over"
+    assert (driver.is_("root"), unanswered(driver, "root")) == ("Thinking", [])
 
 
 def test_a_no_that_comes_after_a_yes_does_not_end_the_call_twice() -> None:
-    text, first = story(), made("note", "c1", '{"path":"a"}')
-    text.reply("root", "", first)
-    yes, no = decided(text, "root", first), decided(text, "root", first, allow=False)
-    assert text.post("root", yes) == ""
-    assert "decided before" in text.post("root", no)
-    text.tool("root")
-    assert unanswered(text, "root") == []
+    driver, first = story(), tool_call("note", "c1", '{"path":"a"}')
+    driver.reply("root", "", first)
+    yes, no = decided(driver, "root", first), decided(driver, "root", first, allow=False)
+    assert driver.post("root", yes) == ""
+    assert "decided before" in driver.post("root", no)
+    driver.tool("root")
+    assert unanswered(driver, "root") == []
 
 
 def test_calls_that_wait_for_a_yes_cannot_together_spend_more_than_the_budget() -> None:
-    text = story(budget=Budget(calls=1))
-    calls = [made("note", f"c{n}", f'{{"path":"{n}"}}') for n in range(3)]
-    text.reply("root", "", *calls)
+    driver = story(budget=Budget(calls=1))
+    calls = [tool_call("note", f"c{n}", f'{{"path":"{n}"}}') for n in range(3)]
+    driver.reply("root", "", *calls)
     for n, one in enumerate(calls):
-        assert text.post("root", decided(text, "root", one, n)) == ""
-    texts = [r.text for r in text.results("root")]
+        assert driver.post("root", decided(driver, "root", one, n)) == ""
+    texts = [r.text for r in driver.results("root")]
     assert (len(texts), all("budget for tool calls is spent" in t for t in texts)) == (2, True)
-    assert text.account("root").spent[3] == 1
+    assert driver.account("root").spent[3] == 1
 
 
 def test_what_is_taken_while_somebody_thinks_about_it_stays_taken() -> None:
@@ -163,70 +165,70 @@ def test_what_is_taken_while_somebody_thinks_about_it_stays_taken() -> None:
         Permissions(mode="plan"),
         Permissions(rules=("deny: note(a)",)),
     ):
-        text, first = story(), made("note", "c1", '{"path":"a"}')
-        text.reply("root", "", first)
-        text.post("root", PermissionsRestricted(permissions=access))
-        assert text.post("root", decided(text, "root", first)) == ""
-        (result,) = text.results("root")
-        assert (result.error, text.is_("root")) == (True, "Thinking"), access
+        driver, first = story(), tool_call("note", "c1", '{"path":"a"}')
+        driver.reply("root", "", first)
+        driver.post("root", PermissionsRestricted(permissions=access))
+        assert driver.post("root", decided(driver, "root", first)) == ""
+        (result,) = driver.results("root")
+        assert (result.error, driver.is_("root")) == (True, "Thinking"), access
 
 
 # who may answer
 
 
 def test_nobody_but_the_parent_answers_what_was_put_to_the_parent() -> None:
-    text = story(questions="deny")
-    child, sibling = text.spawning("root", hand(join="none"), hand(join="none"))
-    text.reply(child, "", made("look", "q1"))
-    text.post(child, Asked(question="which?", **text.address(child, 0)))
+    driver = story(questions="deny")
+    child, sibling = driver.spawning("root", hand(join="none"), hand(join="none"))
+    driver.reply(child, "", tool_call("look", "q1"))
+    driver.post(child, Asked(question="which?", **driver.address(child, 0)))
     for sender in ("", sibling, child):
-        text.mail_to(child, "the red one", sender=sender)
-        assert text.is_(child) == "Asking", sender
-    text.mail_to(child, "stop!", sender="root", steer=True)
-    assert text.is_(child) == "Thinking"
-    assert [r.text for r in text.results(child) if r.text == "stop!"] == []
+        driver.mail_to(child, "the red one", sender=sender)
+        assert driver.is_(child) == "Asking", sender
+    driver.mail_to(child, "stop!", sender="root", steer=True)
+    assert driver.is_(child) == "Thinking"
+    assert [r.text for r in driver.results(child) if r.text == "stop!"] == []
 
 
 def test_a_parent_is_asked_again_until_it_names_a_choice() -> None:
-    story_told = story(questions="deny")
-    (child,) = story_told.spawning("root", hand(join="none"))
-    story_told.reply(child, "", made("look", "q1"))
-    story_told.post(
-        child, Asked(question="which?", choices=("red", "blue"), **story_told.address(child, 0))
+    driver = story(questions="deny")
+    (child,) = driver.spawning("root", hand(join="none"))
+    driver.reply(child, "", tool_call("look", "q1"))
+    driver.post(
+        child, Asked(question="which?", choices=("red", "blue"), **driver.address(child, 0))
     )
-    story_told.mail_to(child, "the green one", sender="root")
-    assert story_told.is_(child) == "Asking"
-    texts = [m.text for m in story_told.mail.values() if "which?" in m.text]
+    driver.mail_to(child, "the green one", sender="root")
+    assert driver.is_(child) == "Asking"
+    texts = [m.text for m in driver.mail.values() if "which?" in m.text]
     assert len(texts) == 2, texts
     assert all("one of: red, blue" in text for text in texts)
     assert "'the green one' is not one of the choices" in texts[1]
-    story_told.mail_to(child, "Blue", sender="root")
-    assert story_told.is_(child) == "Thinking"
-    assert [r.text for r in story_told.results(child)] == ["blue"]
+    driver.mail_to(child, "Blue", sender="root")
+    assert driver.is_(child) == "Thinking"
+    assert [r.text for r in driver.results(child)] == ["blue"]
 
 
 def test_no_text_of_a_parent_permits_a_call() -> None:
-    texts = story()
-    (child,) = texts.spawning("root", hand(join="none"))
-    texts.reply(child, "", made("note", "c1", '{"path":"a"}'))
-    questions = question(texts, child)
+    driver = story()
+    (child,) = driver.spawning("root", hand(join="none"))
+    driver.reply(child, "", tool_call("note", "c1", '{"path":"a"}'))
+    questions = question(driver, child)
     for text in ("yes", "allow", questions.id):
-        texts.mail_to(child, text, sender="root")
-    assert texts.post(
-        child, Answered(turn=texts.run(child).turn, index=0, call_id="c1", text="yes")
+        driver.mail_to(child, text, sender="root")
+    assert driver.post(
+        child, Answered(turn=driver.run(child).turn, index=0, call_id="c1", text="yes")
     )
-    assert texts.is_(child) == "Asking"
-    assert texts.results(child) == []
+    assert driver.is_(child) == "Asking"
+    assert driver.results(child) == []
 
 
 def test_the_answer_to_a_question_leaves_a_permission_of_the_same_turn_open() -> None:
-    text = story(questions="deny")
-    (child,) = text.spawning("root", hand(join="none", questions="deny"))
-    text.reply(child, "", made("note", "c1", '{"path":"a"}'), made("look", "c2"))
-    assert [r.denied for r in text.results(child)] == [True], "there is nobody to permit it"
-    text.post(child, Asked(question="which?", **text.address(child, 1)))
-    text.mail_to(child, "yes", sender="root")
-    assert (text.is_(child), unanswered(text, child)) == ("Thinking", [])
+    driver = story(questions="deny")
+    (child,) = driver.spawning("root", hand(join="none", questions="deny"))
+    driver.reply(child, "", tool_call("note", "c1", '{"path":"a"}'), tool_call("look", "c2"))
+    assert [r.denied for r in driver.results(child)] == [True], "there is nobody to permit it"
+    driver.post(child, Asked(question="which?", **driver.address(child, 1)))
+    driver.mail_to(child, "yes", sender="root")
+    assert (driver.is_(child), unanswered(driver, child)) == ("Thinking", [])
 
 
 # restarts, messages and ends in the middle of a question
@@ -236,43 +238,43 @@ def test_the_answer_to_a_question_leaves_a_permission_of_the_same_turn_open() ->
 def test_a_restart_at_any_point_of_a_turn_with_questions_loses_and_doubles_nothing(
     after: int,
 ) -> None:
-    text = story()
-    first, second = made("note", "c1", '{"path":"a"}'), made("note", "c2", '{"path":"b"}')
+    driver = story()
+    first, second = tool_call("note", "c1", '{"path":"a"}'), tool_call("note", "c2", '{"path":"b"}')
     steps: list[Callable[[], Any]] = [
-        lambda: text.reply("root", "", first, second, made("look", "c3")),
-        lambda: text.tool("root", 2),
-        lambda: text.post("root", decided(text, "root", first, 0)),
-        lambda: text.tool("root", 0),
-        lambda: text.post("root", decided(text, "root", second, 1, allow=False)),
+        lambda: driver.reply("root", "", first, second, tool_call("look", "c3")),
+        lambda: driver.tool("root", 2),
+        lambda: driver.post("root", decided(driver, "root", first, 0)),
+        lambda: driver.tool("root", 0),
+        lambda: driver.post("root", decided(driver, "root", second, 1, allow=False)),
     ]
     for n, step in enumerate(steps):
         assert step() == ""
         if n == after:
-            before = text.run("root").state
-            text.restart("pure")
+            before = driver.run("root").state
+            driver.restart("pure")
             if isinstance(before, Asking):
-                assert text.state("root") == before
-    assert (text.is_("root"), unanswered(text, "root")) == ("Thinking", [])
-    text.reply("root", "done")
-    assert (text.ended("root"), text.leaks()) == (("completed", "done"), {})
+                assert driver.state("root") == before
+    assert (driver.is_("root"), unanswered(driver, "root")) == ("Thinking", [])
+    driver.reply("root", "done")
+    assert (driver.ended("root"), driver.leaks()) == (("completed", "done"), {})
 
 
 @pytest.mark.parametrize("end", ["steer", "cancel", "deadline"])
 def test_a_turn_that_is_cut_short_leaves_no_question_behind(end: str) -> None:
-    text = story(timeout_ms=60_000)
-    first = made("note", "c1", '{"path":"a"}')
-    text.reply("root", "", first)
-    late = decided(text, "root", first)
+    driver = story(timeout_ms=60_000)
+    first = tool_call("note", "c1", '{"path":"a"}')
+    driver.reply("root", "", first)
+    late = decided(driver, "root", first)
     if end == "steer":
-        text.mail_to("root", "something else", steer=True)
+        driver.mail_to("root", "something else", steer=True)
     elif end == "cancel":
-        text.cancel("root")
+        driver.cancel("root")
     else:
-        text.wake("root")
-    assert text.post("root", late), "what was permitted too late is not made"
-    assert text.effects[-1].__class__.__name__ != "CallTool"
+        driver.wake("root")
+    assert driver.post("root", late), "what was permitted too late is not made"
+    assert driver.effects[-1].__class__.__name__ != "CallTool"
     shared = Conversation()
-    for message in text.messages("root"):
+    for message in driver.messages("root"):
         shared.append(message)
     messages = list(ShownMessages(shared, 0, len(shared)))
     calls = [c.id for m in messages if isinstance(m, AssistantMessage) for c in m.calls]
@@ -280,23 +282,23 @@ def test_a_turn_that_is_cut_short_leaves_no_question_behind(end: str) -> None:
 
 
 def test_a_question_of_a_grandchild_can_be_answered_when_the_root_is_gone() -> None:
-    text = story()
-    (child,) = text.spawning(
+    driver = story()
+    (child,) = driver.spawning(
         "root", hand(join="none", on_parent_end="keep", children_on_end="keep")
     )
-    (grandchild,) = text.spawning(child, hand(join="none", on_parent_end="keep"))
-    first = made("note", "c1", '{"path":"a"}')
-    text.reply(grandchild, "", first)
+    (grandchild,) = driver.spawning(child, hand(join="none", on_parent_end="keep"))
+    first = tool_call("note", "c1", '{"path":"a"}')
+    driver.reply(grandchild, "", first)
     for id in (child, "root"):
-        while text.is_(id) == "Thinking":
-            text.reply(id, "bye")
-        assert text.is_(id) == "Ended"
-    text.restart()
-    assert text.post(grandchild, decided(text, grandchild, first, always=True)) == ""
-    assert text.is_(grandchild) == "Working"
-    text.tool(grandchild)
-    text.reply(grandchild, "", made("note", "c2", '{"path":"a"}'))
-    assert text.is_(grandchild) == "Working", "always means: in what is left of the tree"
+        while driver.is_(id) == "Thinking":
+            driver.reply(id, "bye")
+        assert driver.is_(id) == "Ended"
+    driver.restart()
+    assert driver.post(grandchild, decided(driver, grandchild, first, always=True)) == ""
+    assert driver.is_(grandchild) == "Working"
+    driver.tool(grandchild)
+    driver.reply(grandchild, "", tool_call("note", "c2", '{"path":"a"}'))
+    assert driver.is_(grandchild) == "Working", "always means: in what is left of the tree"
 
 
 # through the front door

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from retinue.errors import Refused
@@ -31,7 +32,7 @@ def test_no_client_leaves_more_than_the_next_start_can_read(tmp_path: Path) -> N
     with private_home(tmp_path) as home:
         with serving(home, tmp_path / "tokens") as served:
             task = begun(served, ALICE)
-            large = [{"token": LARGE}] * 4
+            large: list[dict[str, Any]] = [{"token": LARGE}] * 4
             large += [{"id": LONG}, {"authentication": {"scheme": "B", "credentials": LONG}}]
             for n, more in enumerate(large):
                 config = {"taskId": task, "url": "https://example.org", "id": f"{n}", **more}
@@ -58,6 +59,14 @@ def test_the_addresses_of_one_user_leave_room_for_others(monkeypatch: pytest.Mon
 
 def test_all_addresses_with_all_that_they_may_have_can_be_read_again(tmp_path: Path) -> None:
     wide = "\0" * 500
-    whole = PushTarget("r", wide, wide, "u", "x" * 1_000, "x" * 500, "x" * 8_000)
-    size = len(push_targets.msgspec.json.encode(whole))
+    whole = PushTarget(
+        run="r",
+        id=wide,
+        url=wide,
+        user="u",
+        token="x" * 1_000,
+        scheme="x" * 500,
+        credentials="x" * 8_000,
+    )
+    size = len(msgspec.json.encode(whole))
     assert size * push_targets.MOST < push_targets.MOST_BYTES

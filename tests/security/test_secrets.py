@@ -100,7 +100,7 @@ def test_no_secret_is_written_anywhere(tmp_path: Path, caplog: pytest.LogCapture
                 repr(outcome) + repr(await retinue.messages(run)) + repr(await retinue.tree(run))
             )
             assert outcome.ok, outcome
-            await retinue.settle(timeout=30)
+            await retinue.settle(timeout=120)
             bad_agent = Agent("broken", model=Scripted(refuse, name="b"))
             records.append(repr(await retinue.run(bad_agent, "Go.")))
             await retinue.backup(tmp_path / "copy.db")

@@ -75,6 +75,23 @@ def test_a_chat_of_open_webui() -> None:
             history,
         )
         assert json.loads(post(api, {**queries, "stream": True})) == {"queries": []}
+        picture = task(
+            "Generate a detailed prompt for am image generation task.",
+            'JSON format: { "prompt": "Your detailed description here." }',
+            history,
+        )
+        assert json.loads(post(api, picture)) == {"prompt": FIRST}
+        rest = task(
+            "You are an autocompletion system. Continue the text in `<text>`.",
+            '{ "text": "<your_completion>" }',
+            history,
+        )
+        assert json.loads(post(api, rest)) == {"text": ""}
+        emoji = (
+            "Your task is to reflect the speaker's likely facial expression through a fitting "
+            f"emoji.\n\nMessage: ```{answer}```"
+        )
+        assert len(post(api, {**picture, "messages": [says(emoji)]})) == 1
         assert n_runs(api) == 1, "no run was started for them"
         talk += [says(answer, "assistant"), says("And a young one?")]
         assert post(api, {**chat, "messages": talk}) == "Answer to message 3."
@@ -117,6 +134,7 @@ def test_a_chat_of_librechat() -> None:
     [
         "Write a concise title for this conversation between two gardeners.",
         "### Task:\nPrune the tree.",
+        "Say: Your task is to reflect the speaker's likely facial expression.",
         "What does <chat_history> mean?",
         "",
     ],

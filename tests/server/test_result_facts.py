@@ -83,10 +83,10 @@ def test_a_task_has_an_artifact_of_the_runtime(api: Served, is_streamed: bool) -
     fields = {"tenant": "lead", "message": message("go")}
     if is_streamed:
         events = binding.call("SendStreamingMessage", **fields).events or []
-        found = [e["artifactUpdate"]["artifact"] for e in events if "artifactUpdate" in e]
+        artifacts = [e["artifactUpdate"]["artifact"] for e in events if "artifactUpdate" in e]
     else:
-        found = binding.call("SendMessage", **fields).result["task"]["artifacts"]
-    texts = {one["artifactId"]: one["parts"][0]["text"] for one in found}
+        artifacts = binding.call("SendMessage", **fields).result["task"]["artifacts"]
+    texts = {one["artifactId"]: one["parts"][0]["text"] for one in artifacts}
     assert texts["result"] == "All is well."
     assert texts["missing"].startswith(f"[From the runtime] About this result: {MISSING}")
 
@@ -96,9 +96,9 @@ def test_costs_and_budgets_say_what_of_them_is_only_a_bound(api: Served) -> None
     report = api.get("/costs").json
     (line,) = (line for line in report["runs"] if line["run"] == run)
     spending = api.get(f"/runs/{run}/budget").json["spending"]
-    for told in (line, spending):
-        assert told["tokens_estimated"] == 60
-        assert told["usd_estimated"] == pytest.approx(60 * 1_000 / 1e9)
+    for text in (line, spending):
+        assert text["tokens_estimated"] == 60
+        assert text["usd_estimated"] == pytest.approx(60 * 1_000 / 1e9)
     assert line["usd"] == spending["spent"]["usd"] == pytest.approx(300 * 1_000 / 1e9)
     assert report["cost_is_known"] is False
     assert report["usd_estimated"] == pytest.approx(

@@ -338,7 +338,7 @@ async def test_a_store_that_is_closed_does_not_wait_for_a_server_that_is_away(
     try:
         await asyncio.sleep(0.3)
         assert not commit.done()
-        await asyncio.wait_for(store.close(), 20)
+        await asyncio.wait_for(store.close(), 120)
         with pytest.raises(StoreUnreachable):
             await commit
     finally:

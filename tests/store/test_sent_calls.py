@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from retinue.errors import StoreError
-from retinue.store import sent_call_notes as sent
+from retinue.store import sent_call_notes
 from retinue.store.sent_call_notes import PLACE
 from retinue.store.sent_calls import STEP, TAIL, SentCalls
 
@@ -88,7 +88,7 @@ def _emptied(file: Path) -> None:
 
 def _another_start(file: Path) -> None:
     """After a power cut, notes that were still in memory are missing."""
-    sent.BOOT_ID = str(file.parent / "boot")
+    sent_call_notes.BOOT_ID = str(file.parent / "boot")
     (file.parent / "boot").write_text("11111111-2222-3333-4444-555555555555\n")
 
 
@@ -113,7 +113,7 @@ def _copy(file: Path) -> Path:
 def test_a_file_that_may_not_know_everything_is_not_believed(
     damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sent, "BOOT_ID", sent.BOOT_ID)
+    monkeypatch.setattr(sent_call_notes, "BOOT_ID", sent_call_notes.BOOT_ID)
     noted(tmp_path)
     DAMAGES[damage](file_of(tmp_path))
     calls = opened(tmp_path, 2, RUNS)
@@ -126,7 +126,7 @@ def test_a_file_that_may_not_know_everything_is_not_believed(
 def test_a_machine_that_does_not_say_when_it_was_started_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sent, "BOOT_ID", str(tmp_path / "nothing"))
+    monkeypatch.setattr(sent_call_notes, "BOOT_ID", str(tmp_path / "nothing"))
     noted(tmp_path)
     assert not opened(tmp_path, 2, RUNS).is_unsent("b", 1, 2)
 

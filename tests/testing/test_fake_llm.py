@@ -399,10 +399,10 @@ def test_the_program_prints_its_address_and_serves_until_it_is_told_to_stop(tmp_
             post = good("anthropic")
             headers = {"content-type": "application/json", **post.headers}
             request = urllib.request.Request(f"{url}/v1/messages", post.data(), headers)
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 assert json.load(answer)["content"][0]["text"] == "From a file."
             process.send_signal(number)
-            assert process.wait(10) == 0
+            assert process.wait(120) == 0
             assert process.stderr.read() == b""
 
 

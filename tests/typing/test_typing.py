@@ -21,11 +21,11 @@ FILES = [HERE / "inferred.py", *sorted(PROGRAMS.glob("*.py")), HERE / "mistakes.
 def run(*command: str | Path) -> str:
     """What a checker prints; it ends with 1 when it found something."""
     environ = {**os.environ, "MYPYPATH": str(ROOT / "src")}
-    done = subprocess.run(
+    process = subprocess.run(
         [*map(str, command)], cwd=HERE, env=environ, capture_output=True, text=True, timeout=280
     )
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    return done.stdout
+    assert process.returncode in (0, 1), process.stdout + process.stderr
+    return process.stdout
 
 
 def found_by_mypy(tmp_path: Path) -> dict[tuple[str, int], str]:
@@ -67,9 +67,9 @@ def found_by_pyright(tmp_path: Path) -> dict[tuple[str, int], str]:
 @pytest.mark.parametrize("checker", [found_by_mypy, found_by_pyright])
 def test_what_is_right_is_clean_and_every_mistake_is_found(checker: object, tmp_path: Path) -> None:
     assert callable(checker)
-    found = checker(tmp_path)
+    places = checker(tmp_path)
     lines = (HERE / "mistakes.py").read_text().splitlines()
     marked = {("mistakes.py", n) for n, line in enumerate(lines, 1) if "# MISTAKE" in line}
     assert len(marked) > 20
-    assert {place: found[place] for place in found if place not in marked} == {}
-    assert marked - set(found) == set(), "mistakes that were not found"
+    assert {place: places[place] for place in places if place not in marked} == {}
+    assert marked - set(places) == set(), "mistakes that were not found"

@@ -1,5 +1,4 @@
-"""Tool calls as an editor shows them: a kind, a title, the files that they are about, and the
-changes that they make."""
+"""Tool calls as updates for an editor: kind, title, files, and the changes they make."""
 
 from __future__ import annotations
 

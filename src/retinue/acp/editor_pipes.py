@@ -1,5 +1,6 @@
-"""The editor's end of stdin and stdout: one JSON message a line. Nothing but the protocol is ever
-written there, whatever a library prints. A line that is not a message is answered and dropped."""
+"""Reads and writes the editor's messages on stdin and stdout: one JSON message per line. Nothing
+but the protocol is ever written there, whatever a library prints. A line that is not a message is
+answered and dropped."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The project of a session: its places, its configuration, and the plan of its runs, as a command
-in the same directory would make them."""
+"""The project of an editor session: its paths, configuration and the plan of its runs, the same as
+for a command in that directory."""
 
 from __future__ import annotations
 

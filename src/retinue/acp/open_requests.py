@@ -1,4 +1,4 @@
-"""The requests of a session that wait for a person in the editor. A question that wants words, and
+"""The requests of a session that wait for the user in the editor. A question that wants words, and
 an editor that has no forms: the turn ends, and the next prompt is the answer."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What runs ask a person, as requests to the editor: a permission with its choices, or a form for
-words where the editor has forms."""
+"""Questions and permission requests of runs as requests to the editor: choices for a permission, a
+form for text if the editor supports forms."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The way from an editor's session to the host of its project. A host that has ended is started
-again, and who follows a run continues where it was."""
+"""Connects an editor session to the host of its project. A host that has ended is started again,
+and who follows a run continues where it was."""
 
 from __future__ import annotations
 

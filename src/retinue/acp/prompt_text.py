@@ -1,5 +1,4 @@
-"""What a person sends from an editor, as the text of a task: words, files that are mentioned, and
-files that are quoted."""
+"""Turns an editor's prompt into the text of a task: text, mentioned files and quoted files."""
 
 from __future__ import annotations
 

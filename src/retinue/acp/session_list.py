@@ -1,4 +1,4 @@
-"""The sessions of a project, found by the names of its runs."""
+"""Lists the sessions of a project, found by the names of its runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions as they are opened: new ones, and those that the store of their project has."""
+"""Opens sessions: new ones, and those recorded in the project's store."""
 
 from __future__ import annotations
 

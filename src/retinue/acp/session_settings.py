@@ -1,4 +1,4 @@
-"""What a person can set for a session in an editor: the permission mode and the model."""
+"""Settings of a session that the user can change in an editor: permission mode and model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a prompt ended, in the words of the protocol."""
+"""The stop reason of a prompt, as the protocol names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a definition file says, whichever dialect it is written in, and what is wrong with it."""
+"""The content of a definition file in any dialect, and the problems found in it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""AGENTS.md: what a project tells the agents that work in it. Every one from the root down to where
-a run works, the nearest last, quoted as advice with its path; what was loaded, and what it costs,
-can be shown."""
+"""Reads AGENTS.md: a project's instructions for the agents that work in it. Every one from the root
+down to where a run works, the nearest last, quoted as advice with its path; what was loaded, and
+what it costs, can be shown."""
 
 from __future__ import annotations
 

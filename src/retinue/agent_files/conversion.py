@@ -1,5 +1,4 @@
-"""Specs become agents of this library: tools by name, staff by who may start whom, limits,
-permissions, skills."""
+"""Converts specs into agents of this library: tools, sub-agents, limits, permissions, skills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By what a file is known as an agent of one of the dialects."""
+"""Recognizes the dialect of a definition file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Typed fields out of what a file says: what has the wrong type is a complaint with its line, and
-is omitted."""
+"""Reads typed fields from an agent file: a field of the wrong type is reported with its line and
+ignored."""
 
 from __future__ import annotations
 

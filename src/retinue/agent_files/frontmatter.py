@@ -1,6 +1,6 @@
-"""Markdown with YAML before it, TOML, and JSON with comments, as plain values with the line of each
-key. Bounded in size, depth and aliases: whatever the bytes are, the answer is a document with
-complaints."""
+"""Reads Markdown with YAML front matter, TOML, and JSON with comments into plain values with the
+line of each key. Bounded in size, depth and aliases: whatever the bytes are, the answer is a
+document with complaints."""
 
 from __future__ import annotations
 

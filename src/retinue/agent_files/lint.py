@@ -1,5 +1,5 @@
-"""Everything that is wrong with a library, in the order of its files: what was found when they were
-read, and what only shows when all of them are there."""
+"""Lists all problems in a set of agent files, in the order of the files: those found while reading,
+and those that only show across files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One file becomes specs: which reader it needs, and what becomes of a file that cannot be read."""
+"""Reads one file into specs: chooses the reader, and reports a file that cannot be read."""
 
 from __future__ import annotations
 

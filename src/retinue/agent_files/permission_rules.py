@@ -1,5 +1,5 @@
-"""From the order of a file's rules to rules of which the strictest holds, which is how the machine
-reads them."""
+"""Converts ordered permission rules of a file into rules where the strictest match decides, as the
+core reads them."""
 
 from __future__ import annotations
 

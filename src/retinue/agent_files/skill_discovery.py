@@ -1,4 +1,4 @@
-"""Which skills there are, and in which folders."""
+"""Finds skills and the folders they are in."""
 
 from __future__ import annotations
 

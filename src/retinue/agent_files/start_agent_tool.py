@@ -1,5 +1,4 @@
-"""`agent`: start one of the agents that were found in files, by its name, and wait for what it
-says."""
+"""The tool `agent`: starts an agent defined in a file, by name, and waits for its answer."""
 
 from __future__ import annotations
 

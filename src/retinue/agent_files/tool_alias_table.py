@@ -1,4 +1,4 @@
-"""Names that other programs give to tools, and ours for them."""
+"""Maps the tool names of other programs to Retinue's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What other programs call their tools, and what ours are called: names, groups, patterns and
-restrictions."""
+"""Resolves tool names of other programs: names, groups, patterns and restrictions."""
 
 from __future__ import annotations
 

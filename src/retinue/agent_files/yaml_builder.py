@@ -1,4 +1,4 @@
-"""YAML as plain values with their lines, within bounds."""
+"""Reads YAML into plain values with their lines, within size limits."""
 
 from __future__ import annotations
 

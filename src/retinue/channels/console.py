@@ -1,5 +1,4 @@
-"""Announcements for the user at the terminal: one block each, in which nothing can steer the
-terminal.
+"""Announcements at the user's terminal: one block each, with control characters removed.
 
 A text comes from a model, and the model may have read it anywhere: an escape sequence in it could
 rename the window, hide lines or answer for the user. So only what can be seen is written, and each

@@ -1,5 +1,5 @@
-"""Announcements in a file: one JSON object a line, on the disk before it counts, each key once,
-whichever process appends.
+"""Announcements in a file: one JSON object per line, written to disk before the delivery counts,
+each key once even with several writers.
 
 What is in the file is the record: a key is taken when a whole line with it is there. A line that a
 crash tore is not whole, stays where it is, and the next one starts on a new line."""

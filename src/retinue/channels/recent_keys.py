@@ -1,5 +1,4 @@
-"""The keys that were taken lately: what a channel needs to drop a repetition without growing
-without limit."""
+"""The most recent delivery keys, so that a channel can drop repetitions with bounded memory."""
 
 from __future__ import annotations
 

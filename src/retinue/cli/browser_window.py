@@ -1,4 +1,4 @@
-"""Opening an address in the browser of the person at this terminal."""
+"""Opens an address in the user's browser."""
 
 from __future__ import annotations
 

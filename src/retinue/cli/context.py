@@ -1,4 +1,4 @@
-"""What every command has: the environment, the places of its project, and a way to say things."""
+"""Context of every command: the environment, the project's paths, and output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retinue.formats.durations import seconds
 from retinue.formats.safe_text import several_lines
 from retinue.host import project_paths
 from retinue.host.project import Project
-from retinue.view.ascii_marks import VARIABLE as ASCII
+from retinue.view.ascii_marks import VARIABLE as ASCII_VARIABLE
 from retinue.view.ascii_marks import as_shown, use_charset
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def _keep_theme(click_context: click.Context, parameter: click.Parameter, value:
 def _keep_ascii(click_context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     context = click_context.find_object(CommandContext)
     if value and context is not None:
-        context.environ = {**context.environ, ASCII: "1"}
+        context.environ = {**context.environ, ASCII_VARIABLE: "1"}
         choose_charset(context.environ)
     return value
 

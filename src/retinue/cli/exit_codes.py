@@ -1,4 +1,4 @@
-"""The one table of exit codes, and what an error or an outcome comes to in it."""
+"""The exit code of each error and outcome."""
 
 from __future__ import annotations
 

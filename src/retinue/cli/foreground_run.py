@@ -1,4 +1,4 @@
-"""Carrying out a run: start it with a host, show it, and print the answer."""
+"""Runs in the foreground: starts a run, shows it, and prints the answer."""
 
 from __future__ import annotations
 

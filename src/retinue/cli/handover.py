@@ -1,4 +1,4 @@
-"""Handing over what a run came to: the answer on stdout and in files, the last lines on stderr, and
+"""Delivers the result of a run: the answer on stdout and in files, the last lines on stderr, and
 the exit code."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The entry: commands are found by name and imported when they are used; every error becomes one
-line and a code."""
+"""Entry point: finds and imports the command, and turns every error into one line and an
+exit code."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Logging in to an MCP server, in the terminal where its person is. The host reads the tokens when
-it needs them."""
+"""Logs in to an MCP server from the terminal. The host reads the tokens when it needs them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """`retinue mcp serve`: sub-agents for an MCP client, over stdin and stdout; and `retinue mcp
-install`, which tells a client of it."""
+install`, which adds it to a client's configuration."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ def guest_options(function: Any) -> Any:
         click.option("--max-tokens", type=int, default=None, help="Use at most this many, in all."),
         click.option(
             "--max-agents", type=click.IntRange(1), default=16, help="Open agents at a time."
+        ),
+        click.option(
+            "--max-working",
+            type=click.IntRange(1),
+            default=None,
+            help="Agents that work at a time; others wait for their turn.",
         ),
         click.option(
             "--root",
@@ -103,14 +109,14 @@ def install(context: CommandContext, /, client: str, undo: bool, yes: bool, **fl
     from retinue.cli.terminal.typed_answer import line_after
     from retinue.errors import ConfigError
     from retinue.formats.safe_text import one_line, reveal
-    from retinue.mcp import config_install as files
+    from retinue.mcp import config_install
     from retinue.mcp.client_configs import server_command
 
     _guest(flags)
-    files.config_of(client)
+    config_install.config_of(client)
     flags["guest"] = flags["guest"] or client
     command = None if undo else server_command(_words(context, flags))
-    change = files.planned_change(client, command, context.environ, context.paths.root)
+    change = config_install.planned_change(client, command, context.environ, context.paths.root)
     if not change.is_needed:
         context.say(f"Nothing to do: {change.path} is as it should be.")
         return exit_codes.OK
@@ -122,7 +128,7 @@ def install(context: CommandContext, /, client: str, undo: bool, yes: bool, **fl
         if (answer or "").lower() not in ("y", "yes"):
             context.say("Nothing was written.")
             return exit_codes.OK
-    files.write_change(change)
+    config_install.write_change(change)
     has_copy = change.before is not None and change.is_first
     copy_note = f" Before: {change.copy}." if has_copy else ""
     way_back = "" if undo else f" Undo: retinue mcp install {client} --undo"
@@ -151,6 +157,7 @@ def _guest(flags: dict[str, Any]) -> Any:
         usd=flags["max_budget_usd"],
         tokens=flags["max_tokens"],
         most_open=flags["max_agents"],
+        at_once=flags["max_working"],
         roots=roots,
         mode=_mode(flags["permission_mode"]),
         tools=_tools(flags["tools"]),
@@ -191,6 +198,7 @@ def _words(context: CommandContext, flags: dict[str, Any]) -> list[str]:
     for flag, name in (
         ("--max-budget-usd", "max_budget_usd"),
         ("--max-tokens", "max_tokens"),
+        ("--max-working", "max_working"),
         ("--permission-mode", "permission_mode"),
         ("--tools", "tools"),
         ("--families", "families"),

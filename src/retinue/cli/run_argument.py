@@ -1,4 +1,4 @@
-"""Runs as arguments of commands: a shell that completes them is shown each with its task."""
+"""Arguments that name a run, with shell completion that shows each run's task."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a person asks for on the command line, as values: the prompt, and everything that is asked
-of a run."""
+"""The arguments of `retinue run` as values: the prompt and all options."""
 
 from __future__ import annotations
 

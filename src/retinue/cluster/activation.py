@@ -1,5 +1,5 @@
-"""One tree at work on this worker: taken, driven while something is under way or due soon, and let
-go of after a while in which nothing was."""
+"""One tree on this worker: acquired, driven while something is under way or due soon, and released
+when idle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The port to what dispatches trees to workers.
+"""The port to a dispatcher, which assigns trees to workers.
 
 The log stays the truth; a dispatcher promises one thing: after a `wake` is committed, `drive` is
 called with this tree at least once, on some worker. It may be called for a tree that has an owner

@@ -1,5 +1,5 @@
-"""A dispatcher with nothing beside PostgreSQL: a wake is a notice, and trees that are due are
-looked for. It is enough for a few workers, and the double of the port in tests."""
+"""A dispatcher that needs only PostgreSQL: it notifies workers, and polls for trees that are due.
+It is enough for a few workers, and the double of the port in tests."""
 
 from __future__ import annotations
 

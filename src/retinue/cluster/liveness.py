@@ -1,4 +1,4 @@
-"""Whether a worker lives: one row for each, renewed by a thread of its own, and how it ended.
+"""Whether a worker is alive: one row per worker, renewed by its own thread, with how it ended.
 
 A worker is known by its incarnation: a process that starts again is another worker."""
 

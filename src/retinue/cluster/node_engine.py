@@ -1,5 +1,5 @@
-"""What clients of a node talk to instead of the engine that drives their run: events go to the
-inbox of the tree, wherever it is driven, and what is shown is read from the database."""
+"""Replaces the engine on a node: sends events to the inbox of a tree, whichever node drives
+it, and reads state from the database."""
 
 from __future__ import annotations
 

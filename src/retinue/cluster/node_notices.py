@@ -1,5 +1,5 @@
-"""Short notices between nodes, over PostgreSQL's NOTIFY. Each is a hint and nothing more: what it
-points to is in a row, and is names_of_schema without it, a little later."""
+"""Short notifications between nodes, over PostgreSQL's NOTIFY. Each is a hint and nothing more:
+what it points to is in a row, and is found without it, a little later."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Listener:
     """Calls back for each notice, and once after each new connection, when some may have been
     missed."""
 
-    def __init__(self, url: str, took: Callable[[str, list[str]], None]) -> None:
-        self._url, self._took = url, took
+    def __init__(self, url: str, on_notice: Callable[[str, list[str]], None]) -> None:
+        self._url, self._on_notice = url, on_notice
         self._task: asyncio.Task[None] | None = None
         self.is_connected = asyncio.Event()
 
@@ -64,10 +64,10 @@ class Listener:
                     channel = sql.Identifier(f"{CHANNEL}{schema}")
                     await connection.execute(sql.SQL("listen {}").format(channel))
                     self.is_connected.set()
-                    self._took("", [])
+                    self._on_notice("", [])
                     async for notice in connection.notifies():
                         kind, *names = notice.payload.split()
-                        self._took(kind, names)
+                        self._on_notice(kind, names)
             except (psycopg.Error, OSError) as error:
                 self.is_connected.clear()
                 log.debug("no notices for a moment: %s", error)

@@ -1,5 +1,5 @@
-"""The database as the clients of a node see it: everything can be read, and only what belongs to no
-tree is written."""
+"""The database as clients of a node see it: all of it can be read, and only rows outside of trees
+can be written."""
 
 from __future__ import annotations
 

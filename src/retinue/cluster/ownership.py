@@ -1,4 +1,4 @@
-"""Who owns which tree, as rows: owning, letting go, and what comes for a tree from outside.
+"""Which worker owns which tree, as rows: acquire, release, and the inbox of events from outside.
 
 Whatever is inserted for a tree is inserted under the lock of its row, with its wake; the worker
 that lets go of the tree looks for such rows under the same lock. So nothing is left unseen."""

@@ -1,5 +1,5 @@
-"""Trees dispatched by Procrastinate: one job for each activation, with the tree as its lock,
-deferred in the transaction that writes what the tree is woken for.
+"""Dispatches trees with Procrastinate: one job per activation, with the tree as its lock, deferred
+in the transaction that writes the reason.
 
 A queueing lock is never used: a wake during the last moments of a job would be lost. Jobs of
 workers that died are retried by a loop in every worker, not by a job, which could be stuck itself.

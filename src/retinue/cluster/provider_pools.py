@@ -80,7 +80,7 @@ class ProviderPools:
         governor.share = account
 
     def notice(self, kind: str) -> None:
-        """Another worker has given something back, or has to wait; or notices may have been
+        """Another worker has returned something, or was asked to pause; or notices may have been
         missed ("")."""
         if kind in (POOL, PAUSE, ""):
             self._nudge.set()

@@ -1,4 +1,5 @@
-"""What agents are built from, for all nodes: a run that was started on one is driven on another."""
+"""The plans from which agents are built, shared by all nodes: a run started on one node continues
+on another."""
 
 from __future__ import annotations
 

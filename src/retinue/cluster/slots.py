@@ -1,6 +1,6 @@
-"""Slots of lanes that trees share, as rows: exact over all nodes, in the order in which they were
-asked for, and to tenants in turn. A slot belongs to a run, not to a worker: a tree that another
-worker takes over keeps what its runs hold.
+"""Lane slots that trees share, as rows: exact over all nodes, in the order of the requests, and to
+tenants in turn. A slot belongs to a run, not to a worker: a tree that another worker takes over
+keeps what its runs hold.
 
 What a run wants of a lane is written in the commit of the step that wants it. Who is given what is
 decided afterwards, by any worker: what one leaves undone, another finds."""

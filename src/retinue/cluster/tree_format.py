@@ -1,5 +1,6 @@
-"""Which log a worker can read. Versions work side by side while nodes are replaced: a tree that a
-newer one has driven is not given to an older one that could not read what was recorded since."""
+"""Checks whether a worker can read a tree's log. Versions work in parallel while nodes are
+replaced: a tree that a newer one has driven is not given to an older one that could not read
+what was recorded since."""
 
 from __future__ import annotations
 

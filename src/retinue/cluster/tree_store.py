@@ -1,5 +1,5 @@
-"""The store of one tree, as its engine sees it: everything is read as it is on record, and a commit
-is written only as long as the tree is owned by this worker.
+"""The store for one tree's engine: reads the whole record, and writes a commit only while this
+worker owns the tree.
 
 What was put into the tree's inbox leaves it in the commit that records its event."""
 

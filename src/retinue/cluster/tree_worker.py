@@ -28,7 +28,7 @@ log = logging.getLogger("retinue.cluster")
 AFTER_ERROR_SECONDS = 5.0
 """So long a tree that met an error of ours is kept from being tried again."""
 NOT_HERE_SECONDS = 2.0
-"""So long a tree is ignored that could not be driven here."""
+"""How long a tree that could not be driven here is ignored."""
 LOOK_SECONDS = 1.0
 """How often a worker looks for what no notice has announced."""
 OUTDATED = (

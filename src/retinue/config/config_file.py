@@ -1,4 +1,4 @@
-"""A configuration file becomes data, or one sentence about why it cannot."""
+"""Reads a configuration file, or says in one sentence why it cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one configuration file says, as a value."""
+"""The content of one configuration file as a value."""
 
 from __future__ import annotations
 

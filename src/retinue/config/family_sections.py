@@ -1,5 +1,5 @@
-"""The families' sections of a file, in any of their spellings: the five documents' own, or
-`profiles` and `families`. All become settings by family, with the place of each."""
+"""The sections of a configuration file about families, in each accepted spelling. All become
+settings by family, with the place of each."""
 
 from __future__ import annotations
 

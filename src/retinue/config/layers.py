@@ -1,5 +1,5 @@
-"""Settings from several places become one: a flag before the environment before the project's files
-before the user's before what is built in. Every value remembers where it came from."""
+"""Merges settings by precedence: flags, environment, project files, user files, defaults. Every
+value remembers where it came from."""
 
 from __future__ import annotations
 

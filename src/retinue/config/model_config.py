@@ -1,6 +1,5 @@
-"""What the configuration says about models, in the form that a catalog takes: an environment with
-keys and addresses, aliases, what may be used of each provider, what models cost, and how fast
-providers are called."""
+"""The configuration of models in the form a catalog takes: keys and addresses, aliases, allowed
+models, prices and rate limits."""
 
 from __future__ import annotations
 

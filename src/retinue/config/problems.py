@@ -1,5 +1,5 @@
-"""What is wrong with a configuration: all mistakes of a file together, each with its place and what
-was probably meant."""
+"""The problems of a configuration file: all of them together, each with its line and a
+suggestion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a project begins: one answer for the store, trust, agents, skills and servers."""
+"""Finds the root of a project, for the store, trust, agents, skills and servers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The configuration as a value. What each setting means, what it is called on the command line and
-in the environment, and who may set it, is said where it is declared; the page in docs/ and `retinue
-config` are made from that."""
+"""The configuration as a value: every setting with its type, default and description. What each
+setting means, what it is called on the command line and in the environment, and who may set it, is
+said where it is declared; the page in docs/ and `retinue config` are made from that."""
 
 from __future__ import annotations
 

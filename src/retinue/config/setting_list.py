@@ -1,5 +1,4 @@
-"""The settings that there are: their types and defaults, what they are called, and how a value is
-checked."""
+"""The list of settings: names, types, defaults, and how a value is checked."""
 
 from __future__ import annotations
 

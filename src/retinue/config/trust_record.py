@@ -1,6 +1,6 @@
-"""A project's own files do nothing until its user has said that they may. What is trusted is a
-directory with exactly these files in it: when one of them changes, appears or goes, all of it has
-to be trusted again."""
+"""Records which projects the user trusts; until then a project's files have no effect. What is
+trusted is a directory with exactly these files in it: when one of them changes, appears or goes,
+all of it has to be trusted again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a project is trusted, and what has changed since."""
+"""How far a project is trusted, and what has changed since then."""
 
 from __future__ import annotations
 

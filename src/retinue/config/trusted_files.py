@@ -1,4 +1,4 @@
-"""Which files of a project have to be trusted, and what is in them."""
+"""The files of a project that need trust, and their content."""
 
 from __future__ import annotations
 

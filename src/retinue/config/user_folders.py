@@ -1,5 +1,4 @@
-"""Where the files of a user are, by the XDG variables; and which of all files belong to Retinue
-itself."""
+"""The user's folders by the XDG variables, and which files belong to Retinue itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""What a type cannot say about a value: names of models, variables, rules, addresses, lengths of
-time. Each check returns the value to use or raises `ValueError`. No message quotes what might be a
-secret."""
+"""Checks of values beyond their type: names of models, variables, rules, addresses, durations. Each
+check returns the value to use or raises `ValueError`. No message quotes what might be a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run and all runs below it may spend, as a value. Only the ledger changes one."""
+"""The budget account of a run and all runs below it, as a value. Only the ledger changes one."""
 
 from __future__ import annotations
 

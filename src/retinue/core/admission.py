@@ -1,5 +1,5 @@
-"""Waiting for one's turn: for a slot in a lane, or for what others of the tree hold of the
-budget."""
+"""Waiting before a turn: for a slot in a lane, or for budget that other runs of the tree have
+reserved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer cut to the room there is for it, fairly between its texts."""
+"""Shortens an answer to the space available, divided fairly among its texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer with its long texts set apart from its frame. When it is too long as a whole, the long
+"""Separates the long texts of an answer from its frame. When it is too long as a whole, the long
 texts share the room and the frame stays: it is valid JSON or Markdown whatever is cut, and every
 row shows its state."""
 

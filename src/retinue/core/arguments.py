@@ -1,5 +1,5 @@
-"""The arguments of a call, parsed once and strictly: something a tool can trust, or a sentence the
-model can use."""
+"""Parses the arguments of a call once and strictly: the result is a valid value, or an error the
+model can act on."""
 
 from __future__ import annotations
 

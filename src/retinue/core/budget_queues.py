@@ -1,5 +1,5 @@
-"""The lines of those who wait for budget that others hold: first come, first served, at every
-account by itself.
+"""Queues for budget that other runs have reserved: first come, first served, one queue per
+account.
 
 A ticket says which run came first. A run keeps it until the call is made, so a run that has to wait
 a second time gets its old place. Two lines form at an account. Runs with a grant of their own do

@@ -1,4 +1,4 @@
-"""Amounts of a budget: divided among children, and written for people."""
+"""Divides amounts of a budget among children, and formats them."""
 
 from __future__ import annotations
 

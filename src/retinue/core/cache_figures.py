@@ -1,6 +1,5 @@
-"""Prompt caches in figures: what a prompt should cost with the provider's cache and without it,
-what the cache should have given, and what it gave. Tokens and nano-dollars; an unknown price stays
-unknown."""
+"""Figures about prompt caches: expected costs with and without the cache, expected savings, and
+actual savings. Tokens and nano-dollars; an unknown price stays unknown."""
 
 from __future__ import annotations
 

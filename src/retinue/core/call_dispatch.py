@@ -1,5 +1,5 @@
-"""Which calls of a reply are run, which a person is asked about first, and why the others are not
-run."""
+"""Decides which calls of a reply run, which need a permission first, and why the others do
+not run."""
 
 from __future__ import annotations
 

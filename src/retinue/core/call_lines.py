@@ -1,4 +1,4 @@
-"""The arguments of a call as lines that a person can read."""
+"""Formats the arguments of a call as readable lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about calls: how one is written, and which calls it is about."""
+"""Rules about tool calls: their syntax, and which calls one matches."""
 
 from __future__ import annotations
 

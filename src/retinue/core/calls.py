@@ -1,4 +1,4 @@
-"""The calls of a turn: which are run, which are refused, and what closes each.
+"""The calls of a turn: which ones run, which are refused, and the result that closes each.
 
 A call is open until it has a result. Results of joined children may come early; each is counted
 once; the turn continues when the last open call is closed.

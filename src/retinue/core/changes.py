@@ -1,4 +1,4 @@
-"""What a batch of steps writes in one transaction, and what may be performed after it."""
+"""The writes of a batch of steps in one transaction, and the effects allowed after it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Between runs: a child's end reaches its parent, joined or as news; messages reach a mailbox;
-failures are counted. Also what is requested of a run from outside: to end, to lose permissions, or
-to be allowed a call that it asked about."""
+"""Events between runs: a child's end reaches its parent as a result or as news, messages reach a
+mailbox, failures are counted. Also what is requested of a run from outside: to end, to lose
+permissions, or to be allowed a call that it asked about."""
 
 from __future__ import annotations
 

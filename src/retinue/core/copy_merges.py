@@ -1,4 +1,4 @@
-"""What writers have changed in their copies goes back into their parent's files.
+"""Merges what writers changed in their worktrees into their parent's files.
 
 Theory of operation. When all joined children of a turn are back and no tool of it is running,
 their changes are merged, in the order of the calls and of the tasks of each, by one effect. The

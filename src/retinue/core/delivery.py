@@ -1,5 +1,5 @@
-"""An announcement on its way out: pending, sent, then acked; or, after bounded tries, dead, which a
-person can undo."""
+"""The states of an announcement: pending, sent, acked; or dead after a limited number of tries,
+which a user can undo."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A conversation as one dialect writes it: what a dialect makes of a message is made once and kept,
-so that a turn costs what is new in it."""
+"""Encoded parts of a conversation, kept per dialect, so that a turn encodes only what is new."""
 
 from __future__ import annotations
 

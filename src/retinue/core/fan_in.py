@@ -1,4 +1,4 @@
-"""Joined children: who of a call is still out, and who is back."""
+"""Joined children of a call: which are still running, and which have ended."""
 
 from __future__ import annotations
 

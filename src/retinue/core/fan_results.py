@@ -1,4 +1,4 @@
-"""The results of joined children become the results of the calls that started them."""
+"""Turns the results of joined children into the results of the calls that started them."""
 
 from __future__ import annotations
 

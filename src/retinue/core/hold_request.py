@@ -1,4 +1,4 @@
-"""What a call asks of the ledger, and what that says to it."""
+"""What a call needs reserved in the ledger, and the ledger's answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stable names for logical acts."""
+"""Ids derived from what they name, the same whenever a step is repeated."""
 
 from __future__ import annotations
 

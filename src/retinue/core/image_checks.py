@@ -1,6 +1,6 @@
-"""Whether a picture is one: its kind by its first bytes, its size from its header, nothing missing
-at its end. One bad picture costs the whole request in which it is sent, and every later one of the
-same conversation."""
+"""Checks an image: its type by its first bytes, its size from its header, and that its end is
+there. One bad picture costs the whole request in which it is sent, and every later one of the same
+conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where in a value something is wrong, by the names of its fields; JSON may have others."""
+"""The path of a wrong field in a value, with the names that programs use instead of those
+in JSON."""
 
 from __future__ import annotations
 

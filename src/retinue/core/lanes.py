@@ -1,6 +1,7 @@
-"""Lanes: who holds slots, and who waits for one. A tree keeps its own; those that trees share are
-kept beside them, asked for by an effect and granted by an event. What a run needs of its machine
-is such a lane, too: a process that is alone has everything, and each of several what it offers."""
+"""Lanes: which runs hold slots, and which wait for one. A tree keeps its own; those that trees
+share are kept beside them, asked for by an effect and granted by an event. What a run needs of its
+machine is such a lane, too: a process that is alone has everything, and each of several what it
+offers."""
 
 from __future__ import annotations
 

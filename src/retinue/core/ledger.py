@@ -1,6 +1,6 @@
-"""Who holds what. An account covers a run and everything below it; a hold is taken from the run and
-all its ancestors before anything is spent, and settled after, so that no fan-out can spend one unit
-more than the tree was given.
+"""The ledger: limits, reserved amounts and spending of every account of a tree. An account covers a
+run and everything below it; a hold is taken from the run and all its ancestors before anything is
+spent, and settled after, so that no fan-out can spend one unit more than the tree was given.
 
 What others hold is not spent: much of it comes back. So a run that finds too little free queues at
 that account, and continues when enough came back; only when what is *spent* leaves too little,

@@ -1,4 +1,5 @@
-"""Limits that a person decides about: the one question of an account, and what an answer changes.
+"""Limits that a person decides about: the one question of an account, and the effect of an
+answer.
 
 An account whose `on_limit` is `ask` is asked about when what is spent leaves too little for a run's
 next turn. A run that needs more, the owner or any run below it, queues there, holds neither slots

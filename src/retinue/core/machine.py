@@ -1,5 +1,5 @@
-"""The one entry to a tree: an event goes in, the tree changes, and what must be written and done is
-left in `tree.changes`.
+"""The entry point to a tree: takes an event, changes the tree, and leaves writes and effects in
+`tree.changes`.
 
 `take` takes one event; `settle` then takes the news that it caused, each as a step of its own in
 the same transaction, and as many together as the calling function allows. Folding a log is calling

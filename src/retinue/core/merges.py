@@ -1,5 +1,4 @@
-"""The changes of writers that worked in parallel are merged in order: the request, its result, and
-the text about it."""
+"""Merges of parallel writers, in order: the request, its result, and the text about it."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from retinue.core.call_rules import Bounds, is_hidden
-from retinue.core.values import Value
+from retinue.core.values import Value, size_of_change
 from retinue.formats.safe_text import one_line, several_lines
 
 MOST_SHOWN = 20
@@ -68,7 +67,7 @@ class BranchMerge(Value):
     @property
     def _fate(self) -> str:
         name = one_line(self.label, 200)
-        size = f"{self.files} files, +{self.added} -{self.removed}"
+        size = size_of_change(self.files, self.added, self.removed)
         if self.state == "empty":
             return f"- {name}: no changes"
         if self.state == "merged":

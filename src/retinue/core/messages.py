@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -25,6 +26,12 @@ class ToolCall(Value):
         except ValueError:
             return {}
         return value if isinstance(value, dict) else {}
+
+    def replace(self, *, arguments: Mapping[str, Any] | None = None, **changes: Any) -> Self:
+        """A copy with other arguments, or with some fields changed."""
+        if arguments is not None:
+            changes["args"] = msgspec.json.encode(dict(arguments)).decode()
+        return super().replace(**changes)
 
 
 class Image(Value):

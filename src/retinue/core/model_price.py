@@ -1,5 +1,5 @@
-"""What a model costs: in dollars for a million tokens, as providers print it, and in whole
-nano-dollars for one token, as it is reckoned. Unknown is unknown, never free."""
+"""The price of a model: in dollars per million tokens, as providers publish it, and in whole
+nano-dollars per token for calculation. Unknown is unknown, never free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a model is asked, beside the conversation: what an agent or a run may set."""
+"""Settings of a model request that an agent or a run can choose."""
 
 from __future__ import annotations
 

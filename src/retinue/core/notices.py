@@ -1,5 +1,5 @@
-"""How an end is put into words: by the templates of the tool that started the run, or plainly. They
-contain what the runtime saw, never what a model claims about itself."""
+"""Describes an end in text: by the templates of the tool that started the run, or in plain words.
+They contain what the runtime saw, never what a model claims about itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left to do in a tree: the runs still at work, and the announcements still to be made."""
+"""The open work of a tree: runs that have not ended, and announcements not yet made."""
 
 from __future__ import annotations
 

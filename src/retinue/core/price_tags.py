@@ -1,4 +1,4 @@
-"""Price tags: what the first prompt of a new run should cost, and what came of what was expected.
+"""Price tags: the expected cost of a new run's first prompt, compared with the actual cost.
 
 Siblings share a prefix: their instructions and tools, and what a fork has from another
 conversation. The first that sends it gives it to the provider's cache, the others read it there; so

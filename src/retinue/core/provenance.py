@@ -1,5 +1,5 @@
-"""Whose work a result rests on: counted and worded by the runtime, so that no model can invent or
-omit it.
+"""Says which sub-agents' work a result is based on; the runtime counts and words it, so that no
+model can invent or omit it.
 
 A run counts what its children came back with. A child that returned passes up its own count with
 its result, so the count reaches the top through all levels; of a child that did not return, only

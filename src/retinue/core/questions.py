@@ -1,5 +1,5 @@
-"""Questions: what a tool asks, and what needs a permission. Each names exactly one call; the first
-answer closes it.
+"""Questions: those a tool asks, and calls that need a permission. Each names exactly one call; the
+first answer closes it.
 
 A permission is given by a person, never by another run. What a tool asks may be answered by the
 parent when no person is there, unless the parent is waiting for this very run."""

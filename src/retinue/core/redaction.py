@@ -1,5 +1,4 @@
-"""Known secret values are taken out of what is written: as they are, and in the forms that encoders
-give them.
+"""Removes known secret values from everything written: as they are, and in encoded forms.
 
 Everything is done in bytes. Clean data costs one look for a long row of letters and digits, and one
 plain search for each secret that has no such row; what is found there says which forms to look for.

@@ -1,4 +1,4 @@
-"""Time and restarts: what a run does when a deadline passes, or when a new process finds it
+"""Deadlines and restarts: what a run does when a deadline passes, or when a new process finds it
 open."""
 
 from __future__ import annotations

@@ -365,7 +365,7 @@ def _idle(run: Run, state: Waiting, event: StateEvent, ctx: StepContext) -> Run:
                 return run if state.all and ctx.stays(run) else resume(run, ctx)
             if ctx.request.stay_open or ctx.has_children(run):
                 return run
-            # A child that no one is told about was the last: what the run said stands.
+            # A child without a notice was the last: the run's text is its result.
             return wrap_up(run, ctx, run.last_text, resume) if state.all else resume(run, ctx)
         case CancelAsked():
             return cancel(run, event, ctx)

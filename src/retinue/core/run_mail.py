@@ -1,4 +1,4 @@
-"""Mail between runs: who may write to whom or end whom, and how that goes out."""
+"""Mail between runs: which runs may write to or end which, and how a message is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How encoders write a secret. A form is a row of units, each the spellings of one character, in
+"""The encoded forms of a secret. A form is a row of units, each the spellings of one character, in
 UTF-8.
 
 What prints text may put invisible bytes between its characters: colours, NUL bytes (that is

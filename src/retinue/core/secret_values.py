@@ -1,5 +1,5 @@
-"""Which values are secrets: of an environment, of headers, of an address, of a command line. By
-their names where they have one, and by their shape."""
+"""Decides which values are secrets: of an environment, of headers, of an address, of a command
+line. By their names where they have one, and by their shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all trees of a store share and no tree changes: the limits, the agents, the models."""
+"""Shared by all trees of a store and changed by none: limits, agents, models."""
 
 from __future__ import annotations
 

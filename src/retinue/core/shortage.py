@@ -1,4 +1,4 @@
-"""What a call would have needed that its budget cannot pay, in numbers."""
+"""The amounts that a call needed and its budget could not pay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests become children: every limit is checked first, then all of them exist, or none.
+"""Turns requests into children: checks every limit first, then creates all of them, or none.
 
 In one transaction: the child's row, its capabilities, its share of the budget, its task message,
 and the parent's call."""

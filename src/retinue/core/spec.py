@@ -1,5 +1,5 @@
-"""What is asked for: a request for a run, the spec that it becomes, and what else a tool may want
-of the machine."""
+"""Requests and specs: what is asked of a run, the spec it becomes, and the other actions of
+a tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run can be. The row of a run is its `Run`; its `Spec` is written once, its messages are
+"""The states of a run. The row of a run is its `Run`; its `Spec` is written once, its messages are
 rows of their own.
 
 A run's row stays small whatever its fan-out: open calls are bits, children are counted in the tree,

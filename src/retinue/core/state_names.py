@@ -1,5 +1,5 @@
-"""The names of states: as the machine calls them, and as users see them. Nothing is imported here,
-because listings have to be quick."""
+"""The names of states: in the core, and for users. Nothing is imported here, because listings have
+to be quick."""
 
 from __future__ import annotations
 

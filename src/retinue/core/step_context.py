@@ -1,5 +1,5 @@
-"""What one step has before it: the run's spec, the time, its tree; and where it leaves messages,
-effects and news."""
+"""The context of one step: the run's spec, the time, its tree; it collects messages, effects and
+news."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step of a tool's function is put on record: everything that it asks for, or nothing and why."""
+"""Records a step of a tool's function: everything it asks for, or nothing and the reason."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which run kills the process? Only runs that were in flight at every crash since their last
-progress may.
+"""Finds the run that crashes the process. Only runs that were in flight at every crash since their
+last progress may.
 
 After two such deaths the suspects are tried, in waves of one process: first one half of those who
 were in flight at the last death, and at the most deaths in a row, then the other half, then those

@@ -1,5 +1,4 @@
-"""All trees of one process: each event finds its tree, what concerns the whole store is taken here,
-and what all of them have to write is put together for one transaction.
+"""All trees of one process: routes events to their trees, and collects the writes of a transaction.
 
 Trees know nothing of each other. What goes between them goes through here: slots of lanes that they
 share, and letters."""

@@ -1,7 +1,7 @@
-"""The beginning of a turn: mail is delivered, limits are asked, the ledger holds what the call may
-cost, the model is called. When others hold too much of the budget, the run waits for them; when
-what is spent leaves too little for a turn and a last one after it, the last one is taken now, or a
-person is asked first (`core.limits`)."""
+"""The start of a turn: delivers mail, checks limits, reserves the cost of the call, calls the
+model. When others hold too much of the budget, the run waits for them; when what is spent leaves
+too little for a turn and a last one after it, the last one is taken now, or a person is asked first
+(`core.limit_questions`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Results that no run has read: of children that ended after their parent, when no run continued
-its conversation and there was no channel to send them to. A run that continues the conversation
-later reads them first."""
+its conversation and no channel was set. A run that continues the conversation later reads them
+first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of all values, and the check of one that comes from outside."""
+"""The base class of all values, and the check of values from outside."""
 
 from __future__ import annotations
 

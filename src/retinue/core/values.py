@@ -1,4 +1,4 @@
-"""The nouns: frozen values that are stored, sent and compared as they are.
+"""Frozen values that are stored, sent and compared.
 
 Times are integer milliseconds since the epoch, money is integer nano-dollars, tokens are integers:
 sums stay exact."""
@@ -47,6 +47,11 @@ class Artifact(Value, rename={"size": "bytes"}):
     sha256: str
 
 
+def size_of_change(files: int, added: int, removed: int) -> str:
+    """`6 files, +210 -41`."""
+    return f"{files} file{'' if files == 1 else 's'}, +{added} -{removed}"
+
+
 class BranchWork(Value):
     """What an isolated run left on its branch: how much, since when, and where the diff is."""
 
@@ -62,7 +67,7 @@ class BranchWork(Value):
         """What is said of it behind the result. What is merged later is not looked for on a
         branch."""
         where = "" if is_merged else f" on branch {self.branch} since {self.base[:12]}"
-        size = f"{self.files} files, +{self.added} -{self.removed}"
+        size = size_of_change(self.files, self.added, self.removed)
         return f"[Changes{where}: {size}; the diff is in artifact {self.diff}]"
 
 

@@ -1,4 +1,4 @@
-"""Who of a run's children changes files in a directory, and who waits for that."""
+"""Queues of children that change files in the same directory."""
 
 from __future__ import annotations
 

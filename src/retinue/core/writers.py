@@ -1,4 +1,4 @@
-"""Children that change files while others do. One that is alone works in its parent's directory.
+"""Children that change files in parallel. One that is alone works in its parent's directory.
 Several work in parallel in copies of it, or one after the other: in copies if its parent waits for
 them, so that there is a moment at which their changes can be merged, and if copies can be made
 there at all.

@@ -1,5 +1,5 @@
-"""Compressed bodies, slice by slice: a small answer that unpacks to gigabytes costs no memory, if
-its reader stops in time."""
+"""Decompresses bodies piece by piece: a small body that unpacks to gigabytes costs no memory if its
+reader stops in time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Names of hosts, read in one way by the rules on an address and by the code that connects to
-it."""
+"""Parses host names in one way, for the rules on an address and for the code that connects
+to it."""
 
 from __future__ import annotations
 

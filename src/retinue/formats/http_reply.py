@@ -1,5 +1,5 @@
-"""Replies of an HTTP/1.1 server, however the bytes were cut: status, headers, and the body as it
-comes. Enough for a client of our own server, without the cost of importing more."""
+"""Parses replies of an HTTP/1.1 server from chunks of any size: status, headers, and the body as it
+arrives. Enough for a client of our own server, without the cost of importing more."""
 
 from __future__ import annotations
 

@@ -14,5 +14,9 @@ _SEEN = re.compile(r"[^\n]")
 def without_comments(text: str) -> str:
     """Blanks for comments and for commas before a closing bracket: lines, columns and strings stay
     where they are."""
-    bare = _PIECE.sub(lambda m: _SEEN.sub(" ", m[0]) if m[2] else m[0], text)
-    return _COMMA.sub(lambda m: m[1] or " ", bare)
+    return _COMMA.sub(lambda m: m[1] or " ", without_remarks(text))
+
+
+def without_remarks(text: str) -> str:
+    """Blanks for comments alone."""
+    return _PIECE.sub(lambda m: _SEEN.sub(" ", m[0]) if m[2] else m[0], text)

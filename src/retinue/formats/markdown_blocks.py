@@ -1,4 +1,4 @@
-"""Markdown as it is being written, cut into blocks: what is complete can be rendered, and the rest
+"""Splits Markdown into blocks while it is being written: complete blocks can be rendered, the rest
 is still growing."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How amounts are said. Where not all of an amount is known, because a call was never answered, it
-is a bound: at most so much. Nothing else is imported here, so that listings start fast."""
+"""Formats amounts of money. Where not all of an amount is known, because a call was never answered,
+it is a bound: at most so much. Nothing else is imported here, so that listings start fast."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Text of others as a person is shown it: on one line, on several, or with everything spelled out
-that is not seen.
+"""Makes foreign text safe to show: on one line, on several, or with every invisible character
+spelled out.
 
 What comes from models, servers, files, repositories and providers may hold what a terminal obeys,
 what turns a line around, and what no one sees. Nothing else in the program decides what of that is

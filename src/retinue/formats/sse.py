@@ -1,5 +1,5 @@
-"""Server-sent events, however the bytes were cut: names, data, ids and pauses, with a cap on one
-event."""
+"""Parses server-sent events from chunks of any size: names, data, ids and retry times, with a limit
+on the size of an event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nearest known name to one that is not known."""
+"""Finds the known name closest to an unknown one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Reading TOML that others have written: an error has its place, and no text costs more than time
-in proportion to its length."""
+"""Parses foreign TOML in linear time; an error has its position."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The one way in: a wrapper around the whole application that checks the name of the host, the
-origin, who asks, and how much they send. What is inside is never reached without it."""
+"""The guard around the whole application: checks host name, origin, token and the amount a client
+sends. What is inside is never reached without it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from retinue.host.identity import IDENTITY, Identity
-from retinue.host.keyring import COOKIE, SESSION_SECONDS, Keyring
+from retinue.host.keyring import COOKIE, OWN, SESSION_SECONDS, Keyring
 from retinue.host.problem_documents import MEDIA, HttpProblem, body_at, problem_of
 from retinue.host.request_limits import LimitedBody, RequestLimits, TokenBuckets, check_size
 from retinue.host.server_events import encode
+from retinue.host.socket_peer import is_other_user
 
 log = logging.getLogger("retinue.access")
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -37,6 +38,10 @@ SIGN_IN = b"""<!doctype html>
 <p>An address with a code lets one browser in, once, within five minutes.
 <p>Run <code>retinue dashboard</code> in the project's folder: it opens a new one.
 """
+OTHER = (
+    "This address is for a browser of the user who runs the host. For one that any browser can "
+    "use, run `retinue dashboard --no-open`."
+)
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -119,6 +124,8 @@ class AccessGuard:
         except CookieError:
             return None
         identity = self.keyring.of_cookie(cookie.value) if cookie is not None else None
+        if cookie is not None and cookie.value.startswith(OWN) and _is_other_user(scope):
+            return None
         if identity is not None and scope["method"] not in SAFE and "origin" not in headers:
             raise HttpProblem(
                 403, "A request with a cookie that changes something needs an Origin."
@@ -138,6 +145,8 @@ class AccessGuard:
 
     async def _exchange(self, scope: Any, code: str, answer: GuardedAnswer) -> None:
         """A code in an address becomes a cookie, and the address loses it."""
+        if self.keyring.is_for_own_user(code) and _is_other_user(scope):
+            raise HttpProblem(403, OTHER)
         cookie = self.keyring.exchange(code)
         if cookie is None:
             self._refuse(scope)
@@ -145,7 +154,7 @@ class AccessGuard:
             (k, v) for k, v in parse_qsl(scope["query_string"].decode("latin-1")) if k != "code"
         ]
         path = scope.get("raw_path", b"/").decode("latin-1") or "/"
-        place = "/" + path.lstrip("/") + (f"?{urlencode(query)}" if query else "")
+        place = "/" + path.lstrip("/\\") + (f"?{urlencode(query)}" if query else "")
         flags = "; Secure" if scope.get("scheme") == "https" else ""
         value = (
             f"{COOKIE}={cookie}; Path=/; Max-Age={int(SESSION_SECONDS)}; HttpOnly; "
@@ -236,6 +245,10 @@ def _check_origin(headers: dict[str, str], host: str) -> None:
     is_foreign = origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}")
     if is_foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         raise HttpProblem(403, "This request comes from a page of another site.")
+
+
+def _is_other_user(scope: Any) -> bool:
+    return is_other_user(scope.get("client"), scope.get("server"))
 
 
 def _has_body(headers: dict[str, str]) -> bool:

@@ -1,5 +1,5 @@
-"""MCP servers that agent files define for their own agent: taken out of the definitions and put
-into a plan, without their secrets. A file of a project that is not trusted has lost them before."""
+"""MCP servers that agent files define for their own agent: moved from the definitions into a plan,
+without their secrets. A file of a project that is not trusted has lost them before."""
 
 from __future__ import annotations
 

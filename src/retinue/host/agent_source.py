@@ -1,4 +1,4 @@
-"""Where a host gets the agents of its runs: from plans of a project, or given by a program."""
+"""Where a host gets the agents of its runs: from plans of a project, or from a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer in a file that the user has named. A run could have put a link on the way there
+"""Writes an answer to a file that the user named. A run could have put a link on the way there
 meanwhile, so what the name leads to is settled before the run begins, and no link is followed when
 it is written."""
 

@@ -1,4 +1,4 @@
-"""Plans become agents, each once. A plan is written next to the store before its first run is
+"""Builds agents from plans, each once. A plan is written next to the store before its first run is
 started, so that the next process that opens the store can build the same agents again."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""A command's connection to the host of a store, over HTTP: makes requests and reads what comes
-back. It blocks; a command does one thing. Several requests can be under way, each on a connection
-of its own."""
+"""A command's HTTP connection to the host of a store: sends requests and reads replies. It blocks;
+a command does one thing. Several requests can be under way, each on a connection of its own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tools that a client carries out itself. A call of one waits as an open question until the client
-answers it; the schemas are kept with the run, so that the next process knows the same agent."""
+"""Tools that run in the client. A call of one waits as an open question until the client answers
+it; the schemas are kept with the run, so that the next process knows the same agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compacting a store that no host holds."""
+"""Compacts a store that no host has open."""
 
 from __future__ import annotations
 

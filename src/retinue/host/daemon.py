@@ -1,6 +1,6 @@
-"""The process that holds a store and keeps its runs going: `python -m retinue.host.daemon`, started
-by a command when none answers. It leaves by itself when nothing is open and no one has been
-connected for a while."""
+"""The host process, which has the store open and drives its runs: `python -m retinue.host.daemon`,
+started by a command if none is running. It leaves by itself when nothing is open and no one has
+been connected for a while."""
 
 from __future__ import annotations
 

@@ -26,13 +26,14 @@ class DashboardDoor:
         self._keyring, self._server = keyring, server
         self.address = page_address(listeners[0]) if listeners else ""
 
-    async def open(self) -> PageReply:
+    async def open(self, *, is_for_own_user: bool) -> PageReply:
         """The address with a code for one browser. Only the owner can ask for it."""
         if not self.address:
             listener = loopback_listener()
             await self._server.listen(listener)
             self.address = page_address(listener)
-        return PageReply(address=self.address, code=self._keyring.new_code(OWNER))
+        code = self._keyring.new_code(OWNER, is_for_own_user=is_for_own_user)
+        return PageReply(address=self.address, code=code)
 
 
 def loopback_listener() -> socket.socket:

@@ -1,4 +1,5 @@
-"""A reply that is a stream of events: as small as it can be, since there may be hundreds."""
+"""An HTTP response that is a stream of events, with little memory for each, because there may be
+hundreds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A file of another program in which an entry of ours is put: read and written by its real path. No
-link on the way is followed, and it is never half written."""
+"""Another program's file to which Retinue adds an entry: read and written at its real path. No link
+on the way is followed, and it is never half written."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The keys of guests: programs that work with a store on behalf of someone, each with runs of its
-own. One secret is kept in the folder of plans. The key of a guest follows from it and the guest's
-name, so that it is the same after every restart."""
+"""Keys of guests: programs that use a store on behalf of a user, each with its own runs. One secret
+is kept in the folder of plans. The key of a guest follows from it and the guest's name, so that it
+is the same after every restart."""
 
 from __future__ import annotations
 

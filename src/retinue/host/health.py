@@ -1,4 +1,4 @@
-"""What works on this machine and in this store, as facts: `doctor` puts them into words."""
+"""The health of this machine and store as facts, which `doctor` puts into words."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which calls a host holds back and which runs it cannot continue, asked by a listing: one small
-request, without what a client needs for more. Who gets no answer immediately does without."""
+"""Asks a host which model calls it delays and which runs it cannot continue, in one small request
+for listings. Who gets no answer immediately does without."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from retinue.host.identity import Identity
 from retinue.host.overview import Overviews
 from retinue.host.page_replies import PageReply
 from retinue.host.plan import Plan
-from retinue.host.run_options import RAISED, next_options, start_options, widens
+from retinue.host.run_options import RAISED, lane_options, next_options, start_options, widens
 from retinue.host.server_events import ServerEvent
 from retinue.host.visibility import is_visible
 from retinue.models.catalog import CHAIN
@@ -39,7 +39,7 @@ class PageDoor(Protocol):
 
     address: str
 
-    async def open(self) -> PageReply: ...
+    async def open(self, *, is_for_own_user: bool) -> PageReply: ...
 
 
 class Host(Overviews):
@@ -77,6 +77,7 @@ class Host(Overviews):
         agent = with_client_tools(choice.agent, request.terms.client_tools or ())
         self._check_limits(request.terms, agent, who)
         options = start_options(request.terms, choice.label, agent)
+        options |= lane_options(request.terms, agent, who.user)
         if who.user:
             options["origin"] = Origin(user=who.user)
         named = f"{who.user}\n{key}" if key else ""
@@ -153,6 +154,7 @@ class Host(Overviews):
     ) -> dict[str, Any]:
         self._check_limits(terms, agent, who)
         options = next_options(row, terms, agent)
+        options |= lane_options(terms, agent, row.spec.origin.user or who.user)
         origin = row.spec.origin
         if origin != Origin():
             options["origin"] = origin
@@ -323,7 +325,7 @@ class Host(Overviews):
     async def open_page(self, request: requests.PageRequest, who: Identity) -> PageReply:
         if self.page is None:
             raise Refused("page", "This host is part of another service, which knows its address.")
-        return await self.page.open()
+        return await self.page.open(is_for_own_user=request.is_for_own_user)
 
     async def stop(self, request: requests.StopRequest, who: Identity) -> replies.EmptyReply:
         self.leave.set()

@@ -1,5 +1,5 @@
-"""What holds for all runs of a host: its limits, what it keeps, and whether commands run without a
-sandbox. The command that started the host has put the user's settings into its environment."""
+"""Settings for all runs of a host: limits, retention, and whether commands run without a sandbox.
+The command that started the host has put the user's settings into its environment."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""What serves the application of a host: uvicorn on sockets that are given to it, until it is asked
-to finish. Connections over a Unix socket must come from our own user; those that send nothing are
-closed."""
+"""Serves the host's application: uvicorn on given sockets, until it is asked to stop. Connections
+over a Unix socket must come from our own user; those that send nothing are closed."""
 
 from __future__ import annotations
 

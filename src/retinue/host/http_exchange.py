@@ -1,4 +1,4 @@
-"""One request on its way to a host, and what comes back for it."""
+"""One HTTP request to a host, and its response."""
 
 from __future__ import annotations
 

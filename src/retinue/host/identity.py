@@ -1,4 +1,4 @@
-"""Who makes a request, and what they may do."""
+"""The client that makes a request, and its scopes."""
 
 from __future__ import annotations
 

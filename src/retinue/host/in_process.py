@@ -1,4 +1,4 @@
-"""A host inside the command itself, on a store in memory: for runs that leave nothing behind."""
+"""A host inside the command's own process, on a store in memory: for runs that are not saved."""
 
 from __future__ import annotations
 

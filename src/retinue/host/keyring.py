@@ -1,6 +1,6 @@
-"""What lets a client in: tokens, one-time codes for browsers, and the cookies that they are
-exchanged for. Only hashes are kept; those of the owner's cookies in a file too, so that a browser
-stays signed in when the host is started again."""
+"""Credentials of clients: tokens, one-time codes for browsers, and the cookies that replace them.
+Only hashes are kept; those of the owner's cookies in a file too, so that a browser stays signed in
+when the host is started again."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from retinue.host.identity import OWNER, Identity
 from retinue.host.session_file import SessionFile
 
 COOKIE = "retinue_session"
+OWN = "own."
+"""How a cookie begins that only connections of the host's own user may show. A browser sends it to
+whatever listens on this machine, under every port."""
 CODE_SECONDS = 300.0
 SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 1_000
@@ -26,10 +29,12 @@ def _digest(secret: str) -> bytes:
 
 @dataclass(frozen=True)
 class TimedGrant:
-    """The identity of a code or a cookie, and until when it is valid."""
+    """The identity of a code or a cookie, and until when it is valid. `is_for_own_user`: other
+    users of this machine may have read it."""
 
     identity: Identity
     until: float
+    is_for_own_user: bool = False
 
 
 @dataclass
@@ -65,12 +70,16 @@ class Keyring:
                 owner = identity
         return owner
 
-    def new_code(self, identity: Identity) -> str:
+    def new_code(self, identity: Identity, *, is_for_own_user: bool = False) -> str:
         """A code that can be exchanged once, within five minutes."""
         self._forget_old()
-        code = secrets.token_urlsafe(32)
-        self._codes[_digest(code)] = TimedGrant(identity, self.clock() + CODE_SECONDS)
+        code, until = secrets.token_urlsafe(32), self.clock() + CODE_SECONDS
+        self._codes[_digest(code)] = TimedGrant(identity, until, is_for_own_user)
         return code
+
+    def is_for_own_user(self, code: str) -> bool:
+        grant = self._codes.get(_digest(code))
+        return grant is not None and grant.is_for_own_user
 
     def exchange(self, code: str) -> str | None:
         """The value of a cookie for a code, which is worth nothing from then on."""
@@ -80,7 +89,7 @@ class Keyring:
             return None
         while len(self._sessions) >= MOST_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))
-        cookie = secrets.token_urlsafe(32)
+        cookie = f"{OWN if grant.is_for_own_user else ''}{secrets.token_urlsafe(32)}"
         self._sessions[_digest(cookie)] = TimedGrant(grant.identity, self.clock() + SESSION_SECONDS)
         if self._file is not None and grant.identity == OWNER:
             self._file.add(_digest(cookie), SESSION_SECONDS)

@@ -1,4 +1,4 @@
-"""Models for a host: looked up by name with the keys that commands have brought. Keys live in
+"""Models of a host: looked up by name, with the API keys that commands have sent. Keys live in
 memory alone."""
 
 from __future__ import annotations

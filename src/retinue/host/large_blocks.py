@@ -1,6 +1,6 @@
-"""Memory of large blocks goes back to the system when it is freed. glibc maps a block of 5 MB by
-itself at first; once such a block was freed it takes the next ones from its heaps, where they leave
-holes: after a few pictures a host kept four times what it used."""
+"""Returns the memory of large blocks to the system when they are freed. glibc maps a block of 5 MB
+by itself at first; once such a block was freed it takes the next ones from its heaps, where they
+leave holes: after a few pictures a host kept four times what it used."""
 
 from __future__ import annotations
 

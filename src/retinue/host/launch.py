@@ -1,4 +1,4 @@
-"""The host of a store, found or started."""
+"""Connects to the host of a store, and starts it if it is not running."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _launch(paths: ProjectPaths, env: Mapping[str, str], until: float) -> Except
 
 def _report_from(pipe: int, until: float) -> StartReport | None:
     """What a host reports until then. What a library prints while it is imported comes the same
-    way, and is left out."""
+    way, and is ignored."""
     text = b""
     while select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
         data = os.read(pipe, 1 << 16)

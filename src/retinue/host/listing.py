@@ -1,6 +1,6 @@
-"""Reading a store without its host, and without loading the machine: enough for listings, addresses
-and completion. More than half of what a listing costs is reading Python, so that not even msgspec
-is imported here."""
+"""Reads a store without its host and without importing the engine: enough for listings, ids and
+completion. More than half of what a listing costs is reading Python, so that not even msgspec is
+imported here."""
 
 from __future__ import annotations
 

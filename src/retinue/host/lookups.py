@@ -1,4 +1,4 @@
-"""The requests of a host that look at what there is, and those about the store itself."""
+"""Requests that read from the host, and requests about the store itself."""
 
 from __future__ import annotations
 

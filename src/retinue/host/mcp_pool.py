@@ -1,6 +1,6 @@
 """The MCP servers of a host: started when a plan needs them, shared by plans that name the same
-ones, ended with the host; those that an agent has for itself end with its runs. Their configuration
-is filled in with what commands have brought; that stays in memory."""
+ones, stopped with the host; an agent's own servers stop with its runs. Their configuration is
+filled in with what commands have brought; that stays in memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Which MCP servers a command may use: those of the project when it is trusted, the user's own, and
-those that are named on the command line. They are read and checked here, and started by the host.
-"""
+"""Finds the MCP servers that a command can use: the project's if it is trusted, the user's, and
+those on the command line. They are read and checked here, and started by the host."""
 
 from __future__ import annotations
 

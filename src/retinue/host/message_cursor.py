@@ -1,5 +1,5 @@
-"""How far a conversation has been sent to a reader: a reply with the step that recorded it, all
-else as soon as it is known."""
+"""How far a conversation was sent to a reader: a reply is sent with the step that recorded it,
+other messages as soon as they are known."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which model is asked, and why: what was named, else what the environment says, else what needs no
-model at all."""
+"""Chooses the model and gives the reason: the named one, else by the environment, else the offline
+explorer."""
 
 from __future__ import annotations
 
@@ -95,6 +95,11 @@ def checked(name: str, environ: Mapping[str, str]) -> str:
         return "|".join(checked(part, environ) for part in name.split("|"))
     if ":" not in name:
         family = next((p for head, p in _FAMILIES.items() if name.lower().startswith(head)), "")
+        if not family and (default := current_models.defaults().get(name.lower())):
+            raise ConfigError(
+                f"{name!r} is a provider",
+                f"Name one of its models too: {name.lower()}:{default}. {LIST_PROVIDERS}",
+            )
         if not family:
             hint = did_you_mean(name, [OFFLINE, *_known_names()])
             raise ConfigError(

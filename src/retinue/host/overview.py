@@ -1,4 +1,4 @@
-"""All trees of a store together: what each came to, and one stream of everything that happens."""
+"""All trees of a store: a summary of each, and one stream of all events."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The dashboard: one page and the modules that it loads, read from the package and served beside
-the API. What the page may load, run and ask is its own origin's, and nothing in it is inline but
-the import map, which the policy names by its hash."""
+"""The dashboard's files: one page and its modules, read from the package and served next to the
+API. What the page may load, run and ask is its own origin's, and nothing in it is inline but the
+import map, which the policy names by its hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host replies to the dashboard: all trees at a look, and where the page is."""
+"""Replies for the dashboard: an overview of all trees, and the page's address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is to work, as a value: all that a host needs to build the agents of a run again after a
+"""The plan of a run as a value: everything a host needs to build the agents of a run, also after a
 crash. No keys."""
 
 from __future__ import annotations

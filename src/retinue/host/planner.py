@@ -1,6 +1,5 @@
-"""From the input of a command to the plan of a run: its agent, all agents that it may start, the
-files in their prompts, the servers whose tools they have, and the models that they use.
-"""
+"""Makes the plan of a run from a command's input: its agent, the agents it may start, files in
+prompts, MCP servers and models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors on their way to a client: problem documents (RFC 9457) with the words of the exception."""
+"""Converts errors into problem documents (RFC 9457) with the message of the exception."""
 
 from __future__ import annotations
 

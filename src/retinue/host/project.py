@@ -1,5 +1,4 @@
-"""A project as commands work with it: its paths, the environment, and whether its files are
-trusted."""
+"""A project as commands use it: its paths, the environment, and its trust."""
 
 from __future__ import annotations
 

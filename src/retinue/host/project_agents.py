@@ -1,4 +1,4 @@
-"""Agents from definition files: the library's functions, for commands."""
+"""Agents from definition files, for commands."""
 
 from __future__ import annotations
 

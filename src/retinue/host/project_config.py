@@ -1,5 +1,4 @@
-"""The configuration for a command: which files count here, whether they are trusted, and what comes
-of it."""
+"""The configuration for a command: the files that apply, their trust, and the merged result."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Where things are: the project, its store, the socket and the log of its host. Everything follows
-from the directory and the XDG variables, and everything that we make is for its owner alone."""
+"""Paths of a project: its root, its store, and its host's socket and log. Everything follows from
+the directory and the XDG variables, and everything that we make is for its owner alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Plans for clients that name an agent and a model: from the files of the host's own project, as a
-command in its directory would make them."""
+"""Plans for clients that name an agent and a model, made from the files of the host's project as a
+command in that directory would."""
 
 from __future__ import annotations
 

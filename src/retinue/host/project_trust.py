@@ -1,4 +1,4 @@
-"""Whether the files of a project take effect: the one place that asks, once for a command. Until
+"""Decides whether a project's files take effect, and asks the user at most once per command. Until
 they do, its agents are not staff, its MCP servers are not started, and neither its AGENTS.md nor
 its skills are read."""
 

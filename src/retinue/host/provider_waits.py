@@ -1,4 +1,4 @@
-"""A run that waits for its provider: what the provider answered, and when it is tried again. Only
+"""A run that waits for its provider: the provider's answer, and the time of the next try. Only
 plain values, so that listings need nothing else."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Where the news of runs are sent, as clients of A2A have asked for it: kept in a file beside the
-store that only its owner can read, for a credential may be in it. Without a store they are kept as
-long as the process."""
+"""Addresses to which A2A clients want notifications sent: kept in a private file next to the store,
+because they may contain credentials. Without a store they are kept as long as the process."""
 
 from __future__ import annotations
 

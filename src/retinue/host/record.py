@@ -1,5 +1,4 @@
-"""Reading a whole run from a store without its host: its tree, its conversation, and how it
-went."""
+"""Reads a whole run from a store without its host: tree, conversation and steps."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from retinue.core.values import Limits
 from retinue.errors import NotFound
 from retinue.event_translation import Translator, learn
 from retinue.events import Event
-from retinue.events import RunStarted as RunBegan
+from retinue.events import RunStarted as RunStartedEvent
 from retinue.host.message_cursor import MessageCursor, inherited
 from retinue.host.message_times import message_times
 from retinue.host.project_paths import ProjectPaths
@@ -86,7 +85,7 @@ class RecordReader:
                 if entry.tree not in ("", root):
                     continue
                 for event in translator.take(Step(after, entry)):
-                    if isinstance(event, RunBegan) and event.parent in inside:
+                    if isinstance(event, RunStartedEvent) and event.parent in inside:
                         inside.add(str(event.run))
                     if event.run in inside:
                         yield event

@@ -1,4 +1,4 @@
-"""What a host replies, where the runtime has no value for it already."""
+"""Replies of a host for which the runtime has no value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much, how fast and how slowly a client may send."""
+"""Limits on clients: size, rate and speed of requests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What can be asked of a host, one value for each request. How a request travels over HTTP is in
-`operations.py`."""
+"""Every request to a host, as a value. How a request travels over HTTP is in `operations.py`."""
 
 from __future__ import annotations
 
@@ -28,10 +27,11 @@ class RunTerms(Value):
     """What one run may do and spend: the parts of a request that a user sets. None and "" keep the
     agent's own. `families` are turned on or off by their names. `instructions` come behind the
     agent's own. `meta` are words of the client's own, kept with the run. `client_tools` are carried
-    out by the client: a call waits as a question until it is answered with the result. A run that
-    continues another has that one's unless it names its own. With `within_agent`, an amount of the
-    budget only ever lowers the agent's own. Without `follow_links`, `cwd` and `read` are used as
-    they are written, and a link on the way is refused."""
+    out by the client: a call waits as a question until it is answered with the result. Of the runs
+    of one user with `at_once`, so many work at the same time, and others wait for their turn. A run
+    that continues another has that one's unless it names its own. With `within_agent`, an amount of
+    the budget only ever lowers the agent's own. Without `follow_links`, `cwd` and `read` are used
+    as they are written, and a link on the way is refused."""
 
     label: str = ""
     cwd: str = ""
@@ -41,6 +41,7 @@ class RunTerms(Value):
     on_limit: OnLimitOrNone = ""
     timeout_seconds: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     max_turns: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None
+    at_once: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None
     mode: str = ""
     rules: tuple[str, ...] = ()
     tools: tuple[str, ...] | None = None
@@ -361,7 +362,10 @@ class MetricsRequest(HostRequest):
 
 class PageRequest(HostRequest):
     """Where the dashboard is, with a code that lets a browser in once; a host that listens on no
-    address begins to, on loopback."""
+    address begins to, on loopback. A code that goes onto a command line, where every user of the
+    machine can read it, `is_for_own_user` only."""
+
+    is_for_own_user: bool = False
 
 
 class StopRequest(HostRequest):

@@ -1,5 +1,5 @@
-"""What the configuration sets for a run where its command sets nothing: flags come first, then the
-environment, the project's file if it is trusted, and the user's."""
+"""Fills in what a command does not set for a run: from the environment, the project's file if
+trusted, and the user's."""
 
 from __future__ import annotations
 

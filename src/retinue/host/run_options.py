@@ -1,4 +1,4 @@
-"""What a user sets for one run, as the options that the runtime takes."""
+"""A user's options for one run, as the options of the runtime."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from retinue.agent import Agent
 from retinue.core.capabilities import narrow
+from retinue.core.spec import Lane
 from retinue.core.state import RunRecord
 from retinue.core.values import Budget, Permissions
 from retinue.errors import ConfigError
@@ -103,6 +104,15 @@ def next_options(row: RunRecord, terms: RunTerms, agent: Agent) -> dict[str, Any
         )
     out["permissions"] = _access(terms, capabilities)
     return out
+
+
+def lane_options(terms: RunTerms, agent: Agent, user: str) -> dict[str, Any]:
+    """The lane of a user in front of the agent's own. It is named by the host, so that no one can
+    take the places of another."""
+    if terms.at_once is None:
+        return {}
+    lane = Lane(name=f"user {user}", size=terms.at_once)
+    return {"lanes": (lane, *agent.request_defaults.get("lanes", ()))}
 
 
 def _instructions(terms: RunTerms, agent: Agent) -> str:

@@ -1,5 +1,4 @@
-"""What is asked of one run, as one value: every client fills it in, and the configuration sets the
-rest."""
+"""The setup of one run as one value: a client fills it in, and the configuration sets the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-sent events: what a stream yields, and how it is written."""
+"""Server-sent events: the type that streams yield, and its encoding."""
 
 from __future__ import annotations
 

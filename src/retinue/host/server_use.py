@@ -1,5 +1,5 @@
-"""Which runs use the MCP servers of one agent: the processes of its servers end with the last of
-these runs, and start again with the next call."""
+"""Counts which runs use the MCP servers of one agent: the servers stop with the last of these runs,
+and start again with the next call."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Browsers that stay signed in when another process takes over the store: hashes of their cookies,
-in a file of the owner's, in a folder that no sandbox sees."""
+"""Browser sessions that survive a restart of the host: hashes of cookies, in a private file that no
+sandbox sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of a configuration as they may be shown: without what is secret in them."""
+"""Configuration values for display, without secrets."""
 
 from __future__ import annotations
 

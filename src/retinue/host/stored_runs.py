@@ -1,4 +1,4 @@
-"""Which kind of store a project has: a file, or a database."""
+"""Tells which kind of store a project has: a file or a database."""
 
 from __future__ import annotations
 

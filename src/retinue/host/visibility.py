@@ -1,5 +1,5 @@
-"""What a client sees. A token that belongs to a user sees that user's runs and what came of them;
-everything else looks as if it did not exist."""
+"""Decides what a client sees. A token that belongs to a user sees that user's runs and what came of
+them; everything else looks as if it did not exist."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The process of a worker: it drives trees of a database that several nodes share, and listens
-nowhere."""
+"""The process of a worker: drives trees of a database that several nodes share, and listens on no
+address."""
 
 from __future__ import annotations
 

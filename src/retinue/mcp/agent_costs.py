@@ -1,5 +1,5 @@
-"""What an agent has cost: nothing to pay where no model was called, and never $0 where a price is
-not known."""
+"""The cost of an agent for display: $0 if no model was called, and no figure if a price is
+unknown."""
 
 from __future__ import annotations
 

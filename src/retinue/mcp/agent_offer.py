@@ -1,6 +1,6 @@
-"""What Retinue offers to MCP clients: the table of methods, over the tools, tasks and resources of
-one guest. The tools themselves are imported when the first of them is called, so that a list of
-them is answered immediately."""
+"""Everything Retinue offers to MCP clients: the table of methods, for the tools, tasks and
+resources of one guest. The tools themselves are imported when the first of them is called, so that
+a list of them is answered immediately."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from retinue.mcp import rpc_messages as rpc
+from retinue.mcp.completions import Completed, completion, no_values
 from retinue.mcp.guests import Guest
 from retinue.mcp.host_link import HostLink
 from retinue.mcp.protocol_versions import TASKS, ClientFacts
@@ -18,11 +19,12 @@ from retinue.mcp.tool_table import INSTRUCTIONS, TOOLS, tools_for
 if TYPE_CHECKING:
     from retinue.mcp.guest_calls import GuestCalls
 
-PROMPT = {
+GOAL = "goal"
+PROMPT: dict[str, Any] = {
     "name": "delegate",
     "title": "Delegate to sub-agents",
     "description": "When to give work to sub-agents, when not, and how to say what you want.",
-    "arguments": [{"name": "goal", "description": "What is to be achieved.", "required": False}],
+    "arguments": [{"name": GOAL, "description": "What is to be achieved.", "required": False}],
 }
 ADVICE = """\
 Decide what of this you give to sub-agents with the tool `delegate`, and what you do yourself.
@@ -67,12 +69,13 @@ class AgentOffer:
             "resources/read": lambda call: self._calls(call).resources.read(call),
             "resources/subscribe": lambda call: self._calls(call).subscriptions.subscribe(call),
             "resources/unsubscribe": lambda call: self._calls(call).subscriptions.unsubscribe(call),
+            "completion/complete": lambda call: completion(call, self._completed(call)),
             "subscriptions/listen": lambda call: self._calls(call).subscriptions.listen(call),
             **{f"tasks/{name}": self._task_method(name) for name in TASK_METHODS},
         }
 
     def capabilities(self, client: ClientFacts) -> dict[str, Any]:
-        out: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
+        out: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}, "completions": {}}
         if client.is_stateless or self._is_local:  # else there is no way to notify it
             out["resources"] = {"subscribe": True}
         if client.is_stateless:
@@ -83,6 +86,10 @@ class AgentOffer:
 
     def _task_method(self, name: str) -> Method:
         return lambda call: self._calls(call).tasks.methods[f"tasks/{name}"](call)
+
+    def _completed(self, call: RpcCall) -> Completed:
+        resources = self._calls(call).resources.completed
+        return {**resources, (PROMPT["name"], GOAL): no_values}
 
     def _calls(self, call: RpcCall) -> GuestCalls:
         from retinue.mcp.guest_calls import GuestCalls
@@ -113,7 +120,7 @@ async def _get_prompt(call: RpcCall) -> dict[str, Any]:
     if call.text_param("name") != PROMPT["name"]:
         raise RpcError(rpc.INVALID_PARAMS, "The only prompt is 'delegate'.")
     values = call.params.get("arguments") or {}
-    goal = values.get("goal", "") if isinstance(values, dict) else None
+    goal = values.get(GOAL, "") if isinstance(values, dict) else None
     if not isinstance(goal, str):
         raise RpcError(rpc.INVALID_PARAMS, "The arguments of a prompt are strings.")
     text = f"{ADVICE}\n\nThe goal: {goal}" if goal else ADVICE

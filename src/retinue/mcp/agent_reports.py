@@ -1,4 +1,4 @@
-"""How an agent is shown to a client: as text for its model, and as the same facts in JSON."""
+"""Reports about an agent for a client: text for its model, and the same facts as JSON."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What clients can read: the conversations of their agents, and the whole of texts that were too
-long to be shown."""
+"""Resources that clients can read: conversations of their agents, and full texts of shortened
+results."""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from retinue.errors import NotFound
@@ -13,6 +13,7 @@ from retinue.host import requests
 from retinue.mcp import rpc_messages as rpc
 from retinue.mcp.agent_reports import SCHEME, transcript_uri
 from retinue.mcp.agent_work import AgentWork
+from retinue.mcp.completions import Completed, no_values
 from retinue.mcp.rpc_messages import RpcError
 from retinue.mcp.rpc_server import RpcCall
 
@@ -55,6 +56,14 @@ class AgentResources:
                 for line in lines
             ]
         }
+
+    @property
+    def completed(self) -> Completed:
+        """What can be completed: a guest knows its agents, and no one guesses a hash."""
+        return {(TRANSCRIPT, "id"): self._ids, (ARTIFACT, "sha256"): no_values}
+
+    async def _ids(self) -> Sequence[str]:
+        return [line["id"] for line in await self._work.reader.listed()]
 
     async def templates(self, call: RpcCall) -> dict[str, Any]:
         return {"resourceTemplates": TEMPLATES}

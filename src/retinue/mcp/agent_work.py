@@ -1,4 +1,4 @@
-"""What the tools do: each is a few requests to the host, in the name of the guest."""
+"""What the MCP tools do: each makes a few requests to the host for its guest."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What changes, as it changes: the states of tasks and the conversations of agents, looked at every
-second, so that a new host or a restart goes unnoticed."""
+"""Watches for changes in task states and conversations by polling every second, so that restarts of
+the host are not noticed."""
 
 from __future__ import annotations
 

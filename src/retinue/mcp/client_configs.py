@@ -1,10 +1,9 @@
-"""The configuration files of MCP clients: where each keeps its servers, and how an entry of ours
-looks there. Pure but for the look at which program we are; `config_install` writes the files."""
+"""The configuration files of MCP clients: where each lists its servers, and the form of Retinue's
+entry. Pure but for the look at which program we are; `config_install` writes the files."""
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 import tomllib
@@ -13,8 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from retinue.errors import ConfigError
+from retinue.formats.json_comments import without_comments
+from retinue.formats.json_edit import with_value, without_value
+from retinue.formats.toml_tables import with_table, without_table
 
 NAME = "retinue"
+OURS = ("type", "command", "args", "enabled", "env_vars")
+"""What an entry of ours has to say. Whatever else is in it is a person's."""
 
 
 @dataclass(frozen=True)
@@ -77,39 +81,42 @@ def shown_config(command: Sequence[str]) -> str:
 
 
 def with_entry(config: ClientConfig, text: str, entry: Mapping[str, Any] | None) -> str:
-    """The file with our entry, or without it when `entry` is None; everything else stays. Raises
-    `ConfigError` for a file that we cannot change without losing something."""
+    """The file with our entry, or without it when `entry` is None; everything else stays, and so
+    does what a person has added to our entry. Raises `ConfigError` for a file that we cannot change
+    without losing something."""
     try:
         before = parsed(config, text)
         if not isinstance(before.get(config.table, {}), dict):
             raise ValueError(f"{config.table} is not an object")
-        after = _changed(config, before, entry)
-        if after == before:
+        known = before.get(config.table, {}).get(NAME)
+        if entry is None and known is None:
             return text
-        new = _toml_text(config, text, entry) if config.is_toml else _json_text(text, after)
-        if parsed(config, new) != after:
+        whole = None if entry is None else _joined(known, entry)
+        new = text if known is not None and whole == known else _changed(config, text, known, whole)
+        if _without_empty(config, parsed(config, new)) != _wanted(config, before, whole):
             raise ValueError("our entry is written in a way that we do not know")
         new.encode()
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
         raise ConfigError(
-            f"{config.path} cannot be changed here ({reason}): it may have comments. Add the entry "
-            "yourself: `retinue mcp serve --print-config`."
+            f"{config.path} cannot be changed here ({reason}). Add the entry yourself: `retinue "
+            "mcp serve --print-config`."
         ) from None
     return new
 
 
-def has_entry(config: ClientConfig, text: str) -> bool:
-    """Whether the file has an entry of ours."""
-    return NAME in (parsed(config, text).get(config.table) or {})
+def entry_in(config: ClientConfig, text: str) -> Any:
+    """Our entry in the file, None if it has none."""
+    return (parsed(config, text).get(config.table) or {}).get(NAME)
 
 
 def parsed(config: ClientConfig, text: str) -> dict[str, Any]:
     """ValueError if it is not one object, or would not be the same when it is written again."""
     if config.is_toml:
         return tomllib.loads(text)
+    bare = without_comments(text)
     data = (
-        json.loads(text, object_pairs_hook=_once, parse_constant=_no_number) if text.strip() else {}
+        json.loads(bare, object_pairs_hook=_once, parse_constant=_no_number) if bare.strip() else {}
     )
     if not isinstance(data, dict):
         raise ValueError("it is not an object")
@@ -127,36 +134,36 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _changed(
-    config: ClientConfig, data: Mapping[str, Any], entry: Mapping[str, Any] | None
+def _joined(known: Any, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Our entry with what a person has added to the one that is there."""
+    added = known.items() if isinstance(known, dict) else ()
+    return {**entry, **{name: value for name, value in added if name not in OURS}}
+
+
+def _wanted(
+    config: ClientConfig, before: Mapping[str, Any], entry: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    servers = {k: v for k, v in data.get(config.table, {}).items() if k != NAME or entry}
-    servers |= {NAME: dict(entry)} if entry else {}
-    rest = {k: v for k, v in data.items() if k != config.table or servers}
-    return {**rest, config.table: servers} if servers else rest
-
-
-def _json_text(before: str, data: Mapping[str, Any]) -> str:
-    """With the indentation that the file has."""
-    match = re.search(r"^([ \t]+)\"", before, re.MULTILINE)
-    space = match[1] if match is not None else "  "
-    return json.dumps(data, indent=space, ensure_ascii=False) + "\n" if data else ""
-
-
-def _toml_text(config: ClientConfig, text: str, entry: Mapping[str, Any] | None) -> str:
-    """Whole lines are kept: a table of ours is put at the end, and removed from where it is."""
-    head = f"[{config.table}.{NAME}]"
-    end = "\r\n" if "\r\n" in text else "\n"
-    lines: list[str] = []
-    is_ours = False
-    for line in text.split("\n"):
-        if line.lstrip().startswith("["):
-            is_ours = line.strip() == head or line.strip().startswith(head[:-1] + ".")
-        if not is_ours:
-            lines.append(line.removesuffix("\r"))
-    while lines and not lines[-1].strip():
-        lines.pop()
+    servers = {k: v for k, v in before.get(config.table, {}).items() if k != NAME}
     if entry is not None:
-        lines += [*([""] if lines else []), head]
-        lines += [f"{name} = {json.dumps(v, ensure_ascii=False)}" for name, v in entry.items()]
-    return end.join(lines) + end if lines else ""
+        servers[NAME] = dict(entry)
+    return _without_empty(config, {**before, config.table: servers})
+
+
+def _without_empty(config: ClientConfig, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in data.items() if k != config.table or v}
+
+
+def _changed(config: ClientConfig, text: str, known: Any, entry: Mapping[str, Any] | None) -> str:
+    path = (config.table, NAME)
+    if config.is_toml:
+        return without_table(text, path) if entry is None else with_table(text, path, entry)
+    if entry is None:
+        return without_value(text, path)
+    if not isinstance(known, dict):
+        return with_value(text, path, entry)
+    for name in [*entry, *(name for name in known if name not in entry)]:
+        if name not in entry:
+            text = without_value(text, (*path, name))
+        elif name not in known or known[name] != entry[name]:
+            text = with_value(text, (*path, name), entry[name])
+    return text

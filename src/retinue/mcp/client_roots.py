@@ -1,4 +1,4 @@
-"""The directories that a client has open (MCP roots), which are where its agents may work."""
+"""The directories that a client has open (MCP roots), where its agents may work."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Our entry in a client's configuration: written with a copy of what was there, and a way back. A
-link that a project has in the place of its file is not followed; one in the user's home is."""
+"""Adds Retinue's entry to a client's configuration, with a backup of the old file. A link that a
+project has in the place of its file is not followed; one in the user's home is."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from retinue.host.foreign_file import replace_text, text_of
 from retinue.mcp.client_configs import (
     CLIENTS,
     ClientConfig,
-    has_entry,
-    parsed,
+    entry_in,
     server_entry,
     with_entry,
 )
@@ -54,20 +53,20 @@ def planned_change(
     before = text_of(path)
     entry = None if command is None else server_entry(client, command, _variables(environ))
     after = with_entry(config, before or "", entry)
-    is_first = not has_entry(config, before or "")
-    if entry is None and not is_first:
-        after = _as_it_was(config, after, path + COPY)
+    is_first = entry_in(config, before or "") is None
+    if entry is None and before is not None and not is_first:
+        after = _as_it_was(config, before, path + COPY) or after
     return PlannedChange(path, before, after, is_first)
 
 
-def _as_it_was(config: ClientConfig, after: str, copy: str) -> str:
-    """The copy, if it says the same as the file without our entry: its layout is the person's."""
+def _as_it_was(config: ClientConfig, text: str, copy: str) -> str:
+    """The copy, if the file is what we made of it: its layout is the person's. Else ""."""
     try:
-        text = text_of(copy)
-        is_same = text is not None and parsed(config, text) == parsed(config, after)
+        before = text_of(copy) or ""
+        is_ours = with_entry(config, before, entry_in(config, text)) == text
     except (ConfigError, ValueError, RecursionError):
-        return after
-    return text if is_same and text is not None else after
+        return ""
+    return before if is_ours else ""
 
 
 def _variables(environ: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where the calls of one guest arrive: its tools, tasks and resources."""
+"""Receives the calls of one guest: its tools, tasks and resources."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A guest: a client that works with a store under a name of its own, with its own budget, number of
-agents, directories and permissions. What it has started is found again by that name."""
+"""A guest: a client that uses a store under its own name, with its own budget, agent limit,
+directories and permissions. What it has started is found again by that name."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ _ODD = re.compile(r"[^A-Za-z0-9._-]+")
 @dataclass(frozen=True)
 class Guest:
     """What one client may do. `usd` and `tokens` are for all that it ever starts, None for no
-    limit; `roots` are the directories in which its agents may work, () for the project; `mode` is
-    their permission mode; `tools` are all that they have and `families` are how they start others,
-    None for those of the project. With `may_approve` the client's model decides on permissions;
-    without, only a person does."""
+    limit; `at_once` of its agents work at the same time, and others wait for their turn; `roots`
+    are the directories in which its agents may work, () for the project; `mode` is their permission
+    mode; `tools` are all that they have and `families` are how they start others, None for those of
+    the project. With `may_approve` the client's model decides on permissions; without, only a
+    person does."""
 
     name: str = ""
     usd: float | None = None
     tokens: int | None = None
     most_open: int = MOST_OPEN
+    at_once: int | None = None
     roots: tuple[str, ...] = ()
     mode: str = ""
     tools: tuple[str, ...] | None = None
@@ -145,6 +147,7 @@ def terms_of(
         follow_links=False,
         budget=Budget(**{name: value for name, value in limits.items() if value is not None}),
         within_agent=True,
+        at_once=guest.at_once,
         mode=guest.mode,
         tools=_allowed(guest.tools, tools),
         read=tuple(sorted({*guest.roots, directory} - {""})) if guest.roots else (),

@@ -1,5 +1,5 @@
-"""The way from an MCP server to a host: a request in, what the host replies out. The thin process
-reaches it over the host's Unix socket and starts it when the first work comes."""
+"""Connects an MCP server to a host: sends a request, returns the reply. The thin process reaches it
+over the host's Unix socket and starts it when the first work comes."""
 
 from __future__ import annotations
 

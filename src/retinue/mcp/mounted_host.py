@@ -1,4 +1,4 @@
-"""The way to a host in the same process: for MCP over HTTP, where the host serves it itself."""
+"""Connects MCP over HTTP to the host in the same process."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The two eras of the protocol: with a handshake (`initialize`), and without state, where every
-request says in `_meta` which version it speaks and what its client can do."""
+"""The two kinds of protocol version: with a handshake (`initialize`), and stateless, where every
+request names its version and the client's capabilities in `_meta`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of agents as forms that a client shows to its user, and what the user answers."""
+"""Questions of agents as forms that a client shows to its user, and the user's answers."""
 
 from __future__ import annotations
 

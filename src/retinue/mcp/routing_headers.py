@@ -1,5 +1,4 @@
-"""The headers that repeat parts of a stateless request, so that proxies can route it: they must say
-the same as its body."""
+"""Headers that repeat parts of a stateless request for proxies; they must match the body."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""JSON-RPC messages as MCP has them: reading one, and writing one. A message that is none becomes
-an error by the specification, with the sender's id where there is one."""
+"""Reads and writes JSON-RPC messages as MCP defines them. A message that is none becomes an error
+by the specification, with the sender's id where there is one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The protocol, without a transport and without anything to offer: who speaks, what is under way,
-and which function answers a method. What is offered is a table of methods."""
+"""The protocol without transport or tools: the client, open requests, and which function answers a
+method. What is offered is a table of methods."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class RpcSession:
             call[1].cancel()
 
     async def finish(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Work that is done to its end although no one may wait for it any more."""
+        """Work that is done to its end although perhaps no one waits for it now."""
         task = asyncio.ensure_future(work)
         self.last_work.add(task)
         task.add_done_callback(self._finished)

@@ -1,4 +1,4 @@
-"""What a host says of a guest's runs, gathered into reports."""
+"""Collects a host's data about a guest's runs into reports."""
 
 from __future__ import annotations
 

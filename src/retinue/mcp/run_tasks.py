@@ -1,5 +1,5 @@
-"""A task of MCP is a run of ours, or several that one call has started: it is on record before the
-client gets its id, and is found by that id after every restart."""
+"""MCP tasks: a task is one run, or several started by one call; it is recorded before the client
+gets its id, and is found by that id after every restart."""
 
 from __future__ import annotations
 

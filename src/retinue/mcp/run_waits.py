@@ -1,5 +1,4 @@
-"""Waiting for runs on behalf of a client: telling it how far they are, and asking its user what
-they ask."""
+"""Waits for runs on behalf of a client: reports progress, and passes questions to its user."""
 
 from __future__ import annotations
 

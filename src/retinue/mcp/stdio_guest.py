@@ -1,4 +1,4 @@
-"""The thin process that a client starts: its guest, and the way to the host."""
+"""The small process that a client starts: its guest, and the connection to the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client is notified of without asking again. In 2026-07-28 it opens a stream for that
+"""Notifications that a client has subscribed to. In 2026-07-28 it opens a stream for that
 (`subscriptions/listen`); in 2025-11-25 notifications come on its connection."""
 
 from __future__ import annotations

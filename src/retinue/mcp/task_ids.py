@@ -1,6 +1,6 @@
-"""The id of a task: its runs, and a secret that only the server of the same
-guest can make. Nothing is stored: an id can be checked after every restart. The ids of several runs
-are packed, because clients refuse ids that are long."""
+"""Task ids: the runs, and a secret that only the server of the same guest can create. Nothing is
+stored: an id can be checked after every restart. The ids of several runs are packed, because
+clients refuse ids that are long."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The tools that a client's model sees: few, short, and always the same list. Every word here is in
-the prompt of every session of the client."""
+"""The tools that a client's model sees: a short, fixed list. Every word here is in the prompt of
+every session of the client."""
 
 from __future__ import annotations
 

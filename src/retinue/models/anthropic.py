@@ -1,4 +1,5 @@
-"""Anthropic's Messages: blocks of content, kept whole where the provider signed a part of them.
+"""The codec for Anthropic's Messages API: content blocks, kept whole where the provider signed a
+part of them.
 
 What the API refuses and no schema says is settled here: empty texts, a thought at the end of a
 message, a failed result with pictures, names and ids in a foreign alphabet."""

@@ -1,4 +1,4 @@
-"""Blocks of content, as Anthropic takes them in a request."""
+"""Encodes content blocks for a request to Anthropic."""
 
 from __future__ import annotations
 

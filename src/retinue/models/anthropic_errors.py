@@ -1,4 +1,4 @@
-"""Anthropic's words for what went wrong, as ours."""
+"""Translates Anthropic's errors."""
 
 from __future__ import annotations
 

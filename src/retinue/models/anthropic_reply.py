@@ -1,4 +1,4 @@
-"""A reply of Anthropic, from its events or from one body."""
+"""Reads a reply of Anthropic, from a stream or from one body."""
 
 from __future__ import annotations
 

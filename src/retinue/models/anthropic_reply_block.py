@@ -1,4 +1,4 @@
-"""One block of a reply of Anthropic, as it comes in."""
+"""Reads one block of a reply of Anthropic as it arrives."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One request on its way and its answer as it comes: times, sizes, and what becomes of everything
-that can break. What was sent, and what of the answer had to be paid when it was interrupted, is
-recorded in the call's `Progress`."""
+"""One request and its response as it arrives: times, sizes, and every way it can fail. What was
+sent, and what of the answer had to be paid when it was interrupted, is recorded in the call's
+`Progress`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a request got no answer, in words for an error message."""
+"""The reason why a request got no response, in words."""
 
 from __future__ import annotations
 

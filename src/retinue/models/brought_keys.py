@@ -1,5 +1,5 @@
-"""Accounts that are brought while others are in use: a key and the address that it is for belong
-together."""
+"""API keys that commands bring while other accounts are in use: a key is only used with its own
+address."""
 
 from __future__ import annotations
 

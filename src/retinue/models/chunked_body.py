@@ -1,5 +1,4 @@
-"""A body that comes in chunks, each with its length before it (RFC 9112, 7.1), however the bytes
-were cut."""
+"""Reads a chunked body (RFC 9112, 7.1) from pieces of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The port to a wire dialect: pure translation between conversations and bytes, without sockets and
+"""The port to an API format: translates between conversations and bytes, without sockets and
 clocks.
 
 A request's body is `head + units joined by commas + tail`. The head (system prompt, tools, options)

@@ -1,4 +1,4 @@
-"""The pool of connections that all models share, and where it may lead: addresses, proxies,
+"""The pool of connections that all models share, and its targets: addresses, proxies,
 certificates."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Providers and models as a program declares them: a key, an address, a price, facts."""
+"""Providers and models declared by a program: key, address, price, facts."""
 
 from __future__ import annotations
 

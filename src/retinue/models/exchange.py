@@ -1,5 +1,5 @@
-"""The way of one model's requests: where they go, a head that was made before, and the pieces of a
-body as they are."""
+"""Sends the requests of one model: to a fixed target, with a prepared head and the body in
+pieces."""
 
 from __future__ import annotations
 

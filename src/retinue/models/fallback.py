@@ -1,5 +1,4 @@
-"""A chain of models: the next is asked when the one before cannot be had. The reply says which one
-it was.
+"""A chain of models: if one is unavailable, the next is called. The reply says which one it was.
 
 A provider that is known to be down is passed over, but for the one call that finds out whether it
 is back."""

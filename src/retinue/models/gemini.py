@@ -1,4 +1,5 @@
-"""Gemini's generateContent: contents of parts, with a signature on the part that a thought led to.
+"""The codec for Gemini's generateContent: contents made of parts, with the signature on the part
+that a thought led to.
 
 A reply that carries signatures keeps, in order, its signed parts as they came; plain text and plain
 calls around them are only counted, because the message has them already."""

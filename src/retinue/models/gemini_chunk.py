@@ -1,4 +1,4 @@
-"""One event of Gemini's stream, as it is read."""
+"""One event of Gemini's stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gemini's words for what went wrong, as ours."""
+"""Translates Gemini's errors."""
 
 from __future__ import annotations
 

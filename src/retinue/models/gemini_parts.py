@@ -1,4 +1,4 @@
-"""Parts of content, as Gemini takes and gives them."""
+"""Encodes and decodes parts of Gemini's content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reply of Gemini, from a stream or from one body."""
+"""Reads a reply of Gemini, from a stream or from one body."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a GGUF file says about itself, read from its head alone: the engine does not tell, and a
-file that is none is found before the engine is given it."""
+"""Reads the head of a GGUF file, because the engine does not report it, and a file of another kind
+must be found before the engine loads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call on its way past a governor."""
+"""One call under a governor."""
 
 from __future__ import annotations
 

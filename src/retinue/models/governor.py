@@ -1,4 +1,4 @@
-"""Who may call a provider now: one governor for each account and model, shared by all runs.
+"""Decides which calls may go to a provider now: one governor per account and model, for all runs.
 
 It learns from what comes back. A 429 pauses all calls, not only the one that got it; after failures
 in a row only one probe at a time is sent; a key that is refused to one call is tried by another,
@@ -443,7 +443,7 @@ class Governor:
         self.share.cooled(min(seconds, MAX_COOLING), why)
 
     def cool(self, seconds: float, why: str) -> None:
-        """Leave the provider alone for so long: the provider has asked this process, or another."""
+        """Send nothing to the provider for so long; it asked this process or another to."""
         until = self.seconds() + min(seconds, MAX_COOLING)
         if until > self.cool_until:
             self.cool_until = until

@@ -1,5 +1,4 @@
-"""One connection to a provider, and one exchange at a time over it: a request that is written as
-fast as it is read, and an answer as it comes. An immediate answer costs one wait."""
+"""One connection to a provider, with one request at a time. An immediate answer costs one wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that are kept for the next request, by their target, and how many may be open."""
+"""Idle connections kept for the next request, by target, and the limit on open ones."""
 
 from __future__ import annotations
 

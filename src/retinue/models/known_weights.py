@@ -1,4 +1,4 @@
-"""Weights that are known by name, and where they lie."""
+"""Weights known by name, and where their files are."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a provider's headers say of its limits and of the time it wants to be left alone. A header
-may be 64 KiB of anything: it is cut to a length that can be meant before it is parsed."""
+"""Reads rate limits and waiting times from a provider's headers. A header may be 64 KiB of
+anything: it is cut to a length that can be meant before it is parsed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A model in this process: any GGUF file, decoded by llama.cpp in a thread, so that the loop
-continues.
+"""A model in this process: any GGUF file, run by llama.cpp in a thread, so that the event loop is
+not blocked.
 
 A cancelled call stops at the next token, or at the next batch of the prompt; one that has not begun
 never does."""

@@ -1,4 +1,4 @@
-"""The grammar that holds a local model to calls of its tools."""
+"""The grammar that makes a local model write valid tool calls."""
 
 from __future__ import annotations
 

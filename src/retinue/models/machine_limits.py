@@ -1,5 +1,5 @@
-"""What keeps a call on this machine: no descriptors, memory, disk, ports or network left. It says
-nothing of a provider, so no one counts it as the provider's failure. Of descriptors is known
+"""Errors of this machine, not of the provider: no descriptors, memory, disk, ports or network. It
+says nothing of a provider, so no one counts it as the provider's failure. Of descriptors is known
 beforehand how many there are."""
 
 from __future__ import annotations

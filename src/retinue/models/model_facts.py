@@ -1,5 +1,4 @@
-"""Facts about a model as a configuration file has them: those that are given go over what lists
-say."""
+"""Facts about a model in a configuration file, which override the price list."""
 
 from __future__ import annotations
 

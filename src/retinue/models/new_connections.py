@@ -1,5 +1,4 @@
-"""New connections to where a request goes: names, addresses that are tried in parallel, proxies,
-and TLS."""
+"""Opens connections: name resolution, addresses tried in parallel, proxies, TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chat Completions, as OpenAI speaks it and as the many servers that copied it do.
+"""The codec for Chat Completions, as OpenAI and the many compatible servers speak it.
 
 What a server wants differently is a field of `OpenAIChatCodec`; what it merely sends oddly, the one
 decoder reads."""

@@ -1,4 +1,4 @@
-"""Calls of the chat dialect, put together from deltas."""
+"""Assembles tool calls of Chat Completions from deltas."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The words of those who speak the chat dialect for what went wrong, as ours; and what is read of
-them with care."""
+"""Translates errors of OpenAI and of servers compatible with its Chat Completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON that many servers write, each in its own way: read and written with care."""
+"""Reads and writes the JSON of many servers, which differ in details."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A whole reply of the chat dialect as nearly all of them are, read by its types in one go.
-Whatever is odd about one is left to the decoder, which looks at everything twice."""
+"""Reads a whole reply of Chat Completions in its usual form, in one step. Whatever is odd about one
+is left to the decoder, which looks at everything twice."""
 
 from __future__ import annotations
 

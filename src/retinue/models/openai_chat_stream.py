@@ -1,4 +1,4 @@
-"""A reply in the chat dialect, from a stream or from one body."""
+"""Reads a reply of Chat Completions, from a stream or from one body."""
 
 from __future__ import annotations
 

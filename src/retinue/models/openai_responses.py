@@ -1,5 +1,5 @@
-"""The OpenAI Responses dialect, stateless: nothing is stored there, so what a model reasoned
-travels with the messages.
+"""The codec for OpenAI's Responses API, stateless: the provider stores nothing, so the reasoning is
+sent with the messages.
 
 A reply whose items say more than text and calls do (encrypted reasoning, phases) is kept whole and
 goes back as it is."""

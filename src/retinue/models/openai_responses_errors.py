@@ -1,4 +1,4 @@
-"""What went wrong, in the words of the Responses dialect, as ours."""
+"""Translates errors of the Responses API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items of the Responses dialect, as they go into a request."""
+"""Encodes items for a request to the Responses API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of a whole response, as a reply."""
+"""Reads the output of a whole response as a reply."""
 
 from __future__ import annotations
 

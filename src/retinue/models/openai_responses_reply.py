@@ -1,4 +1,4 @@
-"""A reply in the Responses dialect, from its events or from one body."""
+"""Reads a reply of the Responses API, from a stream or from one body."""
 
 from __future__ import annotations
 

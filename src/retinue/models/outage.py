@@ -1,4 +1,4 @@
-"""A provider that is left alone for a while: what it answered, and for how long."""
+"""A provider that gets no calls for a while: its answer, and until when."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What models cost and how much they read: as it was declared, else from a price list that is kept
-by others. A server on this machine or beside it is free. Unknown is unknown, never free."""
+"""Prices and context sizes of models: as declared, else from the price list of a package. A server
+on this machine or beside it is free. Unknown is unknown, never free."""
 
 from __future__ import annotations
 

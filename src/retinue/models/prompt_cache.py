@@ -1,6 +1,6 @@
-"""Prompt caches pay only if siblings do not all start together: the first to send a prefix warms
-it, the others start after its first byte. They wait only where that saves more than the wait is
-worth, and what was expected of the caches, what they gave, and what that saved is counted."""
+"""Delays siblings until a prompt cache is warm: the first call with a prefix fills it, the others
+start after its first byte. They wait only where that saves more than the wait is worth, and what
+was expected of the caches, what they gave, and what that saved is counted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""What the dialects have in common when a provider fails: its words made fit to be shown, the time
-that it asks for, and which failures are tried again. What a failure is, each dialect knows itself.
-"""
+"""Shared by the error translators: safe text of a provider's message, its waiting time, and which
+failures are retried. What a failure is, each dialect knows itself."""
 
 from __future__ import annotations
 

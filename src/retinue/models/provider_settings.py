@@ -1,6 +1,5 @@
-"""What users may set of a provider: on what terms it is called, and for one of their own where it
-is, what it speaks and which variable holds its key. Terms that they leave open are learned from its
-answers."""
+"""A user's settings for a provider: limits, and for a custom one its address, API format and key
+variable. Terms that they leave open are learned from its answers."""
 
 from __future__ import annotations
 

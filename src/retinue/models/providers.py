@@ -1,5 +1,4 @@
-"""The providers that are known by name: which dialect each speaks, where it is, and which variables
-hold its key."""
+"""The known providers: API format, address, and the variables that hold a key."""
 
 from __future__ import annotations
 

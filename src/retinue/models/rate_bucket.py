@@ -1,4 +1,4 @@
-"""A limit of so many a minute."""
+"""A limit per minute."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The body of a reply on its way in, unpacked and cut into events, and bounded: what no provider
-means to send is refused before it is kept."""
+"""The body of a response as it arrives: decompressed, split into events, and limited in size."""
 
 from __future__ import annotations
 

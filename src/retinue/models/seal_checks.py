@@ -1,5 +1,5 @@
-"""What providers say of a seal or a picture that they refuse, and whether a seal can be read at
-all."""
+"""Recognizes a provider's refusal of a signature or an image, and checks whether a signature is
+readable."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What of a conversation a model is sent. Seals (signatures of thoughts, encrypted reasoning) go
-only to the model that made them, at the address where it did; pictures only where they are taken.
-What a provider has refused is not sent to it again, if leaving it out has helped."""
+"""Selects what of a conversation is sent to a model. Seals (signatures of thoughts, encrypted
+reasoning) go only to the model that made them, at the address where it did; pictures only where
+they are taken. What a provider has refused is not sent to it again, if leaving it out has helped.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which settings an API format takes, and how each is named there."""
+"""Which settings an API format supports, and their names there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tool calls that a model wrote as text: found, taken out, and never invented.
+"""Recovers tool calls that a model wrote as text: found, removed from the text, and never
+invented.
 
 Only tools that are offered count. A tag marks a call; a fenced block or an object at the start of a
 line is one if it has both a name and arguments, so that JSON which is merely shown stays text.

@@ -1,5 +1,6 @@
-"""How many tools a model gets. OpenAI refuses a request with more than 128, and MCP servers offer
-hundreds: the same ones are omitted each time, and both the user and the model get a note."""
+"""Limits the number of tools a model gets. OpenAI refuses a request with more than 128, and MCP
+servers offer hundreds: the same ones are omitted each time, and both the user and the model get a
+note."""
 
 from __future__ import annotations
 

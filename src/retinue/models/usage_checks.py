@@ -1,6 +1,5 @@
-"""What a call has cost, by the provider's word as far as that can be: counts that are missing,
-cannot be, or shrink are not believed, and what is not counted is estimated from the bytes. All
-dialects pass here."""
+"""The usage of a call as the provider reports it, if it is plausible: missing, impossible or
+shrinking counts are replaced by an estimate from the bytes. All dialects pass here."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Time limits for many calls at the price of one timer: calls say until when they may be silent, a
-sweep looks."""
+"""Time limits for many calls with one timer: each call sets its deadline, and a periodic check ends
+late ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an object ends that a model wrote into its text, and its JSON repaired."""
+"""Finds the end of a JSON object that a model wrote into its text, and repairs its JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans and metrics as they happen, for the OpenTelemetry SDK of the program. Nothing of
+"""Spans and metrics in real time, for the OpenTelemetry SDK of the program. Nothing of
 OpenTelemetry is imported before an `OpenTelemetry` is made."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The names of the GenAI conventions that backends read, and what they are for an event. The
-conventions are still in development, so the names are spelled out here and nowhere else."""
+"""The attribute names of the GenAI conventions that backends read, and their values for an event.
+The conventions are still in development, so the names are spelled out here and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Prompts and replies as attributes of spans: only where the user has asked for them, without
-secrets, and each text cut at a length that backends take."""
+"""Prompts and replies as attributes of spans: only if the user asked for them, without secrets, and
+shortened to a length that backends accept."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Ids of traces and spans, derived from what is on record: the same in every process, so that a
-restarted one continues the same trace, and a span that is exported twice is one span."""
+"""Ids of traces and spans, derived from the record: a restarted process continues the same trace,
+and a span exported twice is one span."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""A tree on record as a trace file: OTLP JSON for trace backends, and a trace for
+"""Exports a recorded tree as a trace file: OTLP JSON for trace backends, or a trace for
 ui.perfetto.dev."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,14 +27,21 @@ async def export_otlp(
     that takes OTLP over HTTP takes this file (`POST /v1/traces`). `content`: with prompts and
     replies."""
     text = otlp_json(await _spans(retinue, run, content))
-    await asyncio.to_thread(Path(path).write_text, text, encoding="utf-8")
+    await asyncio.to_thread(_write, path, text)
 
 
 async def export_perfetto(retinue: Retinue[Any], run: str, path: str | Path) -> None:
     """Write a run and everything below it, as far as it is on record, as a trace that
     ui.perfetto.dev opens."""
     text = perfetto_json(await _spans(retinue, run, False))
-    await asyncio.to_thread(Path(path).write_text, text, encoding="utf-8")
+    await asyncio.to_thread(_write, path, text)
+
+
+def _write(path: str | Path, text: str) -> None:
+    """A link that a run may have put there is not followed: OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o666), "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 async def _spans(retinue: Retinue[Any], run: str, content: bool) -> list[TraceSpan]:

@@ -1,5 +1,5 @@
-"""Functions of tools that await children, answers and messages: their steps are recorded, and they
-continue when what they wait for has come. What may happen is decided by `core.tool_steps`.
+"""Runs tool functions that await children, answers and messages: their steps are recorded, and a
+function continues when its results are there. What may happen is decided by `core.tool_steps`.
 
 Nothing is made for a call that takes no step but one small object."""
 
@@ -231,9 +231,11 @@ class TakenSteps:
 
     def _check_same(self, id: str, request: RunRequest) -> None:
         """A key names one child in this run of the function."""
-        asked = self._asked.setdefault(id, (request.agent, request.task))
-        if asked != (request.agent, request.task):
-            raise Refused("key", USED.format(agent=asked[0], task=clip(asked[1], 80)))
+        first_request = self._asked.setdefault(id, (request.agent, request.task))
+        if first_request != (request.agent, request.task):
+            raise Refused(
+                "key", USED.format(agent=first_request[0], task=clip(first_request[1], 80))
+            )
 
     async def _is_known(self, id: str, agent: str) -> bool:
         """Whether an earlier run of this function has started it. The words of its task may have

@@ -1,5 +1,5 @@
-"""Steps and deltas for watchers: the newest are kept once for all watchers, and a watcher is only a
-position. Nothing here is the truth: a watcher that falls behind reads the log."""
+"""Publishes steps and deltas to watchers: the newest are kept once for all of them, and a watcher
+is only a position. Nothing here is the truth: a watcher that falls behind reads the log."""
 
 from __future__ import annotations
 

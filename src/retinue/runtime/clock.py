@@ -1,4 +1,4 @@
-"""Time and chance: the only source of either."""
+"""The only source of time and randomness."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The way to the store: one batch of steps at a time is written, in the order of the steps, while
-the engine continues with the next one. No effect of a batch is performed, and no waiter is
-notified, before the batch is recorded."""
+"""Writes steps to the store: one batch at a time, in order, while the engine continues with the
+next one. No effect of a batch is performed, and no waiter is notified, before the batch is
+recorded."""
 
 from __future__ import annotations
 

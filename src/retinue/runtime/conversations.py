@@ -1,4 +1,4 @@
-"""The messages of live runs, in memory once: a fork shares what it was forked from."""
+"""The messages of open runs in memory, each once: a fork shares its parent's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The task of a call, and a question about tasks: was this one cancelled by us?"""
+"""Starts the task of a call, and tells whether a task was cancelled by Retinue."""
 
 from __future__ import annotations
 

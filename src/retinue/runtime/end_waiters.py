@@ -1,4 +1,4 @@
-"""Who waits for the end of a run: futures by run. One that was given up is forgotten when the next
+"""Futures that wait for the end of a run, by run. One that was given up is forgotten when the next
 one comes, or with the run."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The loop: events from one queue go through the core, are committed together, published, and only
-then performed.
+"""The event loop of a runtime: events from one queue go through the core, are committed together,
+published, and only then performed.
 
 While one batch is written the next one is stepped, so that in memory the trees are ahead of the
 record; what is shown and performed follows the record. The engine remembers nothing about the

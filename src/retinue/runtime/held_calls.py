@@ -1,5 +1,5 @@
-"""Model calls that have not left yet, because their provider is left alone after what it has
-answered to others. Nothing of this is recorded: it holds while the process looks."""
+"""Model calls that were not sent yet, because their provider gets no calls for a while. Nothing of
+this is recorded: it holds while the process looks."""
 
 from __future__ import annotations
 

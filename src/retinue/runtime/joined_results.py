@@ -1,4 +1,4 @@
-"""What joined children came back with: their results in words, and their changes in the files."""
+"""The results of joined children: their text, and their changes in the files."""
 
 from __future__ import annotations
 

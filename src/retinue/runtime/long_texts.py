@@ -1,5 +1,5 @@
-"""Texts that are too long to be shown whole: stored under their hash before any run or watcher sees
-them, then cut."""
+"""Texts too long to show in full: stored under their hash before any run or watcher sees them, then
+shortened."""
 
 from __future__ import annotations
 

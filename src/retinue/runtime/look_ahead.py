@@ -1,5 +1,5 @@
-"""What a call that waits for a permission would do if it were made now: asked of its tool, with the
-context that the call itself would have."""
+"""Asks a tool what a call that waits for a permission would do now, with the same context as the
+call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong with a model call becomes the event that says so."""
+"""Turns a failed model call into its event."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Announcements on their way out: put into words where they have none, sent one at a time to each
-place, and whatever comes of it goes back to the engine as an event."""
+"""Sends announcements: formats them if needed, one at a time per channel, and reports the result to
+the engine as an event."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One coroutine for each effect; whatever comes of it goes back to the engine as an event.
-Exceptions become events."""
+"""Performs effects, each in a coroutine; the result goes back to the engine as an event. Exceptions
+become events."""
 
 from __future__ import annotations
 
@@ -159,14 +159,12 @@ class Performer:
     def _aborted(self, run: str, attempt: int) -> Aborted:
         """What became of a model call that is stopped. It may be one that an earlier process has
         begun."""
-        last_attempt, progress = self._progress.get(run, (0, Progress()))
-        is_sent = (
-            progress.sent if last_attempt == attempt else not self._engine.is_unsent(run, attempt)
-        )
+        latest, progress = self._progress.get(run, (0, Progress()))
+        is_sent = progress.sent if latest == attempt else not self._engine.is_unsent(run, attempt)
         return Aborted(
             attempt=attempt,
             sent=is_sent,
-            usage=progress.usage if last_attempt == attempt and is_sent else None,
+            usage=progress.usage if latest == attempt and is_sent else None,
         )
 
     def unpark(self) -> None:

@@ -1,4 +1,4 @@
-"""After a restart: the trees are built again from the open runs, and each run gets an event that
+"""Recovery after a restart: builds the trees from the open runs, and gives each run an event that
 says so.
 
 One scan, no effect of its own: what happens to a run is decided by the core when it takes

@@ -1,5 +1,5 @@
-"""A reply as it comes from a model, before it becomes an event: without what cannot be written, and
-without secrets in the names of its calls."""
+"""Cleans a model's reply before it becomes an event: removes what cannot be stored, and secrets in
+the names of its calls."""
 
 from __future__ import annotations
 

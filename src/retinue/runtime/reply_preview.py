@@ -1,4 +1,4 @@
-"""The text of one model call as it comes, for watchers."""
+"""The text of one model call as it arrives, for watchers."""
 
 from __future__ import annotations
 

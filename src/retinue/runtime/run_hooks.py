@@ -1,4 +1,4 @@
-"""The hooks of a program, as far as the runtime has to know them."""
+"""The hooks of a program as the runtime sees them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Secrets are kept out of everything that is written down: events are cleaned before they are
-queued, and with them all that follows from them; records of the program's log by a filter for
-handlers, since those of a logger do not see what its descendants write."""
+"""Keeps secrets out of everything written: events are cleaned before they are queued, and log
+records by a filter on handlers, because a logger's own filter does not see records of its
+descendants."""
 
 from __future__ import annotations
 

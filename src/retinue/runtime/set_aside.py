@@ -1,5 +1,5 @@
-"""A defect of ours in one tree: that tree is set aside as if this process had crashed, and all
-others continue."""
+"""Sets aside a tree in which a defect of Retinue showed, as if the process had crashed; all others
+continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text of replies that models are writing: in pieces, and as far as it has come. Nothing of it is
+"""Text of replies that models are writing: as pieces, and as the whole so far. Nothing of it is
 recorded; a watcher that comes late begins with what was written before."""
 
 from __future__ import annotations

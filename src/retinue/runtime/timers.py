@@ -1,5 +1,4 @@
-"""One timer for all runs: each run says in its row when it wants to be woken, and at most one entry
-belongs to it."""
+"""One timer for all runs: a run's row says when to wake it, and it has at most one entry."""
 
 from __future__ import annotations
 

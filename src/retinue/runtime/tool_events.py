@@ -1,4 +1,4 @@
-"""What a tool has returned becomes the event that says so."""
+"""Turns the return value of a tool into its event."""
 
 from __future__ import annotations
 

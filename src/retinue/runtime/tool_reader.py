@@ -1,4 +1,4 @@
-"""What a tool may read: other runs as they are now, and how agents and models are known. It changes
+"""What a tool can read: other runs as they are now, and the known agents and models. It changes
 nothing."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The toolbox, as far as the runtime has to know it."""
+"""The toolbox as the runtime sees it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Writing a file so that a reader, or a machine that loses power, sees the old content or the new
-and nothing between: a draft beside the file, flushed, then renamed over it."""
+"""Writes a file so that readers see the old content or the new, also after a power failure: to a
+draft next to it, flushed, then renamed over it."""
 
 from __future__ import annotations
 

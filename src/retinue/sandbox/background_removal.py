@@ -1,5 +1,4 @@
-"""Removing what may be much without holding anyone up: out of the way immediately, and gone in the
-background."""
+"""Removes large directories without blocking anyone: renamed now, deleted in the background."""
 
 from __future__ import annotations
 

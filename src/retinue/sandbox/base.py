@@ -1,5 +1,5 @@
-"""The port to a sandbox: a command goes in, a running tree of processes comes out, and it can
-always be ended whole."""
+"""The port to a sandbox: takes a command, returns running processes, and can always end all of
+them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Files that are read and not trusted: no link leads out of their root, and nothing but a regular
-file is opened."""
+"""Reads files that are not trusted: no link leads out of their root, and only regular files are
+opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was changed on a branch."""
+"""The changes on a branch."""
 
 from __future__ import annotations
 

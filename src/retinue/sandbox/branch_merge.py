@@ -1,6 +1,6 @@
-"""Branches into the files of a directory, one after the other. First it is all computed among git's
-objects, which changes no file, and written down; then the files are changed. What is cut short is
-done again from what was written down, so nothing is lost and nothing done twice."""
+"""Merges branches into the files of a directory, one after the other. First it is all computed
+among git's objects, which changes no file, and written down; then the files are changed. What is
+cut short is done again from what was written down, so nothing is lost and nothing done twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from retinue.core.merges import BranchMerge, WriterCopy, branch_name
 from retinue.errors import RetinueError
 from retinue.formats.safe_text import one_line
-from retinue.sandbox.git_process import base as environment
+from retinue.sandbox.git_process import base as git_environment
 from retinue.sandbox.git_process import program
 from retinue.sandbox.git_process import run as run_git
 from retinue.sandbox.git_repository import Git
@@ -49,7 +49,7 @@ _known: dict[str, tuple[int, ...]] = {}
 
 async def _version() -> tuple[int, ...]:
     if program() not in _known:
-        output = (await run_git(("--version",), environment())).decode()
+        output = (await run_git(("--version",), git_environment())).decode()
         _known[program()] = tuple(int(n) for n in re.findall(r"\d+", output)[:2])
     return _known[program()]
 

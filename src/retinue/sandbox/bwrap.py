@@ -1,5 +1,4 @@
-"""The sandbox of this machine: bubblewrap. `find_sandbox` tries it once and says what is missing;
-nothing is ever run without a sandbox instead."""
+"""The sandbox with bubblewrap. `find_sandbox` tries it once; nothing runs without it instead."""
 
 from __future__ import annotations
 
@@ -28,9 +27,8 @@ from retinue.sandbox.resource_limits import find_groups, is_bound, process_rlimi
 
 
 class Bwrap:
-    """`private` is what no command may see whatever it was given; `aside`, where things are kept
-    that a command has put at a protected name; `readable`, what all may read beside the system's
-    programs: by default the installation of this Python."""
+    """`private`: paths that no command sees. `aside`: where things that a command puts at protected
+    names are kept. `readable`: read by all, with the system's programs; by default this Python."""
 
     name = "bubblewrap"
 

@@ -1,4 +1,4 @@
-"""Whether bubblewrap works here, and why not."""
+"""Checks whether bubblewrap works here, and if not, why."""
 
 from __future__ import annotations
 

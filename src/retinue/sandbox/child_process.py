@@ -1,5 +1,5 @@
-"""The start and the end of a process of ours: a task that is cancelled meanwhile leaves none
-behind, none is waited for without a deadline, and nothing of it is left open."""
+"""Starts and ends processes: a cancelled task leaves no process behind, every wait has a deadline,
+and no descriptor stays open."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Going through a directory tree that others may be changing meanwhile: from one open directory to
-the next, no link followed, and nothing waited for. (The standard library opens what it took for a
-directory a moment ago without saying that it must be one: a pipe that was put there is then waited
-for.)"""
+"""Walks a directory tree that others may be changing: through open directories, without following
+links, and without waiting. (The standard library opens what it took for a directory a moment ago
+without saying that it must be one: a pipe that was put there is then waited for.)"""
 
 from __future__ import annotations
 

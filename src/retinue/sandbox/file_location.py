@@ -1,5 +1,5 @@
-"""The place of one file that is about to be written: its directory, held open, and the way there
-through links that stay beneath the root."""
+"""The location of a file to be written: its directory, held open, and the links on the way, which
+stay under the root."""
 
 from __future__ import annotations
 

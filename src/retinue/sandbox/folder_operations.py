@@ -1,5 +1,5 @@
-"""Removing and copying a directory that others may be changing meanwhile: from one open directory
-to the next, no link followed, and nothing waited for."""
+"""Removes and copies directories that others may be changing: through open directories, without
+following links, and without waiting."""
 
 from __future__ import annotations
 

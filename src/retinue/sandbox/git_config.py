@@ -1,6 +1,6 @@
-"""What the settings of git name inside of a repository and git obeys: the folder of its hooks, and
-more settings. They are read as git reads them, with everything that they include, but nothing is
-waited for and no more is read than some."""
+"""Settings of a repository that make git run something: its hooks folder and others. They are read
+as git reads them, with everything that they include, but nothing is waited for and no more is read
+than some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A repository as git may see it: a copy of its plain parts, with settings of ours."""
+"""A repository for git to read: a copy of its plain parts, with Retinue's settings."""
 
 from __future__ import annotations
 

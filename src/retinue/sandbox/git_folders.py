@@ -1,7 +1,7 @@
-"""The git directories of ours, among the temporary files of the machine: not where TMPDIR says,
-because commands may write there, and a program that can write git's settings chooses what it runs.
-Who has made one holds a file in it locked: so the next who starts knows which were left behind by a
-process that was killed, and takes away those alone."""
+"""Folders for git directories of Retinue, in the machine's temporary directory and not in TMPDIR,
+because commands can write there, and git's settings choose what git runs. Who has made one holds a
+file in it locked: so the next who starts knows which were left behind by a process that was killed,
+and takes away those alone."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Where the objects of a repository are: in it. Links among them are refused, and so is another
-place from which it takes objects, unless that lies in directories that the run was given anyway:
-else the content of any repository of the machine could be had for the hash of a commit."""
+"""Finds the objects of a repository, which must be inside it. Links among them are refused, and so
+is another place from which it takes objects, unless that lies in directories that the run was given
+anyway: else the content of any repository of the machine could be had for the hash of a commit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""One process of git: the machine's own program, an environment of ours, a deadline, and bounds on
-what it may take and answer. Where there is a sandbox it sees the directories that it was given and
-nothing else of the disk: a link that leads elsewhere, put there at whatever moment, leads to
-nothing."""
+"""Runs git: the system's program, a clean environment, a deadline, and limits on resources and
+output. Where there is a sandbox it sees the directories that it was given and nothing else of the
+disk: a link that leads elsewhere, put there at whatever moment, leads to nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The references of a repository, read and written by us. Each is a regular file of the
-repository's own, reached from one open directory to the next: a link, a pipe or a name that git
-would not take is none. Git itself is given a copy that no one changes, and never follows what is
-put in their place a moment later."""
+"""Reads and writes the references of a repository. Each is a regular file of the repository's own,
+reached from one open directory to the next: a link, a pipe or a name that git would not take is
+none. Git itself is given a copy that no one changes, and never follows what is put in their place a
+moment later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Git for our own purposes, which runs nothing that a repository names.
+"""Git for Retinue's own purposes; it runs nothing that a repository configures.
 
 Filters, drivers, aliases, credential programs and included files can have any name, so no list of
 settings switches them off. Instead git is given a git directory of ours: its `objects` lead to

@@ -1,5 +1,4 @@
-"""Everything in a copy into an index, in few processes however much there is, and never by a
-command line that it could make too long."""
+"""Adds everything in a worktree to an index, with few processes, and without long command lines."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What .gitignore files omit, by git's rules: the last rule that matches decides, a deeper file
-goes before a higher one, and what is in an ignored directory is not looked at."""
+"""Which files .gitignore omits, by git's rules: the last matching rule decides, a deeper file
+overrides a higher one, and ignored directories are not read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Where things are kept that a command has put at a protected name: out of the tree, whole, and
-never thrown away."""
+"""Keeps what a command created at a protected name: outside of the tree, whole, and never
+deleted."""
 
 from __future__ import annotations
 

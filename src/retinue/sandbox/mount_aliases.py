@@ -1,4 +1,4 @@
-"""The other paths of a directory: those under which a mount shows it again."""
+"""The other paths of a directory, where a mount shows it again."""
 
 from __future__ import annotations
 

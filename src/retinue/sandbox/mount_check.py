@@ -1,6 +1,6 @@
-"""The look into a sandbox before its command begins: whether what is mounted is what was meant.
-bwrap mounts by name, and between the moment a name was looked at and the mount, another process may
-have put something else there."""
+"""Checks a sandbox before its command begins: whether the mounts are the intended ones. bwrap
+mounts by name, and between the moment a name was looked at and the mount, another process may have
+put something else there."""
 
 from __future__ import annotations
 

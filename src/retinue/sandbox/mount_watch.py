@@ -1,7 +1,7 @@
-"""What is mounted on a file ends when someone outside of the sandbox puts another file in its
-place: git does with its config, editors with what they save. The kernel then takes the mount away
-in the sandbox too. So the names are watched while a command runs, and when one is another file, the
-command is stopped immediately."""
+"""Watches mounted files: a mount on a file ends when a process outside replaces the file, as git
+does with its config and editors when they save. The kernel then takes the mount away in the sandbox
+too. So the names are watched while a command runs, and when one is another file, the command is
+stopped immediately."""
 
 from __future__ import annotations
 

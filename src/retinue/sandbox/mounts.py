@@ -1,6 +1,6 @@
-"""What a sandboxed command sees of the file system: the system's programs, the directories it was
-given, private empty ones for its home and for temporary files, and nothing else. The root is built
-up, not cut down: what no one thought of is absent."""
+"""What a sandboxed command sees of the file system: system programs, its directories, an empty
+private home and temporary directory, and nothing else. The root is built up, not cut down: what no
+one thought of is absent."""
 
 from __future__ import annotations
 

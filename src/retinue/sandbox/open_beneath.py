@@ -1,6 +1,6 @@
-"""Opening a path beneath a directory that is held open, so that neither `..` nor a symlink leads
-out, whatever another process renames meanwhile. The kernel does it (`openat2`), or, where it
-cannot, a walk that keeps each directory open."""
+"""Opens a path under an open directory so that neither `..` nor a symlink leads out, whatever
+another process renames meanwhile. The kernel does it (`openat2`), or, where it cannot, a walk that
+keeps each directory open."""
 
 from __future__ import annotations
 

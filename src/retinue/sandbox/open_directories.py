@@ -1,7 +1,7 @@
-"""The directories of a tree of runs, held open. A run's directory is a path that was real when it
-was recorded; at every call it is opened anew beneath the directory that the tree was given, and a
-link on the way means that someone has put it there. What was opened is what tools use: no one goes
-back to the name."""
+"""Directories of a tree of runs that are held open. A run's directory is a path that was real when
+it was recorded; at every call it is opened anew beneath the directory that the tree was given, and
+a link on the way means that someone has put it there. What was opened is what tools use: no one
+goes back to the name."""
 
 from __future__ import annotations
 

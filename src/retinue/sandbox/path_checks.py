@@ -1,4 +1,4 @@
-"""What a path must be before it is opened, and what is there must be."""
+"""Checks a path before it is opened, and what was opened."""
 
 from __future__ import annotations
 

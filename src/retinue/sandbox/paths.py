@@ -1,7 +1,7 @@
-"""Paths as a model writes them, opened beneath the roots that a run holds. A `Root` is a directory
-that is kept open; `AllowedRoots` finds the root that a path belongs to; a `FileLocation` is the
-place of one file that is about to be written. What was opened is asked where it is; a name is never
-looked at twice."""
+"""Opens paths that a model wrote, under the roots of its run. A `Root` is a directory that is kept
+open; `AllowedRoots` finds the root that a path belongs to; a `FileLocation` is the place of one
+file that is about to be written. What was opened is asked where it is; a name is never looked at
+twice."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What neither a command nor a file tool may see: what belongs to the runtime itself, and the
-secrets in home directories. One value, `Private`, is made where a runtime is put together; the
-sandbox and the file tools ask it."""
+"""Paths that neither commands nor file tools can see: Retinue's own files, and secrets in home
+directories. One value, `Private`, is made where a runtime is put together; the sandbox and the file
+tools ask it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A tree of processes that was started: its output is drained as it comes, it is ended whole, and
-it is waited for until nothing of it is left."""
+"""A running process tree: reads its output as it comes, ends all of it, and waits until no process
+is left."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a file tool never writes, creates, moves or removes: files that another program runs or
-trusts as soon as someone enters, opens or commits in the directory. The names below are the whole
+"""Files that file tools never write, create, move or remove, because another program runs or trusts
+them as soon as someone enters, opens or commits in the directory. The names below are the whole
 list."""
 
 from __future__ import annotations

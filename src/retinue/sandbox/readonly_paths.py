@@ -1,5 +1,5 @@
-"""What a command may not change inside the directory that it may write: files that other programs
-run or trust.
+"""Paths that a command cannot change inside its writable directory: files that other programs run
+or trust.
 
 Those that exist are bound read-only, with every directory above them pinned by a mount, since a
 directory that merely holds a mount can be renamed away. Those that do not exist cannot be mounted

@@ -1,6 +1,6 @@
-"""Reading a file that others may have put there: a regular file only, opened without waiting for
-anyone, and never more of it than was asked for. A pipe, a device or a file without an end is an
-`OSError` with the reason immediately."""
+"""Reads a file that others may have created: only regular files, without blocking, and never more
+than requested. A pipe, a device or a file without an end is an `OSError` with the reason
+immediately."""
 
 from __future__ import annotations
 

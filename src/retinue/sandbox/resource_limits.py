@@ -1,5 +1,5 @@
-"""Limits on what a command may use: control groups where this process may make them, resource
-limits everywhere.
+"""Limits on a command's resources: control groups if this process can create them, resource limits
+everywhere.
 
 `RLIMIT_NPROC` does not bind the machine's root: for root the process limit depends on the pids
 group."""

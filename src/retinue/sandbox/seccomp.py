@@ -1,6 +1,6 @@
-"""A small system call filter: what namespaces do not cover is refused. Keyrings of the kernel are
-inherited, sockets to the hypervisor (AF_VSOCK) belong to no network namespace, a terminal can be
-typed into by ioctl, and a program that is left in the workspace with the setuid bit runs as its
+"""A small filter of system calls that refuses what namespaces do not cover. Keyrings of the kernel
+are inherited, sockets to the hypervisor (AF_VSOCK) belong to no network namespace, a terminal can
+be typed into by ioctl, and a program that is left in the workspace with the setuid bit runs as its
 owner for everyone on the machine."""
 
 from __future__ import annotations

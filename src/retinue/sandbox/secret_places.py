@@ -1,4 +1,4 @@
-"""Where secrets of a person lie: names, and what looks like one of them."""
+"""Where a user's secrets are usually stored: names and patterns."""
 
 from __future__ import annotations
 

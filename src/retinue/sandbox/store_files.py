@@ -1,4 +1,4 @@
-"""Files that are a store, and what belongs to one."""
+"""Recognizes files that belong to a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that carry a command's tag, wherever they have gone."""
+"""Finds processes that carry a command's tag, wherever they are."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which programs the host itself may start: only such as no command that it has started could have
-put there. PATH often has a directory of the project (`.venv/bin`, `node_modules/.bin`), and who
-writes there could name a file `rg`."""
+"""Which programs the host may start: only those that no command it started could have created. PATH
+often has a directory of the project (`.venv/bin`, `node_modules/.bin`), and who writes there could
+name a file `rg`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""No sandbox at all, only by explicit choice: the command runs with everything that the runtime's
-user may do. What is kept: a clean environment, resource limits, and an end for every process that
-still carries its tag."""
+"""Runs commands without a sandbox, only if the user chose this: with all permissions of the
+runtime's user. What is kept: a clean environment, resource limits, and an end for every process
+that still carries its tag."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The files of a repository as they are, changed and new ones included: as a tree of git's, and
-changed from one such tree to another. The index and the branch of the user who works there are not
-changed."""
+"""The files of a repository as they are now, as a git tree, and changing them from one tree to
+another. The index and the branch of the user who works there are not changed."""
 
 from __future__ import annotations
 

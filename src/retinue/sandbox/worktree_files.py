@@ -1,4 +1,4 @@
-"""The files by which a worktree is known to its repository."""
+"""The files that link a worktree to its repository."""
 
 from __future__ import annotations
 

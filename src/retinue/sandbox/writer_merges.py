@@ -1,6 +1,6 @@
-"""Writers that work in parallel: the files of their parent as a commit that their copies start
-from, and their branches back into these files. The plan of a merge is written down before a file is
-changed, under a name that the merge keeps: done again, it continues where it was."""
+"""Merges parallel writers: the parent's files as a commit from which worktrees start, and their
+branches back into the files. The plan of a merge is written down before a file is changed, under a
+name that the merge keeps: done again, it continues where it was."""
 
 from __future__ import annotations
 

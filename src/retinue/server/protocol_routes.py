@@ -1,4 +1,4 @@
-"""The protocols of others that the application of a host speaks beside its own API."""
+"""Routes for other protocols that the host's application speaks."""
 
 from __future__ import annotations
 

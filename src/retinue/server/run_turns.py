@@ -1,5 +1,5 @@
-"""How clients of other protocols talk with an agent: a turn starts a run, continues the
-conversation of one that has ended, or brings what an open one waits for."""
+"""Turns of clients of other protocols: a turn starts a run, continues an ended run's conversation,
+or delivers what an open run waits for."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The host of a store on an address: `retinue serve`. The process that serves is the host, so that
-commands reach it over its Unix socket as usual."""
+"""Serves the host of a store on an address: `retinue serve`. The process that serves is the host,
+so that commands reach it over its Unix socket as usual."""
 
 from __future__ import annotations
 

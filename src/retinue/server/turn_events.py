@@ -1,5 +1,5 @@
-"""One turn of a client with an agent, as it comes: text, whole messages, and how the turn ended.
-The run has ended then, or it waits for something that the client has to bring."""
+"""Events of one turn of a client: text, whole messages, and how the turn ended. The run has ended
+then, or it waits for something that the client has to bring."""
 
 from __future__ import annotations
 

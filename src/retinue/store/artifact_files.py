@@ -1,5 +1,5 @@
-"""Bytes under their own hash, in files beside the database: written once, never changed, whole or
-not there. A file is deleted when no row names it; one that was put and waits for the commit that
+"""Artifacts in files next to the database, named by their hash: written once, never changed, whole
+or missing. A file is deleted when no row names it; one that was put and waits for the commit that
 names it is left alone."""
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Does each event of a log hang on the one before it, and does each tree end where it should? The
-rows are read in pages, each from one moment: a check that takes long is in no one's way."""
+"""Checks the hash chains of logs: whether each event follows the one before it, and each tree ends
+where it should. The rows are read in pages, each from one moment: a check that takes long is in no
+one's way."""
 
 from __future__ import annotations
 

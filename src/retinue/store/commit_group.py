@@ -1,4 +1,4 @@
-"""The writer's thread of a store, which shares its transactions among all who wait."""
+"""The writer thread of a store, which groups waiting commits into one transaction."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The log in memory: the same contract in dictionaries, for tests, benchmarks and runs that need
-not survive."""
+"""The log in memory, with the same contract: for tests, benchmarks and runs that need not
+be saved."""
 
 from __future__ import annotations
 

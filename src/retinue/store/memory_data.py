@@ -1,4 +1,4 @@
-"""What a store in memory holds, and how its trees are found and copied."""
+"""The data of a store in memory, and how trees are found and copied."""
 
 from __future__ import annotations
 

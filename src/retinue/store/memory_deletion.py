@@ -1,4 +1,4 @@
-"""How a store in memory forgets trees, and which trees name an artifact."""
+"""Deletes trees of a store in memory, and finds the trees that name an artifact."""
 
 from __future__ import annotations
 

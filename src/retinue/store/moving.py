@@ -1,5 +1,5 @@
-"""One store into another, whole: every table is a stream of rows that both kinds of store can read
-and write in the same form, so what has arrived can be compared with what was sent."""
+"""Moves one store into another: both kinds read and write every table as the same stream of rows,
+so the copy can be compared with the original."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""While a store is open, threads hand the interpreter over quickly.
+"""Shortens the interpreter's thread switch interval while a store is open.
 
 The writer needs it for some microseconds after each statement. Beside a busy event loop it would
 wait for it 5 ms each time, which is Python's default, and every step waits for the commit. The

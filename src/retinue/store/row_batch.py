@@ -1,5 +1,4 @@
-"""What a commit writes, as rows: `encode` makes them of changes, in the writer's thread, since no
-one changes them."""
+"""A commit as rows: `encode` builds them in the writer's thread."""
 
 from __future__ import annotations
 

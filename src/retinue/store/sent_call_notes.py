@@ -1,5 +1,5 @@
-"""The bytes of the file in which sent model calls are noted: a head, then one note for each run,
-each in a place of its own and with a checksum."""
+"""The file format for notes of sent model calls: a header, then one note with a checksum for each
+run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which model calls have left: a note for each run, written before the first byte of a call, so
-that after a crash only those calls are paid for that may have reached their provider.
+"""Notes which model calls were sent, before their first byte, so that after a crash only calls that
+may have reached their provider are paid for.
 
 The notes are kept in a file beside the store, one place of 64 bytes for each run that is at work,
 so that the file does not grow with the calls. It is not synchronised: the page cache outlives the

@@ -1,5 +1,5 @@
-"""C, C++ and C# for a parser that has no preprocessor, and Kotlin for one that wants a semicolon.
-Nothing moves: what is taken out becomes spaces, so that every place stays right."""
+"""Prepares C, C++ and C# for a parser without a preprocessor, and Kotlin for one that needs
+semicolons. Nothing moves: what is taken out becomes spaces, so that every place stays right."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is a test, by syntax: a name, an annotation, a macro. The path says whether a file is one of
-tests; this is decided where the whole tree is known."""
+"""Recognizes tests by syntax: by a name, an annotation or a macro. The path says whether a file is
+one of tests; this is decided where the whole tree is known."""
 
 from __future__ import annotations
 

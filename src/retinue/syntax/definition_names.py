@@ -1,5 +1,4 @@
-"""The name of a definition, the type it belongs to by its own words, and what it extends: each
-grammar keeps them in another place."""
+"""The name of a definition, the type it belongs to, and what it extends, for each grammar."""
 
 from __future__ import annotations
 

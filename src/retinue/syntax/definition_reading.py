@@ -1,4 +1,4 @@
-"""The definitions of a file: whole nodes with their names, each put below what it lies in."""
+"""Finds the definitions of a file: whole nodes with their names, nested as in the source."""
 
 from __future__ import annotations
 

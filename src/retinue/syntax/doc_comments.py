@@ -1,5 +1,5 @@
-"""What a definition or a file says of itself: the docstring that begins it, or the comment that
-ends on the line above it. A licence says nothing of the code."""
+"""The documentation of a definition or file: the docstring at its start, or the comment that ends
+on the line above it. A licence says nothing of the code."""
 
 from __future__ import annotations
 

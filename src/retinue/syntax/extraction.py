@@ -1,4 +1,4 @@
-"""From the bytes of one file to its facts."""
+"""Extracts the facts of one file from its bytes."""
 
 from __future__ import annotations
 

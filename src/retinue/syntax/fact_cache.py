@@ -1,6 +1,5 @@
-"""Facts by content and the index of each tree, kept in the user's cache folder between runs. It is
-a help and nothing more: an entry that is damaged, foreign or too large is ignored and made
-again."""
+"""Caches facts by content, and the index of each tree, in the user's cache folder. It is a help and
+nothing more: an entry that is damaged, foreign or too large is ignored and made again."""
 
 from __future__ import annotations
 

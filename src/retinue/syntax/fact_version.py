@@ -1,5 +1,5 @@
-"""What facts depend on beside the file: our code and queries, and the grammars that are installed.
-A change of any makes the kept ones useless, so this is part of their key."""
+"""The version of facts: our code and queries, and the installed grammars. A change of any makes the
+kept ones useless, so this is part of their key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one file says, as values that can be kept: no node of a syntax tree outlives its file."""
+"""Facts about one file as plain values, without syntax tree nodes."""
 
 from __future__ import annotations
 

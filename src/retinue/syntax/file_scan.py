@@ -1,5 +1,5 @@
-"""What is known of a file without its syntax: a digest, why it may be skipped, its lines, and a
-signature that shows that a word cannot be in it."""
+"""Facts about a file without parsing it: a digest, why it may be skipped, its lines, and a
+signature that proves that a word is not in it."""
 
 from __future__ import annotations
 

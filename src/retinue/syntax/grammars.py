@@ -1,4 +1,4 @@
-"""Grammars and queries, loaded when the first file of their language comes. A query is ours, one
+"""Loads grammars and queries when the first file of their language is read. A query is ours, one
 short file a language: the name of a capture says what was found."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Import statements as a module and the names that are taken from it, for each language."""
+"""Reads import statements as a module and its imported names, for each language."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question in plain English, read for identifiers and for words to rank by."""
+"""Finds identifiers and words for ranking in a question in plain English."""
 
 from __future__ import annotations
 

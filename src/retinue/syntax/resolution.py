@@ -1,5 +1,5 @@
-"""Imports to the files of the tree that they name. What does not lead to a file of the tree counts
-nowhere, so nothing is guessed: where two files could be meant, none is."""
+"""Resolves imports to files of the tree. What does not lead to a file of the tree counts nowhere,
+so nothing is guessed: where two files could be meant, none is."""
 
 from __future__ import annotations
 

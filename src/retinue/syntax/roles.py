@@ -1,4 +1,4 @@
-"""The role of each file of a tree: why it is skipped, or what it is. Every file has one."""
+"""The role of each file of a tree, or why it is skipped. Every file has one."""
 
 from __future__ import annotations
 

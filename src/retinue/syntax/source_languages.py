@@ -1,5 +1,5 @@
-"""The languages that are parsed: their endings, the package that has the grammar, and what syntax
-can say in each."""
+"""The languages that are parsed: file endings, the grammar's package, and what its syntax
+can say."""
 
 from __future__ import annotations
 
@@ -55,6 +55,14 @@ _ALL = (
 )
 LANGUAGES = {one.key: one for one in _ALL}
 _BY_ENDING = {ending: one.key for one in _ALL for ending in one.endings}
+
+
+_TOGETHER = (("javascript", "typescript", "tsx"), ("c", "cpp"), ("java", "kotlin"))
+
+
+def call_family(language: str) -> str:
+    """The languages whose functions call each other by their names; of others, itself."""
+    return next((group[0] for group in _TOGETHER if language in group), language)
 
 
 def language_of(path: str) -> str:

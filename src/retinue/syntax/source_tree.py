@@ -1,5 +1,5 @@
-"""A tree of files with the role of each and the facts of those that were parsed. Everything a
-report says is computed from it."""
+"""A tree of files with each file's role, and the facts of the parsed ones. Everything a report says
+is computed from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search for symbols answers, as values that go through a conversation."""
+"""The answer of a symbol search, as values for a conversation."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""A name looked up exactly: definitions, then who imports, extends and calls it by syntax, then
-where the word occurs at all."""
+"""Looks a name up exactly: definitions, then what imports, extends and calls it by syntax, then
+where the word occurs."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from retinue.syntax.facts import CALLABLE_KINDS, TYPE_KINDS, CallSite, DefinitionSite
 from retinue.syntax.question_words import last_name
+from retinue.syntax.source_languages import call_family
 from retinue.syntax.source_tree import PARSED_ROLES, SourceTree, TreeFile
 from retinue.syntax.symbol_answers import FoundDefinition, FoundPlace, NameAnswer
 
@@ -39,7 +40,7 @@ class NameLookup:
         mine = [d for d in every if self._is_owned(d)]
         imports = self._imports()
         extended = self._extended()
-        calls = self._calls()
+        calls = self._calls({call_family(d.language) for d in mine})
         paths = {p.path for p in (*imports, *calls)} | {d.path for d in every}
         mentions, elsewhere = self._mentions()
         is_value = not calls and any(d.kind in CALLABLE_KINDS for d in mine)
@@ -128,11 +129,13 @@ class NameLookup:
             bool(one.bases) and self._pattern.search(behind) is not None
         )
 
-    def _calls(self) -> list[FoundPlace]:
+    def _calls(self, families: Set[str]) -> list[FoundPlace]:
+        """In languages in which a definition of the name can be called; in all, if there is
+        none."""
         return [
-            self._place(file, call.line, _around(file, call))
+            self._place(file, call.line, around_call(file, call))
             for file in self._files
-            if file.facts is not None
+            if file.facts is not None and (not families or call_family(file.language) in families)
             for call in file.facts.calls
             if call.name == self._word
         ]
@@ -213,9 +216,16 @@ def _head(one: DefinitionSite, data: bytes) -> str:
     return text if len(text) <= MOST_LINE else f"{text[:MOST_LINE].rpartition(' ')[0]} ..."
 
 
-def _around(file: TreeFile, call: CallSite) -> str:
-    one = file.facts.around(call) if file.facts is not None else None
-    return "" if one is None else one.title
+def around_call(file: TreeFile, call: CallSite) -> str:
+    """The function around a call; outside of one the type, or nothing at the level of the file."""
+    if file.facts is None:
+        return ""
+    if (one := file.facts.around(call)) is not None:
+        return one.title
+    types = [
+        d for d in file.facts.definitions if d.kind in TYPE_KINDS and d.line <= call.line <= d.end
+    ]
+    return max(types, key=lambda d: (d.line, d.start)).title if types else ""
 
 
 def _by_role(places: Sequence[FoundPlace]) -> dict[str, int]:

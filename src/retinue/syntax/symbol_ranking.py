@@ -1,5 +1,5 @@
-"""Definitions ranked for the words of a question: BM25 over names, owners, docstrings and the name
-of the file. And names that are near to an unknown one."""
+"""Ranks definitions for the words of a question: BM25 over names, owners, docstrings and file
+names. And names that are near to an unknown one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from retinue.syntax.facts import CALLABLE_KINDS, DefinitionSite
 from retinue.syntax.question_words import all_words
+from retinue.syntax.source_languages import call_family
 from retinue.syntax.source_tree import SourceTree, TreeFile
 from retinue.syntax.symbol_answers import FoundDefinition, FoundPlace, WordAnswer
-from retinue.syntax.symbol_lookup import found_definition
+from retinue.syntax.symbol_lookup import around_call, found_definition
 
 MOST_HITS = 10
 MOST_NEAR = 3
@@ -103,12 +104,12 @@ def _called(hits: Sequence[FoundDefinition]) -> list[str]:
 def _calls(tree: SourceTree, hits: Sequence[FoundDefinition]) -> tuple[FoundPlace, ...]:
     """Calls of the best functions, by name, in source."""
     names = set(_called(hits))
+    known = {(call_family(h.language), h.title.rpartition(".")[2]) for h in hits}
     out = []
     for file in tree.source.values():
         for call in file.facts.calls if file.facts is not None else ():
-            if call.name in names:
-                around = file.facts.around(call) if file.facts is not None else None
-                title = around.title if around is not None else ""
+            if call.name in names and (call_family(file.language), call.name) in known:
+                title = around_call(file, call)
                 out.append(FoundPlace(file.path, call.line, call.name, title))
     return tuple(out[:MOST_CALLS])
 

@@ -1,4 +1,4 @@
-"""A question about symbols: identifiers exactly, and only then words."""
+"""Answers a question about symbols: exact identifiers first, then words."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Reading a tree: which files there are, what is known of them already, and the facts of those that
-are wanted. Files are parsed in workers; what was found is kept by content."""
+"""Reads a tree: lists its files, uses cached facts, and parses the rest. Files are parsed in
+workers; what was found is kept by content."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What can be asked about a source tree: each question is a pure function of the tree, and its
-answer is a value that JSON can hold."""
+"""The questions that a source tree can answer: each is a pure function of the tree with a JSON
+value as its answer."""
 
 from __future__ import annotations
 

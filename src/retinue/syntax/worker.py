@@ -1,5 +1,5 @@
-"""The process that parses. It reads jobs from its standard input and writes what it found; files of
-others are parsed here so that one that takes too long, or all memory, can be killed."""
+"""The process that parses files. It reads jobs from its standard input and writes what it found;
+files of others are parsed here so that one that takes too long, or all memory, can be killed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Workers of an engine: each is a process with a thread of ours that feeds it. A file that takes
-too long or too much costs its worker, and the next file gets a new one."""
+"""The parsing workers of an engine: each is a process fed by a thread. A file that takes too long
+or too much costs its worker, and the next file gets a new one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Record a whole tree of runs once, then play it back offline, every answer in the order in which
-it first came.
+"""Records a tree of runs once, then plays it back offline, every answer in its original order.
 
 A cassette is a file of JSON lines: a header, then one line for each answer of a model or a tool. A
 line has a logical key (where in the tree, which turn, what for), what was asked (as digests) and

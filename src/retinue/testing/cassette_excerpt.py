@@ -1,4 +1,4 @@
-"""What is shown to a model or tool, in a form in which two recordings can be compared."""
+"""What a model or tool was given, in a form in which two recordings can be compared."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A context to call a tool with in a unit test: dependencies, results of children and answers are
-given, and nothing is run."""
+"""A context for unit tests of a tool: dependencies, children's results and answers are given, and
+nothing runs."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def fake_context(
     agent, in the order in which they are started: a value is the output of one that completed, an
     exception ends one as failed, an `Outcome` is taken as it is. `answers` are those to
     `ctx.ask`."""
-    given = {"results": results, "answers": answers, "meta": meta}
-    check_values("fake_context()", given, _Given)
+    replies = {"results": results, "answers": answers, "meta": meta}
+    check_values("fake_context()", replies, _Given)
     spec = RunSpec(
         id="fake-run",
         root="fake-run",

@@ -1,5 +1,4 @@
-"""One's own agents under crashes: a scenario is played many times on virtual time, its process dies
-at other places each time, and what the runtime promises is checked.
+"""Tests your agents under crashes: plays a scenario many times and checks the runtime's promises.
 
 A process dies between two commits, or after a commit and before anything comes of it. Nothing of it
 is left but the store; the next one opens that and plays the scenario again from its first line. So

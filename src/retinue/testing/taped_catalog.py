@@ -1,5 +1,4 @@
-"""The catalog of a cassette: models by name, with a recorder before the real ones or a player in
-their place."""
+"""The catalog of a cassette: models by name, recorded or played back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time that jumps: an event loop whose clock moves to the next timer as soon as nothing is ready.
+"""Virtual time: an event loop whose clock jumps to the next timer as soon as nothing is ready.
 
 A day of waiting takes milliseconds, and the same program takes the same steps each time.
 """

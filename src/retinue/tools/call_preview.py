@@ -1,5 +1,5 @@
-"""What a call would do, shown to the person who decides: computed by the code that would do it,
-from its real input, and never from what a model says about it. Nothing is changed by looking."""
+"""Previews a call for the person who decides about it: computed by the code that would make it,
+from its real input, never from a model's description. Nothing is changed by looking."""
 
 from __future__ import annotations
 

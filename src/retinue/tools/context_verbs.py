@@ -1,5 +1,5 @@
-"""What the function of a tool can have done: children, questions, messages. Each awaited verb is a
-step on record.
+"""What a tool's function can do through its context: start children, ask, send messages. Each
+awaited verb is a step on record.
 
 A step is found by what it asks, and by which time that is asked in this call; `key=` names one by
 hand. So a function that is run again after a crash gets back what it got before, also when its

@@ -1,6 +1,6 @@
-"""What rules say of a file that a tool has really opened. The gate before a call has seen only what
-the model wrote; here it is known where that leads. What denies a file to one reader denies it to
-all, and to everything that shows content."""
+"""Permission rules for a file that a tool has actually opened. The gate before a call has seen only
+what the model wrote; here it is known where that leads. What denies a file to one reader denies it
+to all, and to everything that shows content."""
 
 from __future__ import annotations
 

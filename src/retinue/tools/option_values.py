@@ -1,4 +1,4 @@
-"""Whether the value of an option is of its type. A wrong one is refused where it is written, with
+"""Checks the value of an option against its type. A wrong one is refused where it is written, with
 the name of the option."""
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def words(kind: Any) -> str:
         return f"a dict of {_name(inner[0])} to {_name(inner[1])}"
     if origin is not None and issubclass(origin, Sequence):
         return f"a list of {_name(inner[0])}"
-    if origin is not None and issubclass(origin, Callable):
+    if origin is Callable:
         return "a function"
     return _WORDS.get(kind, _with_article(_name(kind)))
 

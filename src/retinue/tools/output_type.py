@@ -1,4 +1,4 @@
-"""What an agent's result must be: a type, one of several, or whatever a JSON schema describes."""
+"""The output type of an agent: a type, a choice of types, or a JSON schema."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def check_output(owner: str, output: Any) -> None:
 
 
 def _is_type(thing: object) -> bool:
-    """Whether it can stand in an annotation: a class, or what `typing` makes of classes."""
+    """Whether it can be used in an annotation: a class, or what `typing` makes of classes."""
     of = type(thing).__module__
     return thing is None or isinstance(thing, type) or of in ("typing", "types", _EXTENSIONS)
 

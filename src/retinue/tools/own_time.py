@@ -1,4 +1,4 @@
-"""How long a tool may work: its own work counts, waiting for children and people does not."""
+"""The time limit of a tool: its own work counts, waiting for children and people does not."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tools that a program writes as classes: one whose schema is not a signature, and sets of tools
-that are opened and closed with the runtime."""
+"""Tools that a program writes as classes: those whose schema is not a signature, and toolsets that
+open and close with the runtime."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The options with which runs are started, by a program and by a tool, as code writes them and as a
-request has them; and the sentence for one that does not exist."""
+"""The options for starting runs, in a program and in a tool, and the error for an unknown one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas that providers can hold a reply to while it is written: few keywords, closed objects, all
+"""Schemas that providers can enforce while a reply is written: few keywords, closed objects, all
 fields required."""
 
 from __future__ import annotations

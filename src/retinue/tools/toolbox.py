@@ -1,4 +1,4 @@
-"""All tools of a runtime by name: which are shown to a run, and how one call is carried out."""
+"""All tools of a runtime by name: selects those shown to a run, and carries out calls."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Branch = Mapping[str, Any]
 def branch_lines(branches: Sequence[Branch], width: int) -> list[str]:
     """A line for each branch, and below it what is in conflict with which other one. Where a name
     does not fit into so many columns, the branch has a line of its own."""
-    rows = [(name_of(one), one_line(one["branch"], 80), *_amounts(one)) for one in branches]
+    rows = [(name_of(one), _branch(one), *_amounts(one)) for one in branches]
     sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
     ends = [_end(one) for one in branches]
     is_wide = sum(sizes) + 8 + max(map(len, ends)) < width
@@ -25,10 +25,15 @@ def branch_lines(branches: Sequence[Branch], width: int) -> list[str]:
         middle = f"  {row[1]:<{sizes[1]}}" if is_wide else ""
         numbers = f"{row[2]:>{sizes[2]}}  {row[3]:>{sizes[3]}}"
         lines.append(f"{row[0]:<{sizes[0]}}{middle}  {numbers}  {end}")
-        below = [] if is_wide else [f"on {row[1]}"]
+        below = [] if is_wide or not row[1] else [f"on {row[1]}"]
         indent = sizes[0] + 2 if sizes[0] < width // 3 else 2
         lines += [f"{'':{indent}}{text}" for text in [*below, *_conflicts(one, branches)]]
     return [line.rstrip() for line in lines]
+
+
+def _branch(branch: Branch) -> str:
+    """Nothing where it has gone."""
+    return "" if branch["state"] == "gone" else one_line(branch["branch"], 80)
 
 
 def name_of(branch: Branch) -> str:

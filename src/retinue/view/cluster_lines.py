@@ -1,5 +1,5 @@
 """The state of a cluster as lines for a terminal: its workers as a table, then what waits. What
-needs somebody's attention comes last and says what to do."""
+needs attention comes last and says what to do."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from retinue.formats.safe_text import one_line, several_lines
 from retinue.view import format as view_format
 from retinue.view.call_summary import describe
 from retinue.view.call_wants import wants
-from retinue.view.cells import Cells, Line, fits, right, size
+from retinue.view.cells import Cells, Line, fits, right, size, wrap
 from retinue.view.run_row import RunRow
 from retinue.view.state_marks import MARKS
 
@@ -39,6 +39,7 @@ class LogLines:
         models: Mapping[str, ModelInfo] | None = None,
         began: int = 0,
         clock: Callable[[int], str] = str,
+        is_wrapped: bool = False,
     ) -> None:
         self._name, self._width, self._has_tools = name, width, has_tools
         self._names, self._models = names or {}, models or {}
@@ -48,7 +49,7 @@ class LogLines:
         self._began: dict[int, int] = {}
         self._mail: dict[str, int] = {}
         self._open: dict[str, ToolCall] = {}
-        self._next_at, self._clock = began, clock
+        self._next_at, self._clock, self._is_wrapped = began, clock, is_wrapped
         self.last_at = 0
 
     def add(self, entries: Iterable[LogEntry], model: str = "") -> None:
@@ -89,6 +90,22 @@ class LogLines:
 
     def lines(self, n: int, message: Message, *, is_inherited: bool = False) -> Iterator[Line]:
         """The lines of message number `n`. What a run has from another has no times of its own."""
+        for line in self._lines_of(n, message, is_inherited=is_inherited):
+            yield from self._fitted(line)
+
+    def _fitted(self, line: Line) -> Iterator[Line]:
+        """What is too long continues below, behind the times."""
+        *lead, last = line
+        if not self._is_wrapped or size(line) < self._width or self._width < 2 * INDENT:
+            yield line
+            return
+        first = wrap(last.text, max(INDENT, self._width - 1 - size(lead)))[0]
+        yield [*lead, last._replace(text=first)]
+        rest = last.text[len(first) :].lstrip()
+        for part in wrap(rest, self._width - 1 - INDENT) if rest else ():
+            yield [Cells(" " * INDENT), last._replace(text=part)]
+
+    def _lines_of(self, n: int, message: Message, *, is_inherited: bool) -> Iterator[Line]:
         if isinstance(message, AssistantMessage):
             yield from self._reply_lines(n, message, is_inherited)
         elif isinstance(message, ToolMessage):

@@ -183,7 +183,7 @@ def _sandbox(it: Mapping[str, Any]) -> Fact:
     if not it.get("sandbox"):
         return Fact("sandbox", "none: runs with all your file permissions", "fail")
     seconds = it.get("stops_after_seconds")
-    until = f", stops after {view_format.span(seconds * 1000)}" if seconds else ""
+    until = f", stops after {_limit(seconds)}" if seconds else ""
     behind = ", in the background until the run ends" if it.get("is_background") else until
     return Fact("sandbox", f"on: {it['sandbox']}{behind}")
 
@@ -316,3 +316,9 @@ def title_text(panel: RequestPanel) -> str:
 def panel_text(panel: RequestPanel) -> list[str]:
     """The panel as plain lines, for pipes, logs and `approve`."""
     return [f"◆ {title_text(panel)}", *(f"  {plain(line)}".rstrip() for line in panel_lines(panel))]
+
+
+def _limit(seconds: float) -> str:
+    """`10m` for whole minutes: a limit is a round number more often than not."""
+    is_round = seconds % 60 == 0 and seconds < 3_600
+    return view_format.short_span(seconds * 1000) if is_round else view_format.span(seconds * 1000)

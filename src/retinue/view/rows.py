@@ -42,7 +42,7 @@ from retinue.core.state import (
     Working,
     holds_slots,
 )
-from retinue.core.state_names import ENDS as OVER
+from retinue.core.state_names import ENDS
 from retinue.core.values import NANOS_PER_USD, ModelInfo
 from retinue.formats.safe_text import one_line
 from retinue.host.provider_waits import of_held, of_run
@@ -97,7 +97,7 @@ class TreeView:
     def add_text(self, run: str, attempt: int, text: str, at: int) -> None:
         """Text as a model writes it."""
         node = self.nodes.get(run)
-        if node is None or node.state in OVER:
+        if node is None or node.state in ENDS:
             return
         self.version += 1
         if attempt != node.attempt:
@@ -248,7 +248,7 @@ class TreeView:
                 node.wait = None
             case ChildEnded():
                 child = self.nodes.get(event.child)
-                if child is not None and child.state not in OVER:
+                if child is not None and child.state not in ENDS:
                     child.is_gone = True
                     self._settle(child)
             case _:
@@ -315,8 +315,8 @@ class TreeView:
             self.counts[before] -= 1
             self.counts[after] += 1
             node.state = after
-            if node.parent is not None and (before in OVER) != (after in OVER):
-                node.parent.n_over += 1 if after in OVER else -1
+            if node.parent is not None and (before in ENDS) != (after in ENDS):
+                node.parent.n_over += 1 if after in ENDS else -1
         seats = (
             tuple(lane.name for lane in node.spec.request.lanes)
             if node.run and holds_slots(node.run)

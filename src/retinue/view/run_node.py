@@ -16,7 +16,7 @@ from retinue.core.events import (
 )
 from retinue.core.spec import RunSpec
 from retinue.core.state import Asking, Ended, Question, Run, Stopping, Thinking
-from retinue.core.state_names import ENDS as OVER
+from retinue.core.state_names import ENDS
 from retinue.host.provider_waits import ProviderWait
 from retinue.view import states
 from retinue.view.state_marks import mark_name
@@ -74,7 +74,7 @@ class RunNode:
 
     @property
     def is_over(self) -> bool:
-        return self.state in OVER
+        return self.state in ENDS
 
     def is_past(self, event: object) -> bool:
         """Whether the record of the run is newer than an event: who comes late has it with the

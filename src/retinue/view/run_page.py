@@ -15,6 +15,7 @@ from retinue.tree_record import TreeRecord
 from retinue.view import format as view_format
 from retinue.view import parked_runs, totals
 from retinue.view.cells import Cells, Line, fits, right, wrap_line
+from retinue.view.grid import clock
 from retinue.view.run_row import RunRow
 from retinue.view.state_marks import MARKS, loudest
 from retinue.view.stored_tree import stored_lines
@@ -52,7 +53,7 @@ def _head(run: ShownRun, width: int, now: int) -> list[Line]:
     mark = MARKS[loudest(top.mark, (one.mark for one in run.rows[1:]))]
     end = totals.ending(row)
     since = "since" if end is None else "started"
-    span = view_format.span(totals.elapsed(row, now) // 1_000 * 1_000 or totals.elapsed(row, now))
+    span = view_format.span(totals.elapsed(row, now)) if end is not None else clock(top)
     parts = [f"{since} {run.began}, {'' if end is None else 'took '}{span}"]
     parts.append(f"{top.label} on {one_line(top.model)}")
     mode = (row.run.permissions or row.spec.permissions).mode

@@ -65,11 +65,11 @@ def end_state(row: RunRecord) -> str:
 def _kept(final: TreeRecord) -> str:
     """What a cancelled tree leaves: results, and branches of those that had copies."""
     ends = [end for row in final.rows if (end := totals.ending(row)) is not None]
-    kept = [
+    parts = [
         _counted(sum(end.state == "completed" for end in ends), "result"),
         _counted(sum(end.work is not None for end in ends), "branch"),
     ]
-    return f"Kept: {', '.join(filter(None, kept))}. " if any(kept) else ""
+    return f"Kept: {', '.join(filter(None, parts))}. " if any(parts) else ""
 
 
 def _counted(n: int, noun: str) -> str:

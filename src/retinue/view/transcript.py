@@ -3,12 +3,15 @@ written now."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 
 from retinue.core.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from retinue.formats.safe_text import one_line
 
+_SUM = re.compile(r", sha256 [0-9a-f]{64}")
+"""Of a file that was read: the agent needs it, a person does not."""
 KEEP = 200
 """Lines that are kept of one run."""
 LONG = 2_000
@@ -72,7 +75,8 @@ def message_lines(
 def _result(text: str) -> str:
     """How long a result is, and its first and last line: that is where a command says how it
     ended."""
-    parts = [flat for part in text.splitlines() if (flat := one_line(part, RESULT))]
+    shown = _SUM.sub("", text)
+    parts = [flat for part in shown.splitlines() if (flat := one_line(part, RESULT))]
     if len(parts) < 3:
         return one_line(text, 2 * RESULT)
     return f"{len(text.splitlines())} lines: {parts[0]} … {parts[-1]}"

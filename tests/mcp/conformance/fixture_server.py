@@ -17,6 +17,7 @@ from retinue.host.access_guard import AccessGuard
 from retinue.host.identity import OWNER
 from retinue.host.keyring import Keyring
 from retinue.mcp import rpc_messages as rpc
+from retinue.mcp.completions import completion
 from retinue.mcp.http_endpoint import McpEndpoint
 from retinue.mcp.protocol_versions import TASKS, ClientFacts
 from retinue.mcp.rpc_messages import RpcError
@@ -24,6 +25,7 @@ from retinue.mcp.rpc_server import RpcCall, RpcServer
 from retinue.mcp.subscriptions import Subscriptions
 from retinue.mcp.task_methods import TaskMethods, created_task
 from tests.mcp.conformance.fixture_forms import form_params
+from tests.mcp.conformance.fixture_schemas import schema_of
 from tests.mcp.conformance.fixture_tasks import FixtureTask, FixtureTasks, form, text_result
 
 TOKEN = "a-token-for-the-suite"
@@ -79,6 +81,7 @@ class Fixtures:
             "resources/templates/list": _templates,
             "prompts/list": _prompts,
             "prompts/get": _prompt,
+            "completion/complete": lambda call: completion(call, COMPLETED),
             **TaskMethods(self.tasks).methods,
             "subscriptions/listen": Subscriptions(self.tasks, _version).listen,
         }
@@ -90,14 +93,13 @@ class Fixtures:
         self._required = ("failing_job", "test_tool_with_task")
 
     def capabilities(self, client: ClientFacts) -> dict[str, Any]:
-        out: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
+        out: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
         return out | ({"extensions": {TASKS: {}}} if client.is_stateless else {})
 
     async def _list(self, call: RpcCall) -> dict[str, Any]:
-        schema = {"type": "object", "properties": {}}
         return {
             "tools": [
-                {"name": name, "description": name, "inputSchema": schema}
+                {"name": name, "description": name, "inputSchema": schema_of(name)}
                 for name in sorted(self._tools, key=lambda name: (name != "greet", name))
             ]
         }
@@ -182,6 +184,11 @@ class Fixtures:
     ) -> dict[str, Any]:
         text = {"type": "text", "text": "Multiple content types test:"}
         return {"content": [text, IMAGE, embedded("test://mixed-content-resource")]}
+
+    def tool_json_schema_2020_12_tool(
+        self, call: RpcCall, values: dict[str, Any]
+    ) -> dict[str, Any]:
+        return text_result("ok")
 
     def tool_test_error_handling(self, call: RpcCall, values: dict[str, Any]) -> dict[str, Any]:
         return text_result("This tool intentionally returns an error for testing", isError=True)
@@ -333,6 +340,15 @@ PROMPTS: dict[str, list[str]] = {
     "test_prompt_with_embedded_resource": ["resourceUri"],
     "test_prompt_with_image": [],
     "test_input_required_result_prompt": [],
+}
+
+
+async def _cities() -> list[str]:
+    return ["paris", "parma", "prague"]
+
+
+COMPLETED = {
+    (name, argument): _cities for name, arguments in PROMPTS.items() for argument in arguments
 }
 
 

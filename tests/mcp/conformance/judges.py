@@ -13,6 +13,7 @@ from typing import Any
 
 from retinue.testing import call
 from tests.cli.private_home import PrivateHome, private_home
+from tests.mcp.conformance.typescript_kills import killed
 from tests.mcp.node_packages import node, node_modules
 
 INSPECTOR = "@modelcontextprotocol/inspector"
@@ -73,7 +74,10 @@ def typescript_reports() -> dict[str, Any]:
         if result.returncode or not lines:
             reports[era] = {"error": (result.stdout + result.stderr)[-1000:], "ok": False}
         else:
-            reports[era] = json.loads(lines[-1])
+            report = json.loads(lines[-1])
+            kills = {who: killed(era, folder, SERVER, who) for who in ("server", "host")}
+            is_ok = report["ok"] and all(one["ok"] for one in kills.values())
+            reports[era] = {**report, "kills": kills, "ok": is_ok}
     return reports
 
 

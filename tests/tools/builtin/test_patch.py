@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue.sandbox import atomic_write as drafts
+from retinue.sandbox import atomic_write
 from retinue.tools.builtin.edit import EditTool
 from retinue.tools.builtin.hunks import BadPatch, apply_hunks
 from retinue.tools.builtin.patch import parse
@@ -238,15 +238,15 @@ def test_when_a_later_file_cannot_be_written_the_earlier_ones_are_put_back(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = state(desk)
-    real = drafts.PendingWrite.commit
+    real = atomic_write.PendingWrite.commit
 
-    def failing(self: drafts.PendingWrite) -> None:
+    def failing(self: atomic_write.PendingWrite) -> None:
         if self.spot.name == "d.txt":
             self.discard()
             raise OSError(28, "No space left on device")
         real(self)
 
-    monkeypatch.setattr(drafts.PendingWrite, "commit", failing)
+    monkeypatch.setattr(atomic_write.PendingWrite, "commit", failing)
     patch = ENVELOPE.replace("*** Add File: new/d.txt", "*** Add File: z/d.txt")
     desk.no("edit", patch=patch)
     assert state(desk) == before

@@ -17,7 +17,7 @@ from retinue.tools.base import Context, ToolResult
 Say = bytes | Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 
 
-def caller(id: str = "r1", *, key: str = "k", root: str = "r1", **held: Any) -> Context:
+def caller(id: str = "r1", *, key: str = "k", root: str = "r1", **permissions: Any) -> Context:
     spec = RunSpec(id=id, request=RunRequest(agent="a", task="t"), root=root)
     run = Run(id=id, state=Working(calls=None))  # type: ignore[arg-type]
     return Context(
@@ -27,7 +27,7 @@ def caller(id: str = "r1", *, key: str = "k", root: str = "r1", **held: Any) -> 
         index=0,
         key=key,
         called_at=5,
-        permissions=Permissions(**held),
+        permissions=Permissions(**permissions),
     )
 
 

@@ -4,7 +4,7 @@
 era: handshake (the default), modern, both, silent (ignores what it does not know), strict (ends
 when the first message is not the handshake), slow (reads both questions before it answers the
 first, then goes by that one). Keys: `about` is a file whose lines are the tools to list,
-`name<TAB>description`; `heard` a file for notifications."""
+`name<TAB>description`; `heard` a file for notifications and calls."""
 
 import json
 import os
@@ -188,10 +188,10 @@ def asked(id, params):
 def serve(message):
     global LOCKED
     id, method, params = message.get("id"), message.get("method"), message.get("params", {})
+    if "heard" in OPTIONS and method and (id is None or method == "tools/call"):
+        with open(OPTIONS["heard"], "a", encoding="utf-8") as file:
+            file.write(json.dumps(message) + "\n")
     if id is None or method is None:
-        if method and "heard" in OPTIONS:
-            with open(OPTIONS["heard"], "a", encoding="utf-8") as file:
-                file.write(json.dumps(message) + "\n")
         return
     if method == "server/discover":
         if ERA == "strict":

@@ -9,8 +9,7 @@ from pathlib import Path
 from retinue import Agent, Permissions, Retinue
 from retinue.core.messages import ModelReply, ToolMessage
 from retinue.models.base import ModelRequest
-from retinue.testing import Scripted
-from retinue.testing import call as wants
+from retinue.testing import Scripted, call
 from tests.tools.mcp.client_support import fake, servers
 
 
@@ -28,8 +27,8 @@ def test_an_agent_calls_a_tool_of_a_server_and_outlives_its_death(tmp_path: Path
     async def main() -> None:
         async with servers(fake()) as result:
             script = [
-                wants("mcp__fake__echo", text="hello"),
-                wants("mcp__fake__die"),
+                call("mcp__fake__echo", text="hello"),
+                call("mcp__fake__die"),
                 "The server died.",
             ]
             model = Listening(script)

@@ -122,7 +122,7 @@ def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path: Path) -> None:
         path = tmp_path / "heard"
         async with servers(fake(f"heard={path}", "era=modern")) as result:
             under_way = asyncio.create_task(call(result, "mcp__fake__hang"))
-            await asyncio.sleep(0.1)
+            assert await until_async(lambda: path.exists() and "tools/call" in path.read_text())
             under_way.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await under_way

@@ -1,5 +1,5 @@
-"""Codex' agents: TOML files that are layers of its configuration, and roles in its config.toml that
-name such files."""
+"""Codex's agents: TOML files layered over its configuration, and roles in its config.toml that name
+such files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""opencode's agents: permissions by tool and pattern of which the last that matches holds, and
-prompts from files."""
+"""opencode's agents: permissions by tool and pattern, where the last match decides, and prompts
+from files."""
 
 from __future__ import annotations
 

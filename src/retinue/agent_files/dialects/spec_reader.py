@@ -1,4 +1,4 @@
-"""What the dialects share: names, tools, MCP servers, and how a spec is put together."""
+"""Shared by the dialects: names, tools, MCP servers, and building a spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retinue agents`: definitions found on disk."""
+"""`retinue agents`: lists, shows and checks definitions found on disk."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def show(context: CommandContext, name: str) -> None:
 @pass_context
 def lint(context: CommandContext, fail_on: str) -> int:
     """Check all agent definitions. Exits with code 1 if one cannot be used."""
-    from retinue.agent_files.lint import lint as check
+    from retinue.agent_files.lint import lint as lint_library
     from retinue.view.agent_list import render_lint
 
-    complaints = check(library(context.project))
+    complaints = lint_library(library(context.project))
     if text := "\n".join(render_lint(complaints, cwd=context.paths.cwd)):
         out(text)
     worst = {c.severity for c in complaints}

@@ -1,4 +1,4 @@
-"""`retinue approve`: answer what runs ask."""
+"""`retinue approve`: answers questions and permission requests of runs."""
 
 from __future__ import annotations
 

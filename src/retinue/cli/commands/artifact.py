@@ -1,4 +1,4 @@
-"""`retinue artifact`: the whole of what was cut somewhere."""
+"""`retinue artifact`: prints the full text of something that was shortened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retinue attach`: watch an open run from any terminal."""
+"""`retinue attach`: watches an open run from any terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retinue backup`: a consistent copy of the store."""
+"""`retinue backup`: writes a consistent copy of the store."""
 
 from __future__ import annotations
 

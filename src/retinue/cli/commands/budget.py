@@ -1,4 +1,4 @@
-"""`retinue budget`: what a run may spend, has spent and holds; and more of it."""
+"""`retinue budget`: shows a run's limits, spending and reserved amounts, and raises the limits."""
 
 from __future__ import annotations
 

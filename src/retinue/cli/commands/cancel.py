@@ -1,4 +1,4 @@
-"""`retinue cancel`: end runs, and say how they really ended."""
+"""`retinue cancel`: ends runs, and prints how each one ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retinue chat`: talk with an agent."""
+"""`retinue chat`: a conversation with an agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retinue cluster`: the workers of a database, and what waits for one."""
+"""`retinue cluster`: shows the workers of a database, and what waits for one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retinue compact`: what was deleted is given back to the disk."""
+"""`retinue compact`: returns the space of deleted runs to the disk."""
 
 from __future__ import annotations
 

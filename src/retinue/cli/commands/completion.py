@@ -1,4 +1,5 @@
-"""`retinue completion`: the script that teaches a shell to complete commands, options and runs."""
+"""`retinue completion`: prints the script with which a shell completes commands, options
+and runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retinue config`: what is configured, where each value comes from, and changing one."""
+"""`retinue config`: shows settings and where each value comes from, and changes one."""
 
 from __future__ import annotations
 
@@ -276,13 +276,16 @@ def _key(text: str) -> tuple[str, ...]:
 
 def _setting(path: tuple[str, ...]) -> Any:
     from retinue.config.setting_list import every_setting, setting_of
-    from retinue.formats.suggestion import did_you_mean
+    from retinue.formats.suggestion import did_you_mean, nearest
     from retinue.formats.toml_positions import dotted
 
     setting = setting_of(path)
     if setting is None:
         keys = [dotted(s.key) for s in every_setting()]
+        by_last = {key.rpartition(".")[2]: key for key in reversed(keys)}
         hint = did_you_mean(dotted(path), keys)
+        if not hint and (near := nearest(dotted(path), by_last)):
+            hint = f" Did you mean {by_last[near]!r}?"
         raise ConfigError(
             f"Unknown setting {dotted(path)!r}.{hint} Run `retinue config --defaults` to list them."
         )

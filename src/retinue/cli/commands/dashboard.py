@@ -1,4 +1,4 @@
-"""`retinue dashboard`: all runs in a browser."""
+"""`retinue dashboard`: opens the dashboard in a browser."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(context: CommandContext, run: str, no_open: bool) -> int:
         with RunListing(paths) as listing:
             path = f"r/{listing.resolve(run).id}"
     with reach(paths, env) as client:
-        page = client.ask(requests.PageRequest())
+        page = client.ask(requests.PageRequest(is_for_own_user=not no_open))
     address = f"{page['address']}/{path}?code={page['code']}"
     if no_open:
         out(address)

@@ -1,4 +1,4 @@
-"""`retinue deliveries`: announcements, and those that did not arrive."""
+"""`retinue deliveries`: lists announcements, and those that failed."""
 
 from __future__ import annotations
 

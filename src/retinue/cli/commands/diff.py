@@ -1,4 +1,4 @@
-"""`retinue diff`: what runs that worked in copies of their own have changed."""
+"""`retinue diff`: shows what runs in worktrees have changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retinue export`: a run as Markdown, JSON lines, a trace, or a page."""
+"""`retinue export`: writes a run as Markdown, JSON Lines, a trace, or a page."""
 
 from __future__ import annotations
 

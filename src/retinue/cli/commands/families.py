@@ -1,4 +1,4 @@
-"""`retinue families`: the ways in which an agent can start others."""
+"""`retinue families`: lists the tool families that start sub-agents."""
 
 from __future__ import annotations
 

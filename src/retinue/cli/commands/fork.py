@@ -1,4 +1,4 @@
-"""`retinue fork`: a run from the conversation of another."""
+"""`retinue fork`: starts a run from another run's conversation."""
 
 from __future__ import annotations
 

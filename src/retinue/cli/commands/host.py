@@ -1,5 +1,5 @@
-"""`retinue host`: stop hosts, and say how one is doing. Open runs of a stopped host continue when
-the next command needs them."""
+"""`retinue host`: stops the background host, or shows its state and log. Open runs of a stopped
+host continue when the next command needs them."""
 
 from __future__ import annotations
 

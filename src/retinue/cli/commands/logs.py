@@ -93,7 +93,9 @@ def _messages(
     last: int,
     since: int,
 ) -> None:
-    log = LogReader(record, line, size(sys.stdout)[0], has_tools=tools)
+    log = LogReader(
+        record, line, size(sys.stdout)[0], has_tools=tools, is_wrapped=sys.stdout.isatty()
+    )
     lines = log.more(last, since)
     while True:
         if lines:

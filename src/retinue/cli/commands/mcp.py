@@ -1,5 +1,4 @@
-"""`retinue mcp`: the servers whose tools agents can use, and what of them is approved; and Retinue
-as a server for other programs."""
+"""`retinue mcp`: lists MCP servers and what was approved of them; serves Retinue to MCP clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retinue merge`: the branches of a run into the files."""
+"""`retinue merge`: merges the branches of a run into the working files."""
 
 from __future__ import annotations
 

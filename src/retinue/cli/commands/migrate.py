@@ -1,4 +1,4 @@
-"""`retinue migrate`: a store moves from a file to a database, or back."""
+"""`retinue migrate`: moves a store from a file to a database, or back."""
 
 from __future__ import annotations
 

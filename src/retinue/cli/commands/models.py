@@ -1,7 +1,8 @@
-"""`retinue models`: providers that can be used, and weights for local models."""
+"""`retinue models`: lists providers that can be used, and downloads weights for local models."""
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import click
@@ -9,6 +10,9 @@ import click
 from retinue.cli.context import CommandContext, note, out, pass_context
 from retinue.host import model_choice
 from retinue.view.format import json_line
+
+WIDTH = 40
+"""Of a model's address in the list, so that a line fits 80 columns."""
 
 
 @click.group("models", invoke_without_command=True)
@@ -31,7 +35,7 @@ def list_(context: CommandContext, as_json: bool = False) -> None:
     rows = []
     for p in PROVIDERS.values():
         is_set = next((key for key in p.keys if context.environ.get(key, "").strip()), "")
-        state = f"needs {' or '.join(p.keys)}" if p.keys else "needs no key"
+        state = f"needs {p.keys[0]}" if p.keys else "needs no key"
         if is_set:
             state = f"{is_set} is set"
         default = defaults().get(p.name, "")
@@ -39,12 +43,14 @@ def list_(context: CommandContext, as_json: bool = False) -> None:
             is_ready = bool(is_set) or not p.keys
             rows.append({"provider": p.name, "ready": is_ready, "keys": p.keys, "default": default})
         else:
-            out(f"{p.name:<12}  {state:<46}  {f'{p.name}:{default}' if default else ''}".rstrip())
+            out(f"{p.name}:{default or 'MODEL'}".ljust(WIDTH) + state)
     if as_json:
         out(json_line(rows))
     else:
-        out(f"{'offline':<12}  {'needs no key':<46}  {model_choice.OFFLINE}")
-        out(f"{'local':<12}  {'needs the extra local':<46}  local/PATH.gguf, local/smollm2")
+        out(f"{model_choice.OFFLINE:<{WIDTH}}needs no key")
+        is_there = importlib.util.find_spec("xllamacpp") is not None
+        state = "needs no key" if is_there else "needs the extra local"
+        out(f"{'local/smollm2, local/PATH.gguf':<{WIDTH}}{state}")
 
 
 @command.command("pull")

@@ -1,4 +1,4 @@
-"""`retinue ps`: the runs of a project, read from its file."""
+"""`retinue ps`: lists the runs of a project, read from its store."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from retinue.host.listing import ListedRun, RunListing
 from retinue.host.provider_waits import NO_KEY
 from retinue.view import format as view_format
 from retinue.view import parked_runs
+from retinue.view.cells import wrap
 from retinue.view.run_table import TableLine, loudest_of, run_table
 
 RECENT_MS = 3_600_000
@@ -251,7 +252,13 @@ def _waits(lines: Sequence[ListedRun], waiting: Mapping[str, ListedRun]) -> str:
             now = int(time.time() * 1000)
             advice = parked_runs.provider_advice(wait, line.waits_for, line.model, about, now)
         sentences.append(f"{about} {verb}: {advice}")
-    return "\n" + "\n".join(one_line(text, 400) for text in sentences) if sentences else ""
+    return "".join(f"\n{_fitted(one_line(text, 400))}" for text in sentences)
+
+
+def _fitted(text: str) -> str:
+    """On a terminal in lines that fit it."""
+    columns = size(sys.stdout)[0]
+    return "\n  ".join(wrap(text, max(20, columns - 3))) if sys.stdout.isatty() else text
 
 
 def _asking_roots(open_runs: Sequence[ListedRun]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""`retinue replay`: how a run went, once more."""
+"""`retinue replay`: plays back a recorded run."""
 
 from __future__ import annotations
 

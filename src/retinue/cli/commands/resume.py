@@ -1,4 +1,4 @@
-"""`retinue resume`: continue a run."""
+"""`retinue resume`: continues a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retinue rm`: delete runs that have ended."""
+"""`retinue rm`: deletes runs that have ended."""
 
 from __future__ import annotations
 

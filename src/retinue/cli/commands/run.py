@@ -1,4 +1,4 @@
-"""`retinue run`: start a run and wait for its answer."""
+"""`retinue run`: starts a run and waits for its answer."""
 
 from __future__ import annotations
 

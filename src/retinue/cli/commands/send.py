@@ -1,4 +1,4 @@
-"""`retinue send`: a message for a run."""
+"""`retinue send`: sends a message to a run."""
 
 from __future__ import annotations
 

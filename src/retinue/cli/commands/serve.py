@@ -1,4 +1,4 @@
-"""`retinue serve`: the HTTP API on an address."""
+"""`retinue serve`: serves the HTTP API on an address."""
 
 from __future__ import annotations
 
@@ -43,6 +43,12 @@ from retinue.mcp.guests import Guest
     type=click.IntRange(1),
     default=16,
     help="Agents of each user over MCP that are open at a time.",
+)
+@option(
+    "--mcp-max-working",
+    type=click.IntRange(1),
+    default=None,
+    help="Agents of each user over MCP that work at a time; others wait for their turn.",
 )
 @click.option(
     "--shared",
@@ -101,4 +107,5 @@ def _guest(limits: dict[str, Any]) -> Guest:
     for flag, value in (("--mcp-max-budget-usd", usd), ("--mcp-max-tokens", tokens)):
         if value is not None and value <= 0:
             raise ConfigError(f"{flag} must be more than 0.")
-    return Guest(usd=usd, tokens=tokens, most_open=limits["mcp_max_agents"])
+    most_open, at_once = limits["mcp_max_agents"], limits["mcp_max_working"]
+    return Guest(usd=usd, tokens=tokens, most_open=most_open, at_once=at_once)

@@ -1,4 +1,4 @@
-"""`retinue show`: one run, with its tree, its result, and what it cost."""
+"""`retinue show`: shows one run: its tree, result and cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retinue tools`: the built-in tools."""
+"""`retinue tools`: lists the built-in tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retinue top`: watch all runs on a full screen."""
+"""`retinue top`: shows all runs on a full screen."""
 
 from __future__ import annotations
 

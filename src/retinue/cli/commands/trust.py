@@ -1,4 +1,4 @@
-"""`retinue trust`: shows what a project's own files would do, and lets them."""
+"""`retinue trust`: shows what a project's files would do, and trusts them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def _list(projects: dict[str, Any]) -> int:
     for root, record in sorted(projects.items()):
         note_text = "" if os.path.isdir(root) else "  (gone)"
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.at / 1000))
-        out(f"{one_line(root)}  {len(record.files)} files  since {day}{note_text}")
+        n = len(record.files)
+        out(f"{one_line(root)}  {n} file{'' if n == 1 else 's'}  since {day}{note_text}")
     if not projects:
         note("No project is trusted.")
     return exit_codes.OK

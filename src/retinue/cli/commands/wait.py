@@ -1,4 +1,4 @@
-"""`retinue wait`: until runs have ended."""
+"""`retinue wait`: waits until runs have ended."""
 
 from __future__ import annotations
 

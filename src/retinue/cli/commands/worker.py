@@ -1,4 +1,4 @@
-"""`retinue worker`: drive runs of a database that several nodes share."""
+"""`retinue worker`: works on runs of a database that several nodes share."""
 
 from __future__ import annotations
 

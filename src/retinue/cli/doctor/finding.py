@@ -1,6 +1,6 @@
-"""What works on this machine and in this project, what does not, and how to fix it. Each check
-looks and changes nothing; what one of them stumbles over is its own finding, never the end of the
-others."""
+"""One finding of `retinue doctor`: what works, what does not, and how to fix it. Each check looks
+and changes nothing; what one of them stumbles over is its own finding, never the end of the others.
+"""
 
 from __future__ import annotations
 

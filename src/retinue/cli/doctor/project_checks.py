@@ -91,7 +91,7 @@ def trust(context: CommandContext) -> Iterator[Finding]:
         )
     else:
         text = (
-            f"{len(stands.files)} files are trusted"
+            f"{len(stands.files)} trusted file{'s' if len(stands.files) > 1 else ''}"
             if stands.is_trusted
             else "this project has no files that need trust"
         )

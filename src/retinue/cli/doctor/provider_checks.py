@@ -1,5 +1,5 @@
-"""Models: which would be asked, whose keys are set, and whether their providers answer. No key is
-sent anywhere."""
+"""Models: the one that would be used, which API keys are set, and whether providers answer. No key
+is sent anywhere."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The store and all that is kept beside it: whether the file is what was written, who holds it, who
-may read it, and whether there is room. A store is opened so that not even a file beside it appears.
-"""
+"""The store and its files: whether the database is intact, which process has it open, file
+permissions, and free space. A store is opened so that not even a file beside it appears."""
 
 from __future__ import annotations
 
@@ -107,7 +106,7 @@ def _ours(what: str, health: StoreHealth, restore: str) -> Iterator[Finding]:
         yield Finding(
             name="runs",
             state="degraded",
-            text=f"{n} {'waits' if n == 1 else 'wait'}: {why}",
+            text=f"{n} {'run waits' if n == 1 else 'runs wait'}: {why.removeprefix('auth: ')}",
             fix=fix,
         )
     if health.n_dead:

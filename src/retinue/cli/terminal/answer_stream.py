@@ -1,5 +1,5 @@
-"""What a single agent does and says, while it works: a line for each tool call, and its text block
-by block as soon as one is complete. A second agent ends that: then there is a tree to look at."""
+"""The work of a single agent as it happens: a line for each tool call, and its text block by block.
+A second agent ends that: then there is a tree to look at."""
 
 from __future__ import annotations
 

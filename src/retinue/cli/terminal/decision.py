@@ -1,5 +1,5 @@
-"""A decision of a person: what it is about is shown whole, a choice is marked, and only Enter on it
-decides.
+"""Asks the user for a decision: shows the whole subject, marks a choice, and takes only Enter as
+the answer.
 
 What was typed before the person could have read the request never counts, and neither does what is
 pasted. The live view and `top` show the same panel."""

@@ -1,4 +1,4 @@
-"""Keys of a terminal: one at a time, with the terminal put back as it was whatever happens.
+"""Reads keys from a terminal, one at a time, and always restores the terminal's mode.
 
 Ctrl-C and Ctrl-Z stay signals. What is pasted comes as one piece, so that it is never taken for
 commands."""

@@ -1,5 +1,4 @@
-"""A limit that asks, on a terminal: what can be answered, and the request that an answer
-becomes."""
+"""The question of a limit on a terminal: the choices, and the request that an answer becomes."""
 
 from __future__ import annotations
 

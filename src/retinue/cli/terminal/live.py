@@ -1,5 +1,4 @@
-"""The live view of a run on stderr: its tree as it moves, and keys to look into it, talk to it and
-end it.
+"""The live view of a run on stderr: its tree, and keys to inspect, message and cancel.
 
 It decides nothing: what a key asks for goes to the host, and what is shown is what the host tells.
 """

@@ -1,5 +1,5 @@
-"""The messages of one run as lines, read from the record: all of them, or those that have come
-since the last look."""
+"""The messages of one run as lines, read from the store: all of them, or those since the
+last read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ class LogReader:
     """One run. At the first look, `last` and `since` omit what is older."""
 
     def __init__(
-        self, record: RecordReader, line: ListedRun, width: int, *, has_tools: bool = False
+        self,
+        record: RecordReader,
+        line: ListedRun,
+        width: int,
+        *,
+        has_tools: bool = False,
+        is_wrapped: bool = False,
     ) -> None:
         row = record.row(line.id)
         assert row is not None
@@ -32,6 +38,7 @@ class LogReader:
             models={model.name: model for model in record.load().models},
             began=row.spec.created_at,
             clock=clock,
+            is_wrapped=is_wrapped,
         )
         self._n_read, self._after, self._n_own = 0, 0, inherited(row)
         self.is_over = False

@@ -147,8 +147,8 @@ def _least(cells: Cells, head: md.TableDataElement) -> int:
 
 
 def _shared(widths: Mapping[int, tuple[int, int]], room: int) -> dict[int, int]:
-    """Widths of columns that together want more than there is: each has its longest word, and then
-    a part of the rest. Empty where all of it fits, or not even the longest words do."""
+    """Widths of columns that do not all fit: each gets the width of its longest word, and then a
+    part of the rest. Empty where all of it fits, or not even the longest words do."""
     least, most = (sum(pair[n] for pair in widths.values()) for n in (0, 1))
     if most <= room or least > room:
         return {}

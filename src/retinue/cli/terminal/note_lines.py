@@ -1,5 +1,5 @@
-"""Notes for people on a terminal: a long one is broken where its parts or words end, and continues
-below its text, so that the terminal itself never has to break it."""
+"""Notes for people on a terminal, wrapped at parts or words and indented, so that the terminal does
+not wrap them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from retinue.view.cells import wrap
 
 _LABEL = re.compile(r"(retinue: |\d+:[\d:]+ (?:[^\w\s] )?|  [a-z]+ +(?=\S)|! |  )?")
 _COMMAND = re.compile(r"`[^`]{1,40}`")
-KEPT = "\x00"
-"""A space at which nothing is broken: that of a command."""
+KEPT = "\N{NO-BREAK SPACE}"
+"""A space of one cell at which nothing is broken: that of a command."""
 MOST_INDENT = 24
 DOT = " · "
 

@@ -1,4 +1,4 @@
-"""A few lines at the bottom of a terminal that are drawn again in place.
+"""Redraws a few lines at the bottom of a terminal in place.
 
 rich renders them. It does not place them: its own live display counts lines as they were before a
 resize, and leaves the rest of a frame behind when a terminal has wrapped it."""

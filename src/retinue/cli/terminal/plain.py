@@ -3,6 +3,7 @@ Nothing moves."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from functools import partial
@@ -36,6 +37,9 @@ from retinue.view.run_row import RunRow
 from retinue.view.state_marks import mark
 from retinue.view.updates import conclude, feed
 
+_NOBODY = re.compile(
+    r"this call needs permission \((.+?)(?:, which covers [^)]*)?\) and no one is available"
+)
 STILL_MS = 60_000
 """After so long without a line, one says who is still open."""
 
@@ -112,7 +116,7 @@ class PlainView:
         what = self._calls.pop(message.call_id, one_line(message.name, 60))
         row = self._view.row(run, now_ms())
         if message.denied:
-            why = one_line(message.text.removeprefix("Denied: "), 100).rstrip(".")
+            why = _why_denied(message.text)
             self._say(f"! {row.label}: denied: {what} ({why})", f"{row.label} was denied: {what}.")
         elif len(self._view.nodes) == 1 and not self._is_reader:
             bad = f": {one_line(message.text, 100)}" if message.error else ""
@@ -284,3 +288,12 @@ def _is_readable() -> bool:
     import select
 
     return bool(select.select([sys.stdin], [], [], 0)[0])
+
+
+def _why_denied(text: str) -> str:
+    """`headless, mode 'manual' of main`, where nobody could be asked; else the reason as it
+    stands."""
+    reason = text.removeprefix("Denied: ")
+    if asked := _NOBODY.match(reason):
+        return f"headless, {one_line(asked[1], 80)}"
+    return one_line(reason, 100).rstrip(".")

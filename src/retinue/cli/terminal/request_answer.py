@@ -1,4 +1,4 @@
-"""What a person's choice becomes: the request to the host, and the line that says so."""
+"""Turns the user's choice into a request to the host, and the line that reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a terminal wants to be spoken to: colours or none, a view that moves or lines that stay."""
+"""How to write to this terminal: with or without colours, redrawn or line by line."""
 
 from __future__ import annotations
 

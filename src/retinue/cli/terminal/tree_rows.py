@@ -1,5 +1,5 @@
-"""Which rows of a tree are shown where not all of them have room: deep ones fold into their
-parents, then the loudest and those that are shown already stay, and the rest is counted."""
+"""Chooses the rows of a tree to show when not all fit: deep ones fold into their parents, the most
+important ones and those already shown stay, and the rest is counted."""
 
 from __future__ import annotations
 

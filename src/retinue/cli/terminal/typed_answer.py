@@ -1,5 +1,5 @@
-"""Answers that are typed as lines: only what comes after the prompt counts, and never what is
-pasted."""
+"""Reads answers typed as lines: only what is typed after the prompt counts, and pasted text does
+not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times of day, as people read them where they are."""
+"""Times of day in the user's time zone."""
 
 from __future__ import annotations
 

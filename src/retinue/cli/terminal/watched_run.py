@@ -1,5 +1,4 @@
-"""A run that the user watches: what comes from the host, what the user does meanwhile, and how it
-ends.
+"""A run that the user watches: events from the host, the user's keys, and the end.
 
 A view asks for the `next` thing and shows it. Signals are dealt with here: the first Ctrl-C cancels
 the run and waits for it, the second leaves."""

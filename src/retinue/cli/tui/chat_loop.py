@@ -172,7 +172,7 @@ class ChatLoop:
                 self.client, self.run, signals, after=self._after, waits=self._can_answer
             )
             try:
-                final, shown = self._watch(watching)
+                final, answer_shown = self._watch(watching)
             except WatchLeft as departure:
                 if departure.code != exit_codes.OK:
                     raise
@@ -183,7 +183,7 @@ class ChatLoop:
                 )
                 return
         self._is_open = False
-        self._report_end(final, watching.code, shown)
+        self._report_end(final, watching.code, answer_shown)
 
     def _terms_for(self, text: str) -> requests.RunTerms:
         """A family that is off in chats is turned on by a message that asks for it, and stays
@@ -246,14 +246,14 @@ class ChatLoop:
 
         return watch_answer(watching, self._context, how, can_answer=self._can_answer)
 
-    def _report_end(self, final: TreeRecord, code: int | None, shown: str | None) -> None:
+    def _report_end(self, final: TreeRecord, code: int | None, answer_shown: str | None) -> None:
         """The answer, and how the message ended: on a terminal the prompt has what was spent."""
         self.spent = self.spent.plus(totals.spent(final))
         end = totals.ending(final.rows[0])
         text = end.text if end is not None else ""
         if end is not None and not text and end.data is not None:
             text = one_line(str(totals.plain(end.data)))
-        if text and text != shown:
+        if text and text != answer_shown:
             print_answer(self._context, text)
         state, stop = (end.state, end.stop) if end is not None else (totals.word(final.rows[0]), "")
         if end is not None and state != "completed":

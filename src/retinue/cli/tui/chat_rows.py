@@ -1,5 +1,5 @@
-"""The background work of a chat: rows beside its prompt, a line when something ends, and a screen
-with the keys of `top`."""
+"""The background work of a chat: rows next to its prompt, a line for each end, and a screen with
+the keys of `top`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from retinue.tree_record import RunRecord
 from retinue.view import format as view_format
 from retinue.view import totals
 from retinue.view.cells import Cells, Line, fits, right
-from retinue.view.cells import size as width_of
+from retinue.view.cells import size as text_width
 from retinue.view.run_row import RunRow
 from retinue.view.state_marks import mark
 from retinue.view.states import ending, label
@@ -71,8 +71,8 @@ class ChatRows:
         keys: Line = [Cells(" ")]
         for key, what in KEYS:
             part = [Cells(key, "title"), Cells(f" {what}", "quiet"), Cells("  ")]
-            keys += part if width_of(keys) + width_of(part) + len(cost) < width else []
-        return [*out, [*keys, Cells(right(cost, max(1, width - 1 - width_of(keys))))]]
+            keys += part if text_width(keys) + text_width(part) + len(cost) < width else []
+        return [*out, [*keys, Cells(right(cost, max(1, width - 1 - text_width(keys))))]]
 
     def toolbar(self, cost: str) -> str:
         """The same with the sequences of its colours."""

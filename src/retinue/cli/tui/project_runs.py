@@ -1,5 +1,4 @@
-"""All runs of a project, for `retinue top`: from the host while it is there, from the file
-otherwise.
+"""All runs of a project, for `retinue top`: from the host if it is running, else from the store.
 
 A thread listens to the host. All else, and the view itself, belongs to the code that calls
 `refresh`.

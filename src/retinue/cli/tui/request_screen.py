@@ -1,5 +1,5 @@
-"""Requests on the full screen of `top`: which there are, oldest first, and the panel of one of
-them. Keys count by the time at which they were pressed."""
+"""Requests on the full screen of `top`: a list, oldest first, and a panel for one of them. Keys
+count by the time at which they were pressed."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ function ByDay({ days, models }) {
   const y = (usd) => 24 + HEIGHT - (HEIGHT * usd) / (steps.at(-1) || 1);
   const width = (100 - LEFT) / days.length;
   const names = models.length > 4 ? [...models.slice(0, 3).map((one) => one.name), "others"] : models.map((one) => one.name);
-  const dayText = (at) => (days.length > 7 ? String(at.getDate()) : at.toLocaleDateString("en", { weekday: "short", day: "numeric" }));
+  const dayText = (at) => (days.length > 7 ? String(at.getDate()) : `${at.toLocaleDateString("en", { weekday: "short" })} ${at.getDate()}`);
   const bar = ({ lines }, n) => {
     let from = 0;
     return stackOf(lines, models).map((usd, kind) => {

@@ -12,9 +12,9 @@ const PAGES = [["", "Runs"], ["needs-you", "Needs you"], ["chat", "Chat"], ["age
 const TABS = [["", "Runs", "list"], ["needs-you", "Needs you", "inbox"], ["chat", "Chat", "mail"], ["costs", "Costs", "coin"], ["settings", "More", "more"]];
 const KEYS = [
   ["j k", "Next, previous row"], ["g n", "Next that needs you"], ["← →", "Fold, unfold"], ["/", "Filter"],
-  ["↵", "Open"], ["Ctrl K", "Find or do anything"], ["a", "Allow, or answer"], ["[ ]", "Earlier, later moment"],
+  ["↵", "Open"], ["Ctrl K", "Find or do anything"], ["a", "Allow, or answer"], ["[ ]", "Earlier, later moment"], ["{ }", "Turn before, turn after"], ["+ - 0", "Closer, further, all"],
   ["m", "Message"], ["l", "Back to live"], ["x", "Stop, with a question first"], ["v", "Dense rows"],
-  ["r", "Retry"], ["n", "New run"], ["⇧ click", "Choose several"], ["g c", "Chat"], ["f", "Fork"], ["?", "This list"],
+  ["r R", "Retry one, all that failed"], ["n", "New run"], ["⇧ click", "Choose several"], ["g c", "Chat"], ["f", "Fork"], ["?", "This list"],
 ];
 
 export const dialog = signal(null);

@@ -1,5 +1,5 @@
-"""What a sub-agent submits: rows of JSON, one a line, the most important first, so that what is cut
-off at the end costs the least; the last row says whether anything is missing."""
+"""The report of a sub-agent: rows of JSON, one per line, the most important first, so that a
+shortened report loses the least; the last row says whether anything is missing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Handing parts to sub-agents through whichever family's tool is there, and getting their findings
-back: results that are joined or polled for, or news by mail. A part that cannot be delegated is
-left to the lead itself."""
+"""Starts sub-agents with the tools of whichever family the run has, and collects their findings:
+joined results, polled results, or mail. A part that cannot be delegated is left to the lead itself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job `find`: one question to the syntax of the tree, and its answer as a report."""
+"""The job `find`: asks one question of the tree's syntax and writes the answer as a report."""
 
 from __future__ import annotations
 

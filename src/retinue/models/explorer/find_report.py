@@ -1,4 +1,5 @@
-"""The report on what `symbols` has found: the essential first, each statement with its place."""
+"""The report on what `symbols` found: the essential first, each statement with its file and
+line."""
 
 from __future__ import annotations
 

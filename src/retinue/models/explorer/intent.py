@@ -1,5 +1,5 @@
-"""Which of the three jobs a task asks for, and how much of it: explicit lines (`job: find`,
-`detail: full`), or the words that it is written in."""
+"""Decides which of the three jobs a task asks for, and in how much detail: by explicit lines (`job:
+find`, `detail: full`), or by its words."""
 
 from __future__ import annotations
 

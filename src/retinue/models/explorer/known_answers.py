@@ -1,6 +1,6 @@
-"""The transcript as a store of answers: a policy asks for what it wants to know, and what has no
-answer yet becomes a call. Each call is made once, so every policy ends; with the same transcript,
-it always gives the same answers."""
+"""The conversation as a store of answers: a job asks for what it needs, and what has no answer yet
+becomes a tool call. Each call is made once, so every policy ends; with the same transcript, it
+always gives the same answers."""
 
 from __future__ import annotations
 

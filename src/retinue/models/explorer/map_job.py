@@ -1,5 +1,5 @@
-"""The job `map`: the tree as areas is asked for first; then what each area is, and the history, by
-sub-agents where there are any, and else by the lead itself."""
+"""The job `map`: first the areas of the tree; then each area and the history, by sub-agents if
+there are any, else by the lead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a map is written: a page of Markdown in which every statement has its place."""
+"""Writes a map: a page of Markdown in which every statement has its file and line."""
 
 from __future__ import annotations
 

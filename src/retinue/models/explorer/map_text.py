@@ -1,4 +1,4 @@
-"""The parts of a map that are sentences: size, commands, tests, history, what was not looked at."""
+"""The sentences of a map: size, commands, tests, history, and what was not read."""
 
 from __future__ import annotations
 

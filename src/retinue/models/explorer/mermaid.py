@@ -1,5 +1,5 @@
-"""A graph of areas as Mermaid: one statement a line while it is small, else as many as fit a line,
-so that it stays a part of a page."""
+"""A graph of areas as Mermaid: one statement per line while it is small, else several per line, so
+that it fits a page."""
 
 from __future__ import annotations
 

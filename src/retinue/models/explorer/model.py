@@ -1,5 +1,5 @@
-"""The model itself: from a request to a reply. It holds nothing but facts about itself; all else is
-in the request."""
+"""The explorer as a model: from a request to a reply. It holds nothing but facts about itself; all
+else is in the request."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A report in sections, which fits the room that a reply has: what matters least is omitted, and
-the report says so."""
+"""A report in sections that fits the maximum length of a reply: the least important parts are
+omitted, and the report says so."""
 
 from __future__ import annotations
 

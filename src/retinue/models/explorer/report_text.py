@@ -1,5 +1,5 @@
-"""Texts for people: numbers, lists that say how much they omit, lines of a hundred columns in which
-no place is cut."""
+"""Text for reports: numbers, lists that say how much they omit, lines of 100 columns that never
+break inside a place."""
 
 from __future__ import annotations
 

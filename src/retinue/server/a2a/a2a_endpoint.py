@@ -1,5 +1,5 @@
-"""A2A over HTTP, in the application of a host and behind its guard: JSON-RPC at one path, and a
-path for each operation. A tenant is the name of an agent."""
+"""A2A over HTTP, in the host's application behind its guard: JSON-RPC at one path, and one path per
+operation. A tenant is the name of an agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of A2A: each has a code of JSON-RPC, a status of HTTP, and a reason for programs."""
+"""Errors of A2A: each has a JSON-RPC code, an HTTP status, and a reason for programs."""
 
 from __future__ import annotations
 

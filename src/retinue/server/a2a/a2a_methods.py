@@ -1,5 +1,4 @@
-"""The operations of A2A, each once for both bindings: by its name, with its parameters, and with
-what it needs to be allowed."""
+"""The operations of A2A for both bindings: name, parameters and required scope."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The card of an agent: who it is, what it can do, and where it is reached."""
+"""The card of an agent: name, abilities and address."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Push notifications: the news of a task, sent to addresses that its client has named, each at
-least once. Only public addresses are reached, unless an admin has named them."""
+"""Push notifications: sends the events of a task to addresses that its client set, each at least
+once. Only public addresses are reached, unless an admin has named them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs as tasks of A2A, made from what is on record."""
+"""Runs as A2A tasks, built from the record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks by pages, the one that has changed last first. A page is named by the task before it."""
+"""Lists tasks by pages, the last changed first. A page is named by the task before it."""
 
 from __future__ import annotations
 

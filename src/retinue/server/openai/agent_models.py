@@ -1,4 +1,4 @@
-"""`GET /v1/models`: the agents that can be started, as models."""
+"""`GET /v1/models`: lists agents as models."""
 
 from __future__ import annotations
 

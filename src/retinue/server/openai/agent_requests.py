@@ -1,5 +1,5 @@
-"""From a conversation to a turn of a run: the one that has gone on until now is continued where it
-is known, and a call that waits gets its result."""
+"""Turns a conversation into a turn of a run: a known conversation continues its run, and a waiting
+call gets its result."""
 
 from __future__ import annotations
 
@@ -144,8 +144,8 @@ def estimated_tokens(usage: Usage) -> dict[str, int]:
 
 
 def runtime_facts(outcome: Outcome | None) -> dict[str, Any]:
-    """What the runtime says about a result, beside it: sub-agents that never returned. No model can
-    write this field or leave it out."""
+    """Facts of the runtime about a result: sub-agents that never returned. They have their own
+    field, which no model can write or omit."""
     missing = outcome.missing if outcome is not None else ""
     return {"retinue": {"missing": missing}} if missing else {}
 

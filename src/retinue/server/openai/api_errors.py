@@ -1,5 +1,5 @@
-"""Errors in the shape that clients of OpenAI's APIs read. The other fields are those of our own
-problem documents, so that one body serves both."""
+"""Errors in the form that OpenAI clients read. The other fields are those of our own problem
+documents, so that one body serves both."""
 
 from __future__ import annotations
 

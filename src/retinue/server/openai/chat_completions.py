@@ -1,5 +1,5 @@
-"""`POST /v1/chat/completions`: a conversation in, the answer of an agent out, whole or as it
-comes."""
+"""`POST /v1/chat/completions`: takes a conversation and returns an agent's answer, whole or as a
+stream."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What clients of the chat API send, read leniently: fields that mean nothing to an agent are
-passed over, and what it cannot do is refused by its name."""
+"""Reads requests of the chat API leniently: fields without meaning for an agent are ignored, and
+what it cannot do is refused by name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a run waits for when its turn is over without an end: calls of the client's tools, in the
-shapes of both APIs, and questions in words."""
+"""What a run waits for when its turn ends before the run does: calls of the client's tools, in the
+form of both APIs, and questions."""
 
 from __future__ import annotations
 

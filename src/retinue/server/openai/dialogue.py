@@ -1,5 +1,5 @@
-"""A conversation as a client sends it: all of it, with every request. What is new in it is the
-task; the rest is a run that we have, or else becomes a part of the task."""
+"""A conversation that a client sends in full with every request. What is new in it is the task; the
+rest is a run that we have, or else becomes a part of the task."""
 
 from __future__ import annotations
 

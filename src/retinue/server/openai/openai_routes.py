@@ -1,4 +1,4 @@
-"""The routes of OpenAI's APIs in the application of a host, behind the same guard as all others."""
+"""Routes of OpenAI's APIs in the host's application, behind the same guard as all others."""
 
 from __future__ import annotations
 

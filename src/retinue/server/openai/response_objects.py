@@ -1,5 +1,4 @@
-"""The objects of the responses API, made from what is on record of a run: the same before and after
-a restart."""
+"""Objects of the Responses API, built from a run's record: the same before and after a restart."""
 
 from __future__ import annotations
 

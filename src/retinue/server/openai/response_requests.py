@@ -1,4 +1,4 @@
-"""What clients of the responses API send: text or items, and the response that they continue."""
+"""Requests of the Responses API: text or items, and the response to continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A response as it is at this moment: read from the record of its run."""
+"""The current state of a response, read from its run's record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What chat front ends ask beside the chat: a title, tags, follow-up questions, a search query.
+"""Answers what chat front ends ask besides the chat: a title, tags, an emoji, follow-up questions,
+a search query, a description of an image.
 They send it to the model of the chat, which here is an agent with tools and sub-agents. It is
 answered from the words of the conversation, without any model."""
 
@@ -25,6 +26,8 @@ _TITLES = (
     re.compile(r"title in the detected language \(5 words or less", re.IGNORECASE),
     re.compile(r"concise title \(max \d+ characters\) for a conversation", re.IGNORECASE),
 )
+_EMOJI = re.compile(r"your task is to reflect the speaker's likely facial expression")
+EMOJI = "\N{SLIGHTLY SMILING FACE}"
 _WANTED = re.compile(r'"?(title|tags|follow_ups|queries|text|prompt)"?\s*:')
 _BY_WORDS = (
     ("title", re.compile(r"\btitle\b", re.IGNORECASE)),
@@ -58,6 +61,8 @@ def utility_answer(texts: Sequence[str]) -> UtilityAnswer | None:
         key = _wanted(prompt)
         return None if not key else UtilityAnswer(_fields(key, prompt, texts), "{" in prompt)
     head = prompt[:600]
+    if _EMOJI.match(head.lower()):
+        return UtilityAnswer({"emoji": EMOJI}, False)
     if any(pattern.search(head) for pattern in _TITLES):
         fields = _fields("title", prompt, texts)
         if "detected language" in head:
@@ -84,6 +89,8 @@ def _fields(key: str, prompt: str, texts: Sequence[str]) -> dict[str, Any]:
         return {"tags": _tags(speech)}
     if key in ("follow_ups", "queries"):
         return {key: []}
+    if key == "prompt":
+        return {key: _last_message(prompt)}
     return {key: ""}
 
 
@@ -95,6 +102,13 @@ def _first_message(prompt: str, texts: Sequence[str]) -> str:
     if line is not None:
         return line[1]
     return texts[0] if len(texts) > 1 else body
+
+
+def _last_message(prompt: str) -> str:
+    """What the user wants a picture of."""
+    history = _HISTORY.search(prompt)
+    said = _SAID.findall(history[1]) if history is not None else []
+    return one_line(said[-1], 400) if said else ""
 
 
 def _title(speech: str) -> str:

@@ -1,5 +1,5 @@
-"""Connections to the server: how one is made, a few that readers share, and what is said when the
-server cannot be reached."""
+"""Connections to the server: opens them, shares a few among readers, and reports when the server
+cannot be reached."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A database as one process has it open: connections for readers, one writer, and the trees that
-this process owns."""
+"""An open database: connections for readers, one writer, and the trees that this process owns."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The tables, brought up to date by numbered SQL files under an advisory lock, so that workers that
-start at the same time do not run into each other."""
+"""Creates and migrates the tables with numbered SQL files under an advisory lock, so that workers
+can start at the same time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Deleting: a conversation with everything below it, the logs of the trees that are gone with it,
-and artifacts that nothing names now. Of each tree one row stays, which says that it was
-there."""
+"""Deletes a conversation with everything below it, the logs of its trees, and artifacts that
+nothing names afterwards. Of each tree one row stays, which says that it was there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL says, in Retinue's words: what was wrong, what was kept, and what to do next."""
+"""Translates PostgreSQL's errors: what was wrong, what was kept, and what to do next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the database still what was written? The hash chain of its tree names each row that is not."""
+"""Checks that the database is intact. The hash chain of its tree names each row that is not."""
 
 from __future__ import annotations
 

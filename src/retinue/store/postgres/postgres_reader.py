@@ -1,5 +1,5 @@
-"""Reading: some connections that are used by threads beside the event loop's. An answer comes from
-one statement, so from one moment (`load` precedes all commits)."""
+"""Reads from the database, over connections used by threads. An answer comes from one statement, so
+from one moment (`load` precedes all commits)."""
 
 from __future__ import annotations
 

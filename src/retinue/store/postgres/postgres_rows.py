@@ -1,5 +1,4 @@
-"""Rows of a commit into their tables, inside of its transaction: one statement for each table, of
-which the values are one list for each column."""
+"""Writes a commit's rows, inside its transaction: one statement per table, one list per column."""
 
 from __future__ import annotations
 
@@ -27,9 +26,8 @@ class TreeHead:
 
 @dataclass(slots=True)
 class FencedBatch:
-    """The rows of one commit. It is refused if the tree `fence` has another epoch; with "" that is
-    the whole store, else they may be rows of this tree only. `inbox` are rows that leave with
-    them, `also` statements of the same transaction."""
+    """The rows of one commit, all of the tree `fence`, or of any if it is "". A commit for another
+    epoch is refused. `inbox`: rows to delete. `also`: more statements of its transaction."""
 
     fence: str
     epoch: int

@@ -1,7 +1,6 @@
-"""The store in PostgreSQL, as the runtime sees it: `PostgresStore` is the whole of it in one
-process, `PostgresTree` one tree in the hands of one of many workers. Both read the same tables and
-write through the same group of commits; they differ in what they load and in the epoch that fences
-their commits."""
+"""The store in PostgreSQL, as the runtime sees it: `PostgresStore` is all of it for one process,
+`PostgresTree` one tree for one of many workers. Both read the same tables and write through the
+same group of commits; they differ in what they load and in the epoch that fences their commits."""
 
 from __future__ import annotations
 

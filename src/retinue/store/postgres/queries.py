@@ -1,4 +1,4 @@
-"""What is read from the database, in SQL."""
+"""SQL queries that read from the database."""
 
 from __future__ import annotations
 

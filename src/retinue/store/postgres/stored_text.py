@@ -1,5 +1,5 @@
-"""Text as PostgreSQL takes it: it knows neither a NUL nor half a surrogate pair. (Bodies are bytes
-of JSON, where both are escaped.)"""
+"""Converts text for PostgreSQL, which accepts neither NUL nor half a surrogate pair. (Bodies are
+bytes of JSON, where both are escaped.)"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Taking a database file over: the lock, the checks that refuse it untouched, the migrations, the
-new epoch.
+"""Opens a database file for this process: the lock, checks that refuse it unchanged, migrations,
+and a new epoch.
 
 Refusals come before the first change, and a refused file is closed without a checkpoint: its bytes
 stay as found."""

@@ -1,6 +1,6 @@
-"""Is the file still what was written? Bit rot inside a value passes SQLite's checks; the hash chain
-of its tree names its row. The rows are read in pages, each from one moment: a check that takes long
-is in no one's way."""
+"""Checks that the file is intact. Bit rot inside a value passes SQLite's checks; the hash chain of
+its tree names its row. The rows are read in pages, each from one moment: a check that takes long is
+in no one's way."""
 
 from __future__ import annotations
 

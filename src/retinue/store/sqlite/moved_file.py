@@ -1,4 +1,4 @@
-"""A SQLite file as rows that can be moved into another store, and out of one."""
+"""Reads and writes a SQLite store as rows, to move it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reading: a second connection, used in the thread that asks. In WAL mode it never waits for the
-writer, and it sees every commit that has returned. An answer comes from one statement, so from one
-moment (`load` precedes all commits)."""
+"""Reads from the file, over a second connection, in the calling thread. In WAL mode it never waits
+for the writer, and it sees every commit that has returned. An answer comes from one statement, so
+from one moment (`load` precedes all commits)."""
 
 from __future__ import annotations
 

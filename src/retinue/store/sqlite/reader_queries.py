@@ -1,4 +1,4 @@
-"""What is read from the store, in SQL."""
+"""SQL queries that read from the store."""
 
 from __future__ import annotations
 

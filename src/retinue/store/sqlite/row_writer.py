@@ -1,5 +1,5 @@
-"""Rows of a commit into their tables, inside of its transaction. Ids become numbers here: what the
-writer needs again and again it does not look up."""
+"""Writes the rows of a commit, inside its transaction. Ids become numbers here: what the writer
+needs again and again it does not look up."""
 
 from __future__ import annotations
 

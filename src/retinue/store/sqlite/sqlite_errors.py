@@ -1,5 +1,4 @@
-"""What SQLite says, in Retinue's words: every message says what was wrong, what was kept, and what
-to do next."""
+"""Translates SQLite's errors: what was wrong, what was kept, and what to do next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lock of a store: one process writes it."""
+"""The lock of a store: only one process writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statements that write rows into SQLite's tables, in the order that foreign keys need."""
+"""SQL statements that write rows, in the order that foreign keys need."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A log for each tree: its own numbers and its own hash chain. The writer keeps the heads of the
-trees that are written to and reads the others again when they are needed, so that its memory does
-not grow with the trees there ever were."""
+"""A log for each tree, with its own numbers and its own hash chain. The writer keeps the heads of
+the trees that are written to and reads the others again when they are needed, so that its memory
+does not grow with the trees there ever were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change as values: each file before and after it, and the lines that are new. History, too."""
+"""A change as values: each file before and after, and its new lines. History, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks of a review: each has a fixed severity and says what it looked for. They see text and
+"""The checks of a review: each has a fixed severity and says what it looks for. They see text and
 syntax, not what the code does."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The code of a file without its comments and docstrings: what is left when two versions differ in
-words only."""
+"""The code of a file without comments and docstrings, to tell whether two versions differ only in
+words."""
 
 from __future__ import annotations
 

@@ -14,6 +14,8 @@ from retinue.syntax.facts import TYPE_KINDS, DefinitionSite, FileFacts
 
 Change = Literal["added", "removed", "signature", "body", "value", "comments"]
 LONGEST = 60
+Key = tuple[str, str, int]
+Sites = dict[Key, DefinitionSite]
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Version:
     tokens: CodeTokens
 
     @cached_property
-    def definitions(self) -> dict[tuple[str, str, int], DefinitionSite]:
+    def definitions(self) -> Sites:
         """By owner, name and how often both came before. Local ones belong to what is around."""
         counts: Counter[tuple[str, str]] = Counter()
         sites = {}
@@ -94,6 +96,8 @@ def compare(path: str, old: Version | None, new: Version | None) -> list[Definit
     """What a change did to the definitions of one file."""
     before = old.definitions if old is not None else {}
     after = new.definitions if new is not None else {}
+    if old is not None and new is not None:
+        after = _paired(old, new)
     owners = {one.title: one.line for one in after.values()}
     changes = [
         DefinitionChange("added", one.kind, one.owner, one.name, path, one.line, new=one)
@@ -115,11 +119,35 @@ def compare(path: str, old: Version | None, new: Version | None) -> list[Definit
     return sorted(changes, key=lambda change: (change.line, change.title))
 
 
-def _is_inside_new(
-    one: DefinitionSite,
-    other: dict[tuple[str, str, int], DefinitionSite],
-    own: dict[tuple[str, str, int], DefinitionSite],
-) -> bool:
+def _paired(old: Version, new: Version) -> Sites:
+    """The definitions of the new version, each under the key of the old one that it continues. Of
+    several with one name, such as overloads, those that are the same belong together; the others
+    follow in order."""
+    groups: dict[tuple[str, str], list[Key]] = {}
+    for key in old.definitions:
+        groups.setdefault(key[:2], []).append(key)
+    later: dict[tuple[str, str], list[DefinitionSite]] = {}
+    for key, one in new.definitions.items():
+        later.setdefault(key[:2], []).append(one)
+    out: dict[int, Key] = {}
+    for name, sites in later.items():
+        free = list(groups.get(name, ()))
+        if len(sites) > 1 or len(free) > 1:
+            for look in (Version.raw, Version.head):
+                for one in [site for site in sites if site.start not in out]:
+                    same = (k for k in free if look(old, old.definitions[k]) == look(new, one))
+                    if (key := next(same, None)) is not None:
+                        free.remove(key)
+                        out[one.start] = key
+        n_old = len(groups.get(name, ()))
+        rest = [*free, *((*name, n) for n in range(n_old, n_old + len(sites)))]
+        for one in sites:
+            if one.start not in out:
+                out[one.start] = rest.pop(0)
+    return {out[one.start]: one for one in new.definitions.values()}
+
+
+def _is_inside_new(one: DefinitionSite, other: Sites, own: Sites) -> bool:
     """Whether its owner is new (or gone) as well, which says enough."""
     titles = {d.title for d in other.values()}
     known_titles = {d.title for d in own.values()}

@@ -1,5 +1,4 @@
-"""Checks of definitions that were changed: who still calls them, and which callers were not
-changed."""
+"""Checks of changed definitions: what still calls them, and which callers were not changed."""
 
 from __future__ import annotations
 
@@ -77,12 +76,13 @@ def signatures(source: ReviewInput) -> Iterator[ReviewFinding]:
         outside = [place for place in source.calls(change.name) if place.path not in source.paths]
         if outside:
             n_files = len({place.path for place in outside})
-            files = "file" if n_files == 1 else "files"
+            files = "file that calls" if n_files == 1 else "files that call"
+            are = "is" if n_files == 1 else "are"
             yield ReviewFinding(
                 "medium",
                 Place(change.path, change.line),
-                f"the signature of `{change.title}` changed, and {n_files} {files} that call this "
-                f"name are not in the change (the first: {outside[0]}).",
+                f"the signature of `{change.title}` changed, and {n_files} {files} this "
+                f"name {are} not in the change (the first: {outside[0]}).",
             )
 
 
@@ -135,6 +135,16 @@ def defaults(source: ReviewInput) -> Iterator[ReviewFinding]:
             )
 
 
+def _is_left(change: DefinitionChange, source: ReviewInput) -> bool:
+    """Whether another definition has the name that was removed: an overload, say."""
+    return any(
+        file.path == change.path
+        and file.new is not None
+        and (change.owner, change.name, 0) in file.new.definitions
+        for file in source.files
+    )
+
+
 def changelog(source: ReviewInput) -> Iterator[ReviewFinding]:
     """Public signatures that changed, or were removed, and that the changelog does not name."""
     if source.changelog is None:
@@ -143,6 +153,8 @@ def changelog(source: ReviewInput) -> Iterator[ReviewFinding]:
     for change in source.changes:
         is_source = any(f.path == change.path and f.role == "source" for f in source.files)
         if change.change not in ("signature", "removed") or not is_source or not change.is_public:
+            continue
+        if change.change == "removed" and _is_left(change, source):
             continue
         if not re.search(rf"\b{re.escape(change.name)}\b", text):
             place = Place(change.path, max(1, change.line))

@@ -1,4 +1,5 @@
-"""The question `changes`: what a change did, definition by definition, and what the checks say."""
+"""Answers the question `changes`: what a change did to each definition, and what the checks
+found."""
 
 from __future__ import annotations
 

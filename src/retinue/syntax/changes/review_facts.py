@@ -1,4 +1,4 @@
-"""What a review holds, as values that go through JSON."""
+"""The content of a review, as JSON values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checks of a review are given: a whole change, and the tree as it is now."""
+"""The input of the review's checks: a whole change, and the current tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of new lines: marks, keys, errors, and what people leave behind."""
+"""Checks of new lines: unfinished work, keys, errors, and leftovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Areas: the folders a tree is divided into, or groups of files where one folder has them all.
+"""Divides a tree into areas: folders, or groups of files if one folder has them all.
 
 The top folders are where it begins. While there are few areas, the largest is opened if it holds
 much of the source; files directly in an opened folder are an area of their own, which has the

@@ -1,5 +1,5 @@
-"""How areas depend on each other: import statements that name a file of another area, or, where C
-is most of the source, calls of functions that are defined once."""
+"""Dependencies between areas: imports that name a file of another area or, if most of the source is
+C, calls of functions defined once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an area says of itself: a docstring or the first comment of the file that speaks for it."""
+"""The description of an area: a docstring or first comment of its main file."""
 
 from __future__ import annotations
 

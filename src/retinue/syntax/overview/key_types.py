@@ -1,4 +1,4 @@
-"""Key types: those that other source files refer to, counted as syntax can count it."""
+"""Key types: those that other source files mention most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the map of a tree holds, as values that go through JSON."""
+"""The content of a map, as JSON values."""
 
 from __future__ import annotations
 

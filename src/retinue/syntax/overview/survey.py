@@ -1,4 +1,4 @@
-"""The questions `map` and `area`: a tree as areas, and what each of them is."""
+"""Answers the questions `map` and `area`: a tree as areas, and each of them in detail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 from posixpath import basename, dirname, splitext
 
 from retinue.syntax.facts import CALLABLE_KINDS, TYPE_KINDS, DefinitionSite, count_kinds
-from retinue.syntax.overview import areas as division
+from retinue.syntax.overview import areas as area_division
 from retinue.syntax.overview import entry_points, test_counts
 from retinue.syntax.overview.dependencies import Dependencies, dependencies
 from retinue.syntax.overview.descriptions import description, purpose
@@ -32,7 +32,7 @@ MOST_AREAS, MOST_FILES = 9, 10
 LEAST_AREAS = 2
 FILES = "files"
 """The name of the part that has every file, where there is only one area."""
-OTHER = division.OTHER
+OTHER = area_division.OTHER
 KEYS, FEW_KEYS, ALL_KEYS = 4, 2, 10
 FEW_AREAS = 6
 """With more areas or files than these, each of them shows fewer key types, so that the map stays a
@@ -56,14 +56,14 @@ class TreeSurvey:
 
     @cached_property
     def folders(self) -> dict[str, str]:
-        return division.divide({p: f.size for p, f in self.tree.source.items()})
+        return area_division.divide({p: f.size for p, f in self.tree.source.items()})
 
     @cached_property
     def is_files(self) -> bool:
         """One area has all but single files, so files are shown instead."""
         n_files = Counter(self.folders.values())
         large = [name for name, n in n_files.items() if n > 1]
-        return len(large) < LEAST_AREAS and not division.is_by_words(n_files)
+        return len(large) < LEAST_AREAS and not area_division.is_by_words(n_files)
 
     @cached_property
     def area_of(self) -> dict[str, str]:
@@ -195,7 +195,7 @@ def map_answer(tree: SourceTree, folder: str = "", *, full: bool = False) -> Map
         areas=tuple(survey.row(name) for name in survey.shown),
         also=tuple(survey.row(name) for name in survey.names if name not in survey.shown),
         is_files=survey.is_files,
-        is_by_words=division.is_by_words(survey.names),
+        is_by_words=area_division.is_by_words(survey.names),
         n_flat=max(flat.values(), default=0),
         edges=tuple(_edges(needs)),
         is_by_calls=needs.is_by_calls,

@@ -1,4 +1,5 @@
-"""Which files are manifests, and who reads them. A manifest that cannot be read says nothing."""
+"""Which files are manifests, and which module reads each. A manifest that cannot be read says
+nothing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Manifests that are read line by line: go.mod, configure.ac, Makefile.am, CMakeLists.txt, pom.xml,
-gemspec, setup.py and Makefile."""
+"""Reads manifests line by line: go.mod, configure.ac, Makefile.am, pom.xml, gemspec, setup.py and
+Makefile."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def read_package_json(path: str, text: str) -> Manifest | None:
 
 
 def _entries(data: dict[str, Any], name: str, at: Any) -> list[ProjectCommand]:
-    if not name:  # it only says how the files beside it are read; nobody can ask for it by name
+    if not name:  # it only says how the files next to it are read, and cannot be named
         return []
     programs = data.get("bin")
     if isinstance(programs, str):

@@ -1,4 +1,4 @@
-"""What a project says of itself in its manifests: its name, its commands, what it needs."""
+"""Facts that a project's manifests state: its name, its commands, its dependencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a README says first, and the commands in it under a heading about building or testing."""
+"""The introduction of a README, and the commands under headings about building or testing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message of Anthropic, whole or as events."""
+"""A reply in Anthropic's format, whole or as events."""
 
 from __future__ import annotations
 

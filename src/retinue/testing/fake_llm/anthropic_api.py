@@ -1,4 +1,4 @@
-"""Anthropic's messages: what it refuses, and how it answers."""
+"""The fake of Anthropic's Messages API: what it refuses, and how it answers."""
 
 from __future__ import annotations
 

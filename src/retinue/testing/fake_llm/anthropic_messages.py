@@ -1,5 +1,4 @@
-"""A conversation in Anthropic's words: roles, blocks, and every call with its result right behind
-it."""
+"""Checks a conversation for Anthropic: roles, blocks, and every call followed by its result."""
 
 from __future__ import annotations
 

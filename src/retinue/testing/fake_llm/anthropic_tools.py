@@ -1,4 +1,4 @@
-"""Tools and system prompt of a request to Anthropic, checked."""
+"""Checks the tools and system prompt of a request to Anthropic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fake provider on a thread of its own, for tests that have no loop of their own."""
+"""The fake provider on its own thread, for tests without an event loop."""
 
 from __future__ import annotations
 

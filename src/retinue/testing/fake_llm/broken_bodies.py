@@ -1,4 +1,4 @@
-"""Bodies that end too early, never, or are too large."""
+"""Faulty bodies that end too early, never end, or are too large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of the way an answer comes: streams that break, stall, drip, lie and repeat themselves.
+"""Faulty streams that break, stall, trickle, contain false data or repeat themselves.
 
 A request that did not ask for a stream gets what is nearest: a body that is cut, late, or not what
 its headers say."""

@@ -1,5 +1,4 @@
-"""What the dialects of the fake provider have in common: the parsed request, the reply, and the
-form of errors.
+"""Shared by the fake provider's dialects: the parsed request, the reply, and the form of errors.
 
 A dialect reads a request strictly, and writes a reply as one body or as events; it keeps no state.
 What providers do keep, the cache of prompts, is here."""

@@ -1,5 +1,4 @@
-"""Faults that are answers with a status: limits, overload, bad keys, refused requests, pages of
-proxies.
+"""Faults that are an HTTP error: limits, overload, bad keys, refused requests, proxy pages.
 
 Each is a function of the scene; it gives the trouble in the words of the scene's provider.
 """

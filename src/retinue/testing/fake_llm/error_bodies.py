@@ -1,4 +1,4 @@
-"""An error in the words of each provider."""
+"""Error bodies in the format of each provider."""
 
 from __future__ import annotations
 

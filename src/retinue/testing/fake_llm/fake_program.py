@@ -1,4 +1,4 @@
-"""The fake provider as a program: an address on one line, then answers until it is stopped."""
+"""The fake provider as a program: prints its address, then answers until it is stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request on its way to its answer: what is needed to answer it well, or badly."""
+"""One request to the fake provider, with what is needed to answer it correctly or with a fault."""
 
 from __future__ import annotations
 

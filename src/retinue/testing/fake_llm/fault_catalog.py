@@ -1,4 +1,4 @@
-"""The catalogue of what providers do wrong, by number, and how to ask for it.
+"""The catalog of provider faults, by number, and how a test asks for one.
 
 A number with several forms has letters: `F2` is the first form, `F2b` the second. `outcome` says
 what a good client does: R tries again, P waits for the provider without hammering it, T fails with

@@ -1,4 +1,4 @@
-"""Replies that are odd in one way each."""
+"""Replies that are each wrong in one way."""
 
 from __future__ import annotations
 

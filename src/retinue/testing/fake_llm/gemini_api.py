@@ -1,5 +1,5 @@
-"""Gemini's generateContent: what it refuses, and how it answers. It takes names in camel case and
-in snake case."""
+"""The fake of Gemini's generateContent: what it refuses, and how it answers. It takes names in
+camel case and in snake case."""
 
 from __future__ import annotations
 

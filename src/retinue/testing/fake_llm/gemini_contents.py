@@ -1,4 +1,4 @@
-"""A conversation in Gemini's words: turns of a user and a model, and every round of calls with its
+"""Checks a conversation for Gemini: turns of user and model, and calls followed by their
 responses."""
 
 from __future__ import annotations

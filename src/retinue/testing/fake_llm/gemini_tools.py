@@ -1,4 +1,4 @@
-"""Tools of a request to Gemini, checked."""
+"""Checks the tools of a request to Gemini."""
 
 from __future__ import annotations
 

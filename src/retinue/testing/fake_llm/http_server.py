@@ -1,5 +1,5 @@
-"""Just enough of an HTTP/1.1 server to be a provider, and to be a broken one: every byte and every
-end is ours.
+"""A minimal HTTP/1.1 server for the fake provider, which controls every byte so that it can be
+faulty.
 
 A protocol of asyncio instead of a web framework: it takes what clients really send (two User-Agent
 headers, say), costs some microseconds a request, and can cut, drip and reset where a framework

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions: what they refuse, and how they answer."""
+"""The fake of OpenAI's Chat Completions: what it refuses, and how it answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of a request in the chat dialect, checked as strictly as the provider does."""
+"""Checks the messages of a Chat Completions request as strictly as the provider."""
 
 from __future__ import annotations
 

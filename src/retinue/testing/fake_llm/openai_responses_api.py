@@ -1,5 +1,5 @@
-"""OpenAI's responses: what they refuse, and how they answer. Nothing is stored: the whole
-conversation must come."""
+"""The fake of OpenAI's Responses API: what it refuses, and how it answers. Nothing is stored: the
+whole conversation must come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The input of a request in the Responses dialect, checked as strictly as the provider does."""
+"""Checks the input of a Responses request as strictly as the provider."""
 
 from __future__ import annotations
 

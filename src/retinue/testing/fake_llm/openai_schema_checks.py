@@ -1,4 +1,4 @@
-"""What OpenAI refuses in the schema of a tool."""
+"""What OpenAI refuses in a tool's schema."""
 
 from __future__ import annotations
 

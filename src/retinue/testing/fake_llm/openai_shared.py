@@ -1,5 +1,4 @@
-"""What OpenAI's two dialects share: the key, the shape of errors, tools and their schemas,
-names."""
+"""Shared by OpenAI's two APIs: the key, the form of errors, tools, schemas and names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors about what is in a request: too long, too large, badly made."""
+"""Errors about a request: too long, too large, malformed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the fake provider says: a script's line, or what a mark in the conversation asks for.
+"""What the fake provider says: the next line of a script, or what a mark in the conversation asks
+for.
 
 A mark is for programs that are driven from outside: a user's text with `@@turns=3,tool=read@@` gets
 two calls of `read` and then an answer. `calls=5` makes five calls a turn; `args={...}` gives their

@@ -1,4 +1,4 @@
-"""Errors that a script asks for, and those that come before there is a reply."""
+"""Errors that a script asks for, and errors that come before a reply."""
 
 from __future__ import annotations
 

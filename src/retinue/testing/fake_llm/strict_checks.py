@@ -1,5 +1,4 @@
-"""What every provider refuses, whatever its words for it are: bodies that are no JSON objects,
-schemas that are none.
+"""What every provider refuses: bodies that are not JSON objects, and invalid schemas.
 
 The dialects hold the rules that differ. A tool list is read once and remembered: it is the same in
 every turn of a run."""

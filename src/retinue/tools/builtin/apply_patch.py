@@ -1,6 +1,5 @@
-"""Several files changed together: everything is read and checked, then everything written beside
-its file, then the drafts take their places one after the other. When one cannot, those before it
-are put back."""
+"""Changes several files together: reads and checks everything, writes drafts next to the files,
+then renames them one by one. When one cannot, those before it are put back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`artifact`: page through an output that was too long to be shown whole."""
+"""`artifact`: pages through a result that was too long to show in full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ask`: a question to the user or the parent. Who that is, is decided elsewhere; here it is made
+"""`ask`: asks the user or the parent a question. Who that is, is decided elsewhere; here it is made
 fit to be shown to a person."""
 
 from __future__ import annotations

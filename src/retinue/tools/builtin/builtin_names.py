@@ -1,4 +1,4 @@
-"""The names of the built-in tools, for modules that do not need the tools themselves."""
+"""The names of the built-in tools, for modules that do not need the tools."""
 
 from __future__ import annotations
 

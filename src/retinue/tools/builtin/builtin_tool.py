@@ -1,5 +1,5 @@
-"""What the built-in tools share: a struct describes the arguments, and what does not fit it becomes
-an answer that the model can act on."""
+"""Shared by the built-in tools: a struct describes the arguments, and a wrong argument becomes an
+answer that the model can act on."""
 
 from __future__ import annotations
 

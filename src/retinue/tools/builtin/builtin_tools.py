@@ -1,5 +1,5 @@
-"""The built-in tools by name, and what they share in one runtime: its private folder, the sandbox,
-the leases."""
+"""The built-in tools by name, and what they share in one runtime: a private folder, the sandbox,
+write leases."""
 
 from __future__ import annotations
 

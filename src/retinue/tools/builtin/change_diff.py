@@ -1,5 +1,4 @@
-"""The whole change of a file as a unified diff, for a person who decides about it: bounded, with
-the line before each place that names it."""
+"""The change of a file as a unified diff for the person who decides about it, limited in size."""
 
 from __future__ import annotations
 

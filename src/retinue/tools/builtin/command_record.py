@@ -1,6 +1,5 @@
-"""The record of one command on disk: that it was started, what it wrote, and how it ended. It
-outlives the runtime, so that a call which was cut off by a restart can be answered with what really
-happened."""
+"""The record of one command on disk: its start, its output, its end. It outlives the runtime, so
+that a call which was cut off by a restart can be answered with what really happened."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`edit`: changing a part of a file. It is `reconcile`, as `write` is: after a restart it looks
-at the file first, and tells from its content whether the change was made."""
+"""`edit`: changes a part of a file. It is `reconcile`, as `write` is: after a restart it looks at
+the file first, and tells from its content whether the change was made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks and answers that the tools that change files share."""
+"""Checks and answers shared by the tools that change files."""
 
 from __future__ import annotations
 

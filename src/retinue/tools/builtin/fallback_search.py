@@ -1,6 +1,5 @@
-"""The matcher of `search` where ripgrep cannot be used: a program of its own that needs nothing but
-Python, so that a pattern that never comes to an end can be killed (in a thread it would hold up
-everything else).
+"""Matches for `search` without ripgrep: a separate program that needs only Python, so that an
+endless pattern can be killed (in a thread it would block everything else).
 
 It reads one line of JSON, then paths separated by NUL, relative to the directory that it inherits
 as a descriptor. It writes what `rg --json` writes, as far as `search` reads it."""

@@ -1,4 +1,4 @@
-"""`fetch`: a page of the web as text. What comes back is data: it is framed as such, and cut into
+"""`fetch`: reads a web page as text. What comes back is data: it is framed as such, and cut into
 pages."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes of several files, made together or taken back."""
+"""Changes several files together, or takes the changes back."""
 
 from __future__ import annotations
 

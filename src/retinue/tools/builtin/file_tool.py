@@ -1,5 +1,5 @@
-"""What the file tools share: the roots of the calling run, work in a thread, and every failure as a
-tool result."""
+"""Shared by the file tools: the roots of the run, work in a thread, and every failure as a tool
+result."""
 
 from __future__ import annotations
 

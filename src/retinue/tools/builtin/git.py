@@ -1,6 +1,6 @@
-"""`git`: looking at the history without changing anything. Sub-commands and options are taken from
-a list, the settings are ours and not the repository's (`sandbox/git_repository.py`), and it runs in
-the sandbox, where the workspace is read-only."""
+"""`git`: reads a repository's history without changing anything. Sub-commands and options are taken
+from a list, the settings are ours and not the repository's (`sandbox/git_repository.py`), and it
+runs in the sandbox, where the workspace is read-only."""
 
 from __future__ import annotations
 

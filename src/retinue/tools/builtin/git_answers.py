@@ -1,5 +1,5 @@
-"""What `symbols` answers with the help of git: the history of a tree, and a review of a change.
-What the run may not read is omitted from both."""
+"""Answers of `symbols` that need git: the history of a tree, and a review of a change. What the run
+may not read is omitted from both."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Where git would cut text that it shows: half a secret is not recognised as one, so nothing is cut
-before it is cleaned. Options and placeholders that cut, wrap or rewrite are refused, and names are
+"""Where text from git may be shortened: half a secret is not recognized, so nothing is cut before
+secrets are removed. Options and placeholders that cut, wrap or rewrite are refused, and names are
 listed whole."""
 
 from __future__ import annotations

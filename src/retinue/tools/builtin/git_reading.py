@@ -1,4 +1,4 @@
-"""History and changes of a repository, read with fixed commands.
+"""Reads the history and changes of a repository with fixed commands.
 
 Nothing that a repository or a user sets up is obeyed here: git has a directory of ours
 (`sandbox/git_repository.py`), and every word of each command is ours but for the names of commits,

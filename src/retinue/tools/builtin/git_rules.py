@@ -1,5 +1,5 @@
-"""What `git` may show to a run that is kept from reading some files: they are omitted from every
-diff, and no content is asked for by another name."""
+"""What `git` shows to a run that may not read some files: they are omitted from every diff, and
+their content cannot be reached by another name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""HTML read in one pass, in linear time and without recursion, whatever is wrong with it: tokens,
-then Markdown.
+"""Converts HTML to Markdown in one pass, in linear time and without recursion, however broken it
+is.
 
 Scripts, styles and what a page hides are omitted: they are not what a person would read.
 """

@@ -1,4 +1,4 @@
-"""HTML as tokens."""
+"""Splits HTML into tokens."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Hunks of a patch, put into lines where they fit. Line numbers and counts are hints, because
-models miscount; the lines themselves must be there."""
+"""Applies hunks of a patch to lines. Line numbers and counts are hints, because models miscount;
+the lines themselves must be there."""
 
 from __future__ import annotations
 

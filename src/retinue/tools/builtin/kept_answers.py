@@ -1,5 +1,5 @@
-"""Answers about the last tree, kept while no file of it changes: sub-agents ask about its areas
-right after their lead has asked for the whole, and the tree is then read once."""
+"""Caches answers about the last tree while none of its files changes: sub-agents ask about areas
+right after their lead asked about the whole tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`list` and `find`: looking at directories."""
+"""`list` and `find`: look at directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One command under way, and what is kept of it."""
+"""One running command, and what is kept of it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Markdown written as the elements of a page come and go: a buffer for the line at hand, stacks for
-what it is in."""
+"""Writes Markdown as the elements of a page open and close: a buffer for the current line, stacks
+for nested elements."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Why a text that should be replaced was not found: the lines of the file that come nearest to
-it."""
+"""Explains why a text to replace was not found, with the most similar lines of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patches as models write them: unified diffs and the `*** Begin Patch` envelope, read into the
+"""Parses patches as models write them: unified diffs and the `*** Begin Patch` format, into the
 same changes."""
 
 from __future__ import annotations

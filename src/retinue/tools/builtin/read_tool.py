@@ -1,4 +1,4 @@
-"""`read`: a file as numbered lines, or as a picture."""
+"""`read`: shows a file as numbered lines, or as an image."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Who does the matching for `search`: ripgrep, or our own scanner. Both run as processes without a
-shell that can be killed, both write the same lines of JSON, and what they say is compared with the
-file before it is shown."""
+"""Chooses the program that matches for `search`: ripgrep, or Retinue's own. Both run as processes
+without a shell that can be killed, both write the same lines of JSON, and what they say is compared
+with the file before it is shown."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Everything that a runtime has running outside itself. One `Processes` belongs to one state
-directory; a process ends with the run that started it, and with the runtime."""
+"""All processes that a runtime has started. One `Processes` belongs to one state directory; a
+process ends with the run that started it, and with the runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`search`: lines that match a regular expression, in the files of a tree."""
+"""`search`: finds lines that match a regular expression in the files of a tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search has found, as the answer that a model reads."""
+"""The result of a search as the answer for the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search is asked and what it has found, as values."""
+"""The input and the matches of a search, as values."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`shell`, `shell_output` and `shell_stop`: commands in the sandbox, in the foreground or behind
-the conversation."""
+"""`shell`, `shell_output` and `shell_stop`: run commands in the sandbox, in the foreground or in
+the background."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a command is, and what it has written, in words."""
+"""The state and output of a command, as text."""
 
 from __future__ import annotations
 

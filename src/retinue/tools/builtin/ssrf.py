@@ -1,5 +1,5 @@
-"""Where a fetch may go. A name is resolved once; every address that comes back must be public; and
-the connection is made to those addresses and to no others."""
+"""Decides which addresses a fetch may reach. A name is resolved once; every address that comes back
+must be public; and the connection is made to those addresses and to no others."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`symbols`: what the syntax of a source tree says. The explorer asks it for its reports; an agent
-can ask where a name is defined and who calls it."""
+"""`symbols`: answers questions about the syntax of a source tree. The explorer asks it for its
+reports; an agent can ask where a name is defined and who calls it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Files as text: which encoding, what counts as binary, which pictures are known; and back to the
-same bytes."""
+"""Files as text: encoding, binary content and known image types; and back to the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`think`: a place to reason in writing before acting. The thought stays in the conversation;
+"""`think`: lets a model reason in writing before it acts. The thought stays in the conversation;
 nothing happens."""
 
 from __future__ import annotations

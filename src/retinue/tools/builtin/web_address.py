@@ -1,5 +1,5 @@
-"""An address of the web is read once, strictly, by this file alone: whatever two programs could
-read differently is refused."""
+"""Parses web addresses strictly, in this file alone: whatever two programs could read differently
+is refused."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One GET, step by step through its redirects: each step is admitted anew, goes to the addresses
-that were checked, and is read no further than the caps, whatever the other side does."""
+"""One GET with its redirects: each step is checked again, connects only to the checked addresses,
+and reads no more than the limits."""
 
 from __future__ import annotations
 

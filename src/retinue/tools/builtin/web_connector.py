@@ -1,4 +1,4 @@
-"""Connections of a fetch, to checked addresses only."""
+"""Connects a fetch to checked addresses only."""
 
 from __future__ import annotations
 

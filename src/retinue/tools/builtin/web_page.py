@@ -1,4 +1,4 @@
-"""A body that came over the web, as text."""
+"""Converts a body from the web to text."""
 
 from __future__ import annotations
 

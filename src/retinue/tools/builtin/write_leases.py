@@ -1,4 +1,4 @@
-"""One writer per directory: the first run that writes holds it until the run ends.
+"""One writer per directory: the first run that writes has the lease until the run ends.
 
 A run and its descendants may write in the same place, because one waits for the other or has sent
 it there; two unrelated runs would overwrite each other's work. A directory is known by what was

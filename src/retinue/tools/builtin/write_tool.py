@@ -1,4 +1,4 @@
-"""`write`: a whole file."""
+"""`write`: writes a whole file."""
 
 from __future__ import annotations
 

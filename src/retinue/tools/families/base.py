@@ -1,5 +1,4 @@
-"""What the families share: how a family is put together, how its tools read their arguments and
-complain.
+"""Shared by the families: building a family, reading arguments, and reporting wrong ones.
 
 A family is settings and tools; it adds no rule to the machine. Its tools return actions."""
 

@@ -1,5 +1,4 @@
-"""Where a child works when its parent names a directory: it is confined to what the parent may
-see."""
+"""The directory of a child when its parent names one: limited to what the parent may see."""
 
 from __future__ import annotations
 

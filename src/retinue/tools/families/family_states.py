@@ -1,5 +1,4 @@
-"""One run, five vocabularies: what each family calls the state of a run. All of them are read off
-the same record."""
+"""The name of a run's state in each family. All of them are read off the same record."""
 
 from __future__ import annotations
 

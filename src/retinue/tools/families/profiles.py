@@ -1,4 +1,4 @@
-"""Families by name, and profiles: a profile is a family with other defaults, nothing more."""
+"""Families by name, and profiles: a family with other defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings as people write them: by their own names, or as the family's document spells them. What
+"""The accepted spellings of settings: their own names, or those in the family's document. What
 there is not is named beside what there is, in the spelling that was used."""
 
 from __future__ import annotations

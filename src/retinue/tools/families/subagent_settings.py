@@ -1,4 +1,4 @@
-"""The settings of the family `subagent`, and what they may be."""
+"""The settings of the family `subagent`, and their allowed values."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Bounds and descriptions in `Annotated`, read by shape: an attribute `le` is a largest value,
-whichever class it is on. So pydantic's `Field`, annotated-types and `msgspec.Meta` mean the same,
-and none of them has to be there."""
+"""Bounds and descriptions in `Annotated`, recognized by attribute: `le` is a maximum, whatever its
+class. So pydantic's `Field`, annotated-types and `msgspec.Meta` mean the same, and none of them has
+to be there."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a docstring says of parameters, in the three styles that people write: Google (`Args:`),
-NumPy (`Parameters` underlined) and Sphinx (`:param name:`)."""
+"""Reads parameter descriptions from docstrings in three styles: Google (`Args:`), NumPy (underlined
+`Parameters`) and Sphinx (`:param name:`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An example of what a schema describes, for a model that got it wrong."""
+"""Builds an example for a schema, for a model that got it wrong."""
 
 from __future__ import annotations
 

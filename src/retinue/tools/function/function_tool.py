@@ -241,7 +241,7 @@ _NAMED_BELOW = ("restart", "risk")
 
 
 def _check_kinds(function: object, options: ToolOptions) -> None:
-    """What is given is a function that is no tool yet, and each option is of its type."""
+    """The argument must be a function that is not a tool yet, each option of its type."""
     names = list(ToolOptions.__annotations__)
     if odd := next((name for name in options if name not in names), ""):
         raise ConfigError(

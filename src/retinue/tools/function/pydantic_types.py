@@ -1,5 +1,5 @@
-"""Types that bring a pydantic schema are read and described by pydantic, which is imported only
-when there is one."""
+"""Types with a pydantic schema are read and described by pydantic, which is imported only
+for them."""
 
 from __future__ import annotations
 

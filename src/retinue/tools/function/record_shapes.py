@@ -1,4 +1,4 @@
-"""Objects with named fields: what reads one, and its schema."""
+"""Objects with named fields: how they are read, and their schema."""
 
 from __future__ import annotations
 

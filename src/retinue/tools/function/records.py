@@ -1,4 +1,4 @@
-"""Types with named fields: dataclasses, `TypedDict` and msgspec structs, as one kind of thing."""
+"""Types with named fields, handled the same: dataclasses, `TypedDict` and msgspec structs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The type of an agent's result, read and described as a parameter is."""
+"""The type of an agent's result, handled like a parameter's."""
 
 from __future__ import annotations
 

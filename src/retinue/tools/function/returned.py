@@ -1,4 +1,4 @@
-"""What a tool's function has returned, as the model reads it."""
+"""The return value of a tool's function, as the model reads it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A type as a tool's parameter has it: a JSON schema for the model, and a function that reads what
-the model wrote or says what is wrong with it.
+"""A parameter's type: its JSON schema for the model, and a function that reads what the model wrote
+or explains what is wrong.
 
 Records, unions and containers are read here, so that a bound counts wherever it is and a problem is
 reported with its path. What is left is msgspec's; a type with a pydantic schema is pydantic's."""

@@ -1,5 +1,4 @@
-"""A callable as a tool: its name, what it says of itself, and its parameters as the model sees and
-fills them."""
+"""A callable as a tool: its name, its description, and its parameters."""
 
 from __future__ import annotations
 

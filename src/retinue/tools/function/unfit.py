@@ -1,4 +1,4 @@
-"""A value that does not fit its type: its path, and what was expected."""
+"""A value that does not match its type: its path, and what was expected."""
 
 from __future__ import annotations
 

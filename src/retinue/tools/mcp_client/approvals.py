@@ -1,6 +1,5 @@
-"""Which servers and definitions of tools were approved, by their hashes: what has changed since, or
-is new, is withheld until it is approved too. A server that was approved with harmless tools cannot
-put others in their place."""
+"""Approved servers and tool definitions, by hash: new or changed ones are withheld until they are
+approved. A server that was approved with harmless tools cannot put others in their place."""
 
 from __future__ import annotations
 

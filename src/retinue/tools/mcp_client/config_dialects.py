@@ -1,4 +1,4 @@
-"""The formats of other programs, translated into `ServerConfig`: JSON with `mcpServers` or
+"""Translates the formats of other programs into `ServerConfig`: JSON with `mcpServers` or
 `servers`, TOML with `mcp_servers`. What is not known is reported and omitted; what is of the wrong
 type costs that server alone."""
 

@@ -1,5 +1,5 @@
-"""One connection to one server: requests find their answers, the era of the protocol is found out,
-and what the server sends unasked is answered or dropped."""
+"""A connection to a server: matches replies to requests, detects the protocol version, and answers
+or drops what the server sends unasked."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What versions without a handshake want repeated in HTTP headers, so that proxies need not read
-bodies."""
+"""HTTP headers that stateless protocol versions require, so that proxies need not read bodies."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""One tool of a server as a tool of ours: what the model sees of it, what it may do, and how a call
-ends."""
+"""A tool of a server as a Retinue tool: its description, its permissions, and how a call ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An MCP server among an agent's tools: started with the runtime, ended with it."""
+"""An MCP server as a toolset of an agent: starts and stops with the runtime."""
 
 from __future__ import annotations
 

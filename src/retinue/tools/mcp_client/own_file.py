@@ -1,5 +1,5 @@
-"""A JSON file of ours that only its owner may change (0600). Each change is made under a lock on
-what the file says by then, and replaces it whole: no process undoes another's."""
+"""A JSON file that only its owner can change (0600). Each change is made under a lock on what the
+file says by then, and replaces it whole: no process undoes another's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What all parts of the MCP client share: its limits, its one exception, and messages read with
-suspicion."""
+"""Shared by the MCP client: its limits, its exception, and strict reading of messages."""
 
 from __future__ import annotations
 

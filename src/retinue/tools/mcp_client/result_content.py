@@ -1,5 +1,5 @@
-"""The result of a tool of a server, as a `ToolResult`: texts joined, pictures apart, everything
-else named."""
+"""A server's tool result as a `ToolResult`: texts joined, images separate, everything else
+named."""
 
 from __future__ import annotations
 

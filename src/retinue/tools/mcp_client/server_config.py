@@ -1,5 +1,4 @@
-"""Which servers there are: one value for a server, read from the configuration files of many
-programs.
+"""The configuration of a server, read from the files of many programs.
 
 A file of a project says which programs to start. Until its user has said that it is trusted, its
 servers are listed and nothing more."""

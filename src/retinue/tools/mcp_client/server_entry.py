@@ -1,4 +1,4 @@
-"""One server as a file describes it, in any of the dialects."""
+"""One server as a file describes it, in any dialect."""
 
 from __future__ import annotations
 

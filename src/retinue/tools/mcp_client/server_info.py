@@ -1,4 +1,4 @@
-"""What a server says of itself, and what is read of its errors and versions."""
+"""A server's description of itself, its errors and its versions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One server, kept usable: started, listed, called, started again when it has died, and at last
-given up."""
+"""The life of one server: starts it, lists and calls its tools, restarts it after a crash, and
+gives up in the end."""
 
 from __future__ import annotations
 

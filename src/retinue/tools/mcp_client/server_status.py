@@ -1,4 +1,4 @@
-"""How a server is, and which of its tools are not offered, for people."""
+"""The state of a server, and which of its tools are not offered, for people."""
 
 from __future__ import annotations
 

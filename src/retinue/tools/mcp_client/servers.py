@@ -1,5 +1,5 @@
-"""All the servers of a runtime: started together, their tools named, filtered and held against what
-was approved."""
+"""All servers of a runtime: started together, their tools named, filtered and compared with the
+approvals."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a tool of a server is called here, `mcp__server__tool`, unique and always the same; and
-which are wanted."""
+"""Names a server's tool `mcp__server__tool`, unique and stable, and selects the wanted tools."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The schema of a tool's arguments as every provider takes it: an object at its root, no
-references, no unknown words.
+"""Converts a tool's schema into one that every provider accepts: an object at the root, no
+references, no unknown keywords.
 
 One schema that a provider refuses costs the whole request, and with it every turn of the run; so
 only what is known to be understood is copied, and a tool that cannot be described so is omitted.

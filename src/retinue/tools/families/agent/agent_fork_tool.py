@@ -1,4 +1,4 @@
-"""`agent_fork`: a child with all that was said. It returns immediately."""
+"""`agent_fork`: starts a child with the whole conversation. It returns immediately."""
 
 from __future__ import annotations
 

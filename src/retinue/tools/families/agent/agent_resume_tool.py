@@ -1,4 +1,4 @@
-"""`agent_resume`: continue a child that has ended."""
+"""`agent_resume`: continues a child that has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agent_spawn`: a child with a clean context. It returns immediately."""
+"""`agent_spawn`: starts a child with a clean context. It returns immediately."""
 
 from __future__ import annotations
 

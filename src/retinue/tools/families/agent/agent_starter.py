@@ -1,4 +1,4 @@
-"""What spawning and forking an agent have in common."""
+"""Shared by spawning and forking an agent."""
 
 from __future__ import annotations
 

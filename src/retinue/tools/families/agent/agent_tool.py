@@ -1,5 +1,4 @@
-"""What the tools of the family `agent` have in common: their names, the family's words, how
-arguments are read."""
+"""Shared by the tools of the family `agent`: names, texts, and how arguments are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agent_wait`: until children have ended."""
+"""`agent_wait`: waits until children have ended."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The tools that look after children that are already there: status, list, cancel; and beyond:
-send, wait, resume."""
+"""The tools for existing children: status, list, cancel, send, wait, resume."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What is running and what it may cost: the background groups of an agent, and the tokens that
-sub-agents took in the last hour, over all trees of a runtime. A grant counts from the moment it is
-given: a claim represents it until its runs are recorded, so that two calls never get the same
-rest."""
+"""The background work of an agent and its cost: its groups, and the tokens that sub-agents used in
+the last hour, over all trees of a runtime. A grant counts from the moment it is given: a claim
+represents it until its runs are recorded, so that two calls never get the same rest."""
 
 from __future__ import annotations
 

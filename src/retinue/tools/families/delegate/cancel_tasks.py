@@ -1,5 +1,5 @@
-"""`cancel_tasks`: stop background work that is no longer wanted. Cancelling twice changes nothing.
-`list_tasks` shows what there is, also of the runs that went before in the same conversation."""
+"""`cancel_tasks`: stops background work. Cancelling twice changes nothing. `list_tasks` shows what
+there is, also of the runs that went before in the same conversation."""
 
 from __future__ import annotations
 

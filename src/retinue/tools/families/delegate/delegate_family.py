@@ -1,6 +1,6 @@
-"""`delegate_tasks`: a list of tasks, each done by a sub-agent that knows its prompt and a summary,
-nothing else. Either the results are the tool result, or the work continues in the background and
-every end is announced on the channel that asked."""
+"""`delegate_tasks`: a list of tasks, each for a sub-agent that gets only its prompt and a summary.
+Either the results are the tool result, or the work continues in the background and every end is
+announced on the channel that asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`delegate_tasks`: tasks to sub-agents, in parallel or in the background."""
+"""`delegate_tasks`: gives tasks to sub-agents, in parallel or in the background."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The arguments of `delegate_tasks`, checked one by one in the sequence and with the texts of the
-document; then what the document leaves open, with our own texts."""
+"""Checks the arguments of `delegate_tasks` in the order and with the texts of the family's
+document, then what the document leaves open."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`spawn_agents`: several tasks start together, and the turn continues when all of them have ended.
-Every call answers with the outcomes of its own children, as JSON, in the order in which they ended;
-or the last one with those of the turn."""
+"""`spawn_agents`: starts several tasks together, and continues the turn when all have ended. Every
+call answers with the outcomes of its own children, as JSON, in the order in which they ended; or
+the last one with those of the turn."""
 
 from __future__ import annotations
 

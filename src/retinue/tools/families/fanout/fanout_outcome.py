@@ -1,4 +1,4 @@
-"""How one of several agents ended, as `spawn_agents` tells it."""
+"""How one of several agents ended, as `spawn_agents` reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model reads about `spawn_agents`: its parameters, what they are for, when to use it."""
+"""What a model reads about `spawn_agents`: its parameters and when to use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spawn_agents`: several tasks in parallel, each to an agent of its own."""
+"""`spawn_agents`: runs several tasks in parallel, each with its own agent."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which files a sub-agent gets before it starts. A model names them, so they are confined to what
-was set when its run was started: the run's working directory, the roots that it may read, and its
-rules."""
+"""The files that a sub-agent gets before it starts. A model names them, so they are confined to
+what was set when its run was started: the run's working directory, the roots that it may read, and
+its rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sessions a run may see, and their messages as text."""
+"""Which sessions a run can see, and their messages as text."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from retinue.core.answer_layout import Long
-from retinue.core.answer_layout import result_of as said_in
+from retinue.core.answer_layout import result_of as answer_result
 from retinue.core.provenance import provenance_text
 from retinue.core.state import Run, Thinking
 from retinue.core.values import Ending, Helpers
@@ -20,11 +20,11 @@ def session_result(ending: Ending) -> dict[str, Any]:
     if ending.state == "completed":
         return {
             **out,
-            "reply": Long(ending.data) if isinstance(ending.data, str) else said_in(ending),
+            "reply": Long(ending.data) if isinstance(ending.data, str) else answer_result(ending),
         }
     out["error"] = Long(ending.error or ending.stop)
     if ending.text and ending.state in ("incomplete", "timed_out"):
-        out["partial"] = said_in(ending)
+        out["partial"] = answer_result(ending)
     return out
 
 

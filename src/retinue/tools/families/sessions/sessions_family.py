@@ -1,5 +1,5 @@
-"""The family `sessions`: children in sessions of their own, which announce their result to the chat
-that asked, or to the session that spawned them. Two profiles: the document's values, and today's.
+"""The family `sessions`: children in their own sessions, which announce their result to the chat
+that asked, or to the session that started them. Two profiles: the document's values, and today's.
 """
 
 from __future__ import annotations

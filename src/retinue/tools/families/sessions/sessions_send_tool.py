@@ -1,4 +1,4 @@
-"""`sessions_send`: a message to another session."""
+"""`sessions_send`: sends a message to another session."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The settings of the family `sessions`, how its tools read their arguments, and how sessions are
-named: a session is named after its first run, and the runs that continue it are a group of that
-name."""
+"""The settings of the family `sessions`, how its tools read arguments, and how sessions are named:
+after their first run, and the runs that continue one are a group of that name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`sessions_spawn`: start a run in a session of its own, and continue, or wait a while for its
-reply."""
+"""`sessions_spawn`: starts a run in its own session, and continues, or waits a while for
+its reply."""
 
 from __future__ import annotations
 

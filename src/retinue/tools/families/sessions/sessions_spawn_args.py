@@ -1,4 +1,4 @@
-"""The arguments of `sessions_spawn`, as a type and as its schema."""
+"""The arguments of `sessions_spawn`, as a type and a schema."""
 
 from __future__ import annotations
 

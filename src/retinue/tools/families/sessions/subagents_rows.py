@@ -1,4 +1,4 @@
-"""What `subagents` tells of each run."""
+"""What `subagents` reports about each run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`subagents`: look after the sessions that one has spawned: list them, wait for some, steer one,
-kill one with all that it has started. Waiting and listing read the record; what is announced or
-brought is announced or brought all the same."""
+"""`subagents`: manages the sessions a run has started: list them, wait for some, steer one, cancel
+one with all it started. Waiting and listing read the record; what is announced or brought is
+announced or brought all the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both tools that start sub-agents check and request."""
+"""Shared by both tools that start sub-agents: checks and requests."""
 
 from __future__ import annotations
 

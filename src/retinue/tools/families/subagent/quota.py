@@ -1,4 +1,4 @@
-"""What all children of a kind in one tree may use together: starts, tokens, time. Counted from the
+"""Limits that all children of a kind in one tree share: starts, tokens, time. Counted from the
 record, so that a restart forgets nothing; what was granted a moment ago and is not on record yet is
 remembered here."""
 

@@ -1,4 +1,4 @@
-"""What counts against a quota, and from whose share."""
+"""What counts against a quota, and against which share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments of the tools that start sub-agents, as types and as their schema."""
+"""The arguments of the tools that start sub-agents, as types and schemas."""
 
 from __future__ import annotations
 

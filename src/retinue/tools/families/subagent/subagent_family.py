@@ -1,5 +1,5 @@
-"""The family `subagent`: one blocking call, a task and then a summary of it; children may nest, and
-can never regain a tool that a run above them gave up."""
+"""The family `subagent`: one blocking call returns a summary of a task; children can nest, and
+never regain a tool that a run above them gave up."""
 
 from __future__ import annotations
 

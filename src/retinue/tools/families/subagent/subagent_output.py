@@ -1,4 +1,4 @@
-"""How an output of the family `subagent` is cut: at a number of bytes, with the mark of the
+"""Shortens an output of the family `subagent` to a number of bytes, with the mark of the family's
 document."""
 
 from __future__ import annotations

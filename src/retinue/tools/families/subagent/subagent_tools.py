@@ -1,4 +1,4 @@
-"""`subagent` and `parallel_subagent`: what both check, and how each is answered."""
+"""`subagent` and `parallel_subagent`: their checks and answers."""
 
 from __future__ import annotations
 

@@ -84,23 +84,23 @@ class _LoopbackPage:
         return parts.path == PATH and bool(self._state) and is_known
 
 
-def pasted(shown: Callable[[str], None], read: Callable[[], Awaitable[str]]) -> Visit:
+def pasted(show: Callable[[str], None], read: Callable[[], Awaitable[str]]) -> Visit:
     """For a browser on another machine: the person opens the address there, and copies the one that
     the browser ends at, although nothing answers there."""
 
     @contextlib.asynccontextmanager
     async def visit(port: int) -> AsyncIterator[BrowserVisit]:
-        yield _PastedAddress(shown, read, f"http://127.0.0.1:{port or 8765}{PATH}")
+        yield _PastedAddress(show, read, f"http://127.0.0.1:{port or 8765}{PATH}")
 
     return visit
 
 
 class _PastedAddress:
     def __init__(
-        self, shown: Callable[[str], None], read: Callable[[], Awaitable[str]], uri: str
+        self, show: Callable[[str], None], read: Callable[[], Awaitable[str]], uri: str
     ) -> None:
-        self._shown, self._read, self.redirect_uri = shown, read, uri
+        self._show, self._read, self.redirect_uri = show, read, uri
 
     async def go(self, url: str, state: str) -> str:
-        self._shown(url)
+        self._show(url)
         return (await self._read()).strip()
