@@ -201,12 +201,12 @@ def test_a_tree_whose_calls_are_made_on_two_nodes_never_exceeds_its_own_budget()
 def test_a_loan_is_never_more_than_what_is_left_and_leaves_others_their_part() -> None:
     assert loan(100, 101, 0, 0) is None
     assert loan(100, 100, 0, 0) == 100
-    for left in range(0, 2_000, 37):
-        for need in range(0, left + 1, 23):
+    for remaining in range(0, 2_000, 37):
+        for need in range(0, remaining + 1, 23):
             for n in (0, 1, 5):
-                lent = loan(left, need, 0, n)
-                assert lent is not None and need <= lent <= left
-                assert (lent - need) * 2 * (n + 1) <= left - need
+                amount = loan(remaining, need, 0, n)
+                assert amount is not None and need <= amount <= remaining
+                assert (amount - need) * 2 * (n + 1) <= remaining - need
 
 
 def test_the_exposure_of_a_tree_counts_calls_and_no_grants() -> None:

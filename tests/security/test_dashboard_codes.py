@@ -51,13 +51,13 @@ def asked(address: str, user: int, cookie: str = "") -> tuple[int, str]:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
 def test_a_code_on_a_command_line_lets_in_no_other_user(tmp_path: Path) -> None:
-    browser, seen = tmp_path / "browser", tmp_path / "seen"
-    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {seen}\n')
+    browser, path = tmp_path / "browser", tmp_path / "seen"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {path}\n')
     browser.chmod(0o755)
     home = PrivateHome(tmp_path, RETINUE_IDLE_SECONDS="20", BROWSER=str(browser))
     try:
         home.run("dashboard")
-        address = home.until(lambda: seen.exists() and seen.read_text())
+        address = home.until(lambda: path.exists() and path.read_text())
         assert asked(address, NOBODY)[0] == 403
         status, cookie = asked(address, os.getuid())
         assert status == 303 and cookie, "the code was not used up"
@@ -82,8 +82,8 @@ def test_the_user_of_a_connection_is_found(host: str, monkeypatch: pytest.Monkey
         listener = socket.create_server((host, 0), family=family)
     except OSError:
         pytest.skip("this machine has no such address")
-    shown = f"[{host}]" if ":" in host else host
-    with listener, connected(f"http://{shown}:{listener.getsockname()[1]}", os.geteuid()) as line:
+    text = f"[{host}]" if ":" in host else host
+    with listener, connected(f"http://{text}:{listener.getsockname()[1]}", os.geteuid()) as line:
         client, server = line.getsockname()[:2], line.getpeername()[:2]
         assert not is_other_user(client, server)
         if os.getuid():

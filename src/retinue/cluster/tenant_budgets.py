@@ -1,9 +1,9 @@
 """What all trees of one tenant, a user, may spend together, on whatever nodes they are driven.
 
-The tenant's budget is a row, and each of its trees borrows a part of it before a call leaves: its
-loan always covers what it may have cost at most. A loan belongs to the tree, not to its worker:
-a tree that is taken over keeps it. What a tree has spent is written in its own commits; what it has
-not comes back when it is let go of, or has ended."""
+The tenant's budget is a row, and each of its trees gets a part of it as a loan before a call
+leaves: the loan always covers the most that the tree may have cost. A loan belongs to the tree, not
+to its worker: a tree that is taken over keeps it. What a tree has spent is written in its own
+commits; the rest comes back when the tree is released, or has ended."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MINE = "select tokens, nanos from loans where root = %s"
 LEND = """
 insert into loans (root, tenant, tokens, nanos) values (%s, %s, %s, %s)
 on conflict (root) do update set tokens = excluded.tokens, nanos = excluded.nanos"""
-# The ledger counts a call that was interrupted as sent. What no loan covers has not left.
+# The ledger counts a call that was interrupted as sent. A call without a loan was not sent.
 SPENT = """
 update loans set spent_tokens = least(%s, tokens), spent_nanos = least(%s, nanos)
 where root = %s"""

@@ -27,9 +27,9 @@ def _at_most(ledger: Ledger, root: str, i: int) -> int:
 
 
 def loan(rest: int, need: int, before: int, n_trees: int) -> int | None:
-    """How much a tree borrows that may cost `need`, of the `rest` that its tenant has for it: a
-    little more than it needs, so that it need not ask for each call, but no more than its part of
-    what remains. None: there is not enough."""
+    """The loan of a tree that may cost `need`, out of what its tenant has left for it: a little
+    more than it needs, so that it need not ask for each call, but no more than its part of what
+    remains. None: there is not enough."""
     if need > rest:
         return None
     ahead = min((rest - need) // (2 * (n_trees + 1)), 8 * max(0, need - before))

@@ -291,9 +291,9 @@ def _is_readable() -> bool:
 
 
 def _why_denied(text: str) -> str:
-    """`headless, mode 'manual' of main`, where nobody could be asked; else the reason as it
-    stands."""
+    """`headless, mode 'manual' of main`, where no user could be asked; else the reason as it
+    is."""
     reason = text.removeprefix("Denied: ")
-    if asked := _NOBODY.match(reason):
-        return f"headless, {one_line(asked[1], 80)}"
+    if match := _NOBODY.match(reason):
+        return f"headless, {one_line(match[1], 80)}"
     return one_line(reason, 100).rstrip(".")
