@@ -37,7 +37,7 @@ from retinue.view.run_row import RunRow
 from retinue.view.state_marks import mark
 from retinue.view.updates import conclude, feed
 
-_NOBODY = re.compile(
+_NO_ONE = re.compile(
     r"this call needs permission \((.+?)(?:, which covers [^)]*)?\) and no one is available"
 )
 STILL_MS = 60_000
@@ -291,9 +291,9 @@ def _is_readable() -> bool:
 
 
 def _why_denied(text: str) -> str:
-    """`headless, mode 'manual' of main`, where nobody could be asked; else the reason as it
+    """`headless, mode 'manual' of main`, where no one could be asked; else the reason as it
     stands."""
     reason = text.removeprefix("Denied: ")
-    if asked := _NOBODY.match(reason):
+    if asked := _NO_ONE.match(reason):
         return f"headless, {one_line(asked[1], 80)}"
     return one_line(reason, 100).rstrip(".")
