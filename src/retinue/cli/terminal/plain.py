@@ -294,6 +294,6 @@ def _why_denied(text: str) -> str:
     """`headless, mode 'manual' of main`, where no one could be asked; else the reason as it
     stands."""
     reason = text.removeprefix("Denied: ")
-    if asked := _NO_ONE.match(reason):
-        return f"headless, {one_line(asked[1], 80)}"
+    if match := _NO_ONE.match(reason):
+        return f"headless, {one_line(match[1], 80)}"
     return one_line(reason, 100).rstrip(".")
