@@ -66,9 +66,9 @@ def test_several_mistakes_of_a_file_are_one_line_each(tmp_path: Path) -> None:
 
 
 def test_a_provider_alone_is_no_model_and_says_which_one_it_could_be() -> None:
-    with pytest.raises(ConfigError, match="'anthropic' is a provider") as told:
+    with pytest.raises(ConfigError, match="'anthropic' is a provider") as failure:
         checked("anthropic", {"ANTHROPIC_API_KEY": "k"})
-    assert "anthropic:claude-" in str(told.value) and "Did you mean" not in str(told.value)
+    assert "anthropic:claude-" in str(failure.value) and "Did you mean" not in str(failure.value)
 
 
 def test_an_unknown_model_suggests_a_near_one() -> None:

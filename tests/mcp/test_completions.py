@@ -23,16 +23,16 @@ def test_an_address_is_completed_with_the_agents_of_the_guest(tmp_path: Path) ->
 
         def values(client: RawClient, typed: str) -> dict[str, Any]:
             argument = {"name": "id", "value": typed}
-            asked = {"ref": TRANSCRIPT, "argument": argument}
-            found: dict[str, Any] = client.ask("completion/complete", asked)["completion"]
-            return found
+            request = {"ref": TRANSCRIPT, "argument": argument}
+            completions: dict[str, Any] = client.ask("completion/complete", request)["completion"]
+            return completions
 
         assert values(one, run[:9]) == {"values": [run], "total": 1, "hasMore": False}
         assert values(one, "x")["values"] == [] == values(two, "")["values"]
         goal = {"name": "goal", "value": "a"}
         prompt = {"type": "ref/prompt", "name": "delegate"}
-        done = one.ask("completion/complete", {"ref": prompt, "argument": goal})
-        assert done["completion"]["values"] == []
+        reply = one.ask("completion/complete", {"ref": prompt, "argument": goal})
+        assert reply["completion"]["values"] == []
         for ref, argument in (
             (None, goal),
             (prompt, None),

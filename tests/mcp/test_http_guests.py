@@ -59,8 +59,8 @@ def test_a_session_is_of_the_user_who_began_it(tmp_path: Path) -> None:
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
         }
-        asked = urllib.request.Request(url, json.dumps(body).encode(), sent)
-        with urllib.request.urlopen(asked, timeout=60) as reply:
+        http_request = urllib.request.Request(url, json.dumps(body).encode(), sent)
+        with urllib.request.urlopen(http_request, timeout=60) as reply:
             session = reply.headers["Mcp-Session-Id"]
         listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
         assert post(url, listing, ALICE, Mcp_Session_Id=session)[0] == 200

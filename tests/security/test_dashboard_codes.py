@@ -4,6 +4,7 @@ the user who opened it, and not whoever reads that list first."""
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,28 +38,39 @@ def connected(address: str, user: int) -> Iterator[socket.socket]:
         yield line
 
 
-def status(address: str, user: int) -> int:
+def asked(address: str, user: int, cookie: str = "") -> tuple[int, str]:
+    """The status, and the cookie that is set."""
     url = urlsplit(address)
     with connected(address, user) as line:
-        head = f"GET {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\n\r\n"
-        line.sendall(head.encode())
-        return int(line.recv(1 << 16).split()[1])
+        head = f"GET {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\nCookie: {cookie}\r\n"
+        line.sendall(f"{head}\r\n".encode())
+        reply = line.recv(1 << 16).decode()
+    given = re.search(r"(?i)set-cookie: ([^;]+)", reply)
+    return int(reply.split()[1]), given[1] if given is not None else ""
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
 def test_a_code_on_a_command_line_lets_in_no_other_user(tmp_path: Path) -> None:
-    browser, seen = tmp_path / "browser", tmp_path / "seen"
-    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {seen}\n')
+    browser, path = tmp_path / "browser", tmp_path / "seen"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {path}\n')
     browser.chmod(0o755)
     home = PrivateHome(tmp_path, RETINUE_IDLE_SECONDS="20", BROWSER=str(browser))
     try:
         home.run("dashboard")
-        address = home.until(lambda: seen.exists() and seen.read_text())
-        assert status(address, NOBODY) == 403
-        assert status(address, os.getuid()) == 303, "it was not used up"
-        assert status(address, os.getuid()) == 401
+        address = home.until(lambda: path.exists() and path.read_text())
+        assert asked(address, NOBODY)[0] == 403
+        status, cookie = asked(address, os.getuid())
+        assert status == 303 and cookie, "the code was not used up"
+        assert asked(address, os.getuid())[0] == 401
+        page = address.partition("?")[0]
+        # A browser sends a cookie to every port of a host, so another user's server could get it.
+        assert asked(page, os.getuid(), cookie)[0] == 200
+        assert asked(page, NOBODY, cookie)[0] == 401
+        assert asked(page, os.getuid(), cookie.replace("own.", ""))[0] == 401
         printed = home.run("dashboard", "--no-open").stdout.strip()
-        assert status(printed, NOBODY) == 303, "its person has passed it on"
+        status, cookie = asked(printed, NOBODY)
+        assert status == 303, "its person has passed it on"
+        assert asked(page, NOBODY, cookie)[0] == 200
     finally:
         home.run("host", "stop")
 
@@ -70,8 +82,8 @@ def test_the_user_of_a_connection_is_found(host: str, monkeypatch: pytest.Monkey
         listener = socket.create_server((host, 0), family=family)
     except OSError:
         pytest.skip("this machine has no such address")
-    shown = f"[{host}]" if ":" in host else host
-    with listener, connected(f"http://{shown}:{listener.getsockname()[1]}", os.geteuid()) as line:
+    text = f"[{host}]" if ":" in host else host
+    with listener, connected(f"http://{text}:{listener.getsockname()[1]}", os.geteuid()) as line:
         client, server = line.getsockname()[:2], line.getpeername()[:2]
         assert not is_other_user(client, server)
         if os.getuid():

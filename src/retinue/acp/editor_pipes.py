@@ -5,7 +5,6 @@ answered and dropped."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import stat
@@ -17,6 +16,8 @@ from retinue.errors import ConfigError
 MOST_BYTES = 32 << 20
 """Of one message."""
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+LAST_SECONDS = 1.0
+"""An editor that has closed its end can still read what is ready."""
 
 
 class EditorPipes:
@@ -44,9 +45,12 @@ class EditorPipes:
             except (ValueError, RecursionError):
                 await self._refuse(PARSE_ERROR, "The line is not JSON. It was dropped.")
                 continue
-            if isinstance(message, dict):
+            if not isinstance(message, dict):
+                await self._refuse(INVALID_REQUEST, "A message is a JSON object. It was dropped.")
+            elif problem := _problem(message):
+                await self._refuse(INVALID_REQUEST, f"{problem} The message was dropped.")
+            else:
                 return message
-            await self._refuse(INVALID_REQUEST, "A message is a JSON object. It was dropped.")
 
     async def _line(self) -> bytes | None:
         """One line, None for one that is too long."""
@@ -68,9 +72,26 @@ class EditorPipes:
         await self._writer.drain()
 
     async def close(self) -> None:
+        """What is written already is sent, unless the editor no longer reads."""
         self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        try:
+            await asyncio.wait_for(self._writer.wait_closed(), LAST_SECONDS)
+        except TimeoutError:
+            self._writer.transport.abort()
+        except OSError:
+            return
+
+
+def _problem(message: dict[str, Any]) -> str:
+    """What the library would fail at, and end the agent with it."""
+    id, method = message.get("id"), message.get("method", "")
+    if isinstance(id, bool) or not isinstance(id, str | int | float | None):
+        return "The id of a message is a string or a number."
+    if not isinstance(method, str):
+        return "The method of a message is a string."
+    if not isinstance(message.get("error"), dict | None):
+        return "The error of a message is an object."
+    return ""
 
 
 async def editor_pipes() -> EditorPipes:
@@ -93,7 +114,8 @@ async def editor_pipes() -> EditorPipes:
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(stdin, "rb", buffering=0)
     )
     transport, protocol = await loop.connect_write_pipe(
-        lambda: asyncio.streams.FlowControlMixin(loop), os.fdopen(stdout, "wb", buffering=0)
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()),
+        os.fdopen(stdout, "wb", buffering=0),
     )
     return EditorPipes(reader, asyncio.StreamWriter(transport, protocol, None, loop))
 

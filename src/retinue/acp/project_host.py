@@ -13,6 +13,7 @@ import msgspec
 from retinue.errors import HostGone
 from retinue.host import requests
 from retinue.host.async_client import news_about
+from retinue.host.daemon_threads import in_daemon_thread
 from retinue.host.operations import BY_REQUEST
 from retinue.host.project_paths import ProjectPaths
 from retinue.host.tree_items import Stepped, TreeItem
@@ -77,7 +78,7 @@ class ProjectHost:
         for the first."""
         async with self._lock:
             if self._paths is None or again:
-                self._paths = await asyncio.to_thread(self._start)
+                self._paths = await in_daemon_thread(self._start)
             return self._paths
 
     def _start(self) -> ProjectPaths:

@@ -51,8 +51,8 @@ IS_LIVE = "select 1 from workers where id = %s and until > clock_timestamp()"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A tree that was taken. `handed_over`: nothing has crashed with it. `tenant` is whose it is,
-    "" for nobody's."""
+    """A tree that was taken. `handed_over`: nothing has crashed with it. `tenant`: the user it
+    belongs to, or ""."""
 
     root: str
     epoch: int

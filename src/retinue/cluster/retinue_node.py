@@ -142,14 +142,14 @@ class RetinueNode(Retinue[Deps_co]):
         node = self._engine
         store = TreeStore(self._node_store.database, tree, self._is_valid)
         performer = node.performer
-        clock, tools, models, *ports = node.ports
+        clock, tools, models = node.ports[:3]
         allowance = TenantAllowance(self._pool, tree.root, tree.tenant)
         engine = TreeEngine(
             store,
             clock,
             tools,
             PaidModels(models, allowance) if tree.tenant else models,
-            *ports,
+            *node.ports[3:],
             shared=node.shared,
             touch=self._slots.touch,
             offers=self._offers,

@@ -1,9 +1,9 @@
 """What all trees of one tenant, a user, may spend together, on whatever nodes they are driven.
 
-The tenant's budget is a row, and each of its trees is lent a part of it before a call leaves: what
-the tree may have cost at most is always lent to it. A loan belongs to the tree, not to its worker:
-a tree that is taken over keeps it. What a tree has spent is written in its own commits; what it has
-not comes back when it is let go of, or has ended."""
+The tenant's budget is a row, and each of its trees gets a part of it as a loan before a call
+leaves: the loan always covers the most that the tree may have cost. A loan belongs to the tree, not
+to its worker: a tree that is taken over keeps it. What a tree has spent is written in its own
+commits; the rest comes back when the tree is released, or has ended."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MINE = "select tokens, nanos from loans where root = %s"
 LEND = """
 insert into loans (root, tenant, tokens, nanos) values (%s, %s, %s, %s)
 on conflict (root) do update set tokens = excluded.tokens, nanos = excluded.nanos"""
-# The ledger counts a call that was interrupted as sent. What was not lent has not left.
+# The ledger counts a call that was interrupted as sent. A call without a loan was not sent.
 SPENT = """
 update loans set spent_tokens = least(%s, tokens), spent_nanos = least(%s, nanos)
 where root = %s"""
@@ -141,17 +141,17 @@ class TenantAllowance:
     ) -> int:
         if limit is None:
             return need + 8 * max(0, need - before)
-        left = limit - taken_by_others
-        part = loan(left, need, before, n)
+        rest = limit - taken_by_others
+        part = loan(rest, need, before, n)
         if part is None:
-            raise self._refusal(i, limit, left - min(need, before), need - before)
+            raise self._refusal(i, limit, rest - min(need, before), need - before)
         return part
 
-    def _refusal(self, i: int, limit: int, left: int, need: int) -> ModelUnavailable:
+    def _refusal(self, i: int, limit: int, rest: int, need: int) -> ModelUnavailable:
         words = USED_UP.format(
             tenant=self._tenant,
             limit=written(i, limit),
-            left=written(i, max(0, left)),
+            left=written(i, max(0, rest)),
             need=written(i, need),
         )
         error = ModelUnavailable(words, KIND, usage=Usage(), sent=False)

@@ -26,11 +26,11 @@ def _at_most(ledger: Ledger, root: str, i: int) -> int:
     return total
 
 
-def loan(left: int, need: int, before: int, n_trees: int) -> int | None:
-    """How much a tree is lent that may cost `need`, of what its tenant has `left` for it: a little
+def loan(rest: int, need: int, before: int, n_trees: int) -> int | None:
+    """The loan of a tree that may cost `need`, out of what its tenant has left for it: a little
     more than it needs, so that it need not ask for each call, but no more than its part of what
     remains. None: there is not enough."""
-    if need > left:
+    if need > rest:
         return None
-    ahead = min((left - need) // (2 * (n_trees + 1)), 8 * max(0, need - before))
+    ahead = min((rest - need) // (2 * (n_trees + 1)), 8 * max(0, need - before))
     return need + ahead

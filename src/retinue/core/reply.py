@@ -1,4 +1,4 @@
-"""Takes in a reply or a failure of a model: books the cost, records it, and decides what the run
+"""Takes in a reply or a failure of a model: pays its cost, records it, and decides what the run
 does next."""
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from retinue.host.identity import IDENTITY, Identity
-from retinue.host.keyring import COOKIE, SESSION_SECONDS, Keyring
+from retinue.host.keyring import COOKIE, OWN, SESSION_SECONDS, Keyring
 from retinue.host.problem_documents import MEDIA, HttpProblem, body_at, problem_of
 from retinue.host.request_limits import LimitedBody, RequestLimits, TokenBuckets, check_size
 from retinue.host.server_events import encode
@@ -124,6 +124,8 @@ class AccessGuard:
         except CookieError:
             return None
         identity = self.keyring.of_cookie(cookie.value) if cookie is not None else None
+        if cookie is not None and cookie.value.startswith(OWN) and _is_other_user(scope):
+            return None
         if identity is not None and scope["method"] not in SAFE and "origin" not in headers:
             raise HttpProblem(
                 403, "A request with a cookie that changes something needs an Origin."
@@ -143,8 +145,7 @@ class AccessGuard:
 
     async def _exchange(self, scope: Any, code: str, answer: GuardedAnswer) -> None:
         """A code in an address becomes a cookie, and the address loses it."""
-        client, server = scope.get("client"), scope.get("server")
-        if self.keyring.is_for_own_user(code) and is_other_user(client, server):
+        if self.keyring.is_for_own_user(code) and _is_other_user(scope):
             raise HttpProblem(403, OTHER)
         cookie = self.keyring.exchange(code)
         if cookie is None:
@@ -244,6 +245,10 @@ def _check_origin(headers: dict[str, str], host: str) -> None:
     is_foreign = origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}")
     if is_foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         raise HttpProblem(403, "This request comes from a page of another site.")
+
+
+def _is_other_user(scope: Any) -> bool:
+    return is_other_user(scope.get("client"), scope.get("server"))
 
 
 def _has_body(headers: dict[str, str]) -> bool:

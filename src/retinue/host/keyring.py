@@ -15,6 +15,9 @@ from retinue.host.identity import OWNER, Identity
 from retinue.host.session_file import SessionFile
 
 COOKIE = "retinue_session"
+OWN = "own."
+"""How a cookie begins that only connections of the host's own user may show. A browser sends it to
+whatever listens on this machine, under every port."""
 CODE_SECONDS = 300.0
 SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 1_000
@@ -86,7 +89,7 @@ class Keyring:
             return None
         while len(self._sessions) >= MOST_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))
-        cookie = secrets.token_urlsafe(32)
+        cookie = f"{OWN if grant.is_for_own_user else ''}{secrets.token_urlsafe(32)}"
         self._sessions[_digest(cookie)] = TimedGrant(grant.identity, self.clock() + SESSION_SECONDS)
         if self._file is not None and grant.identity == OWNER:
             self._file.add(_digest(cookie), SESSION_SECONDS)

@@ -1,4 +1,4 @@
-"""What can stand in the place of an argument: of a prompt, or of the address of a resource."""
+"""Completes arguments: of a prompt, or of the address of a resource."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ async def completion(call: RpcCall, known: Completed) -> dict[str, Any]:
     fields = ref if isinstance(ref, dict) else {}
     kind = fields.get("type")
     owner = fields.get("uri" if kind == "ref/resource" else "name")
-    given = argument if isinstance(argument, dict) else {}
-    name, typed = given.get("name"), given.get("value")
+    argument_map = argument if isinstance(argument, dict) else {}
+    name, typed = argument_map.get("name"), argument_map.get("value")
     if kind not in ("ref/prompt", "ref/resource") or not isinstance(typed, str):
         text = "completion/complete needs ref, a prompt or a resource, and argument with a value."
         raise RpcError(rpc.INVALID_PARAMS, text)
     values = known.get((owner, name)) if isinstance(owner, str) and isinstance(name, str) else None
     if values is None:
-        raise RpcError(rpc.INVALID_PARAMS, "There is no such prompt, resource or argument.")
-    found = [value for value in await values() if value.startswith(typed)]
+        raise RpcError(rpc.INVALID_PARAMS, "Unknown prompt, resource or argument.")
+    fitting_values = [value for value in await values() if value.startswith(typed)]
     return {
         "completion": {
-            "values": found[:MOST_VALUES],
-            "total": len(found),
-            "hasMore": len(found) > MOST_VALUES,
+            "values": fitting_values[:MOST_VALUES],
+            "total": len(fitting_values),
+            "hasMore": len(fitting_values) > MOST_VALUES,
         }
     }
 

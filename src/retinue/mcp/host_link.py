@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from retinue.errors import HostGone
-from retinue.mcp.daemon_threads import in_daemon_thread
+from retinue.host.daemon_threads import in_daemon_thread
 
 if TYPE_CHECKING:
     from retinue.host.project_paths import ProjectPaths

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from retinue.host.daemon_threads import LineWriter
 from retinue.mcp import rpc_messages as rpc
-from retinue.mcp.daemon_threads import LineWriter
 from retinue.mcp.rpc_messages import RpcError
 from retinue.mcp.rpc_server import MOST_CALLS, RpcServer, RpcSession
 

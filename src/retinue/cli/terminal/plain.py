@@ -291,8 +291,8 @@ def _is_readable() -> bool:
 
 
 def _why_denied(text: str) -> str:
-    """`headless, mode 'manual' of main`, where no one could be asked; else the reason as it
-    stands."""
+    """`headless, mode 'manual' of main`, where no user could be asked; else the reason as it
+    is."""
     reason = text.removeprefix("Denied: ")
     if match := _NO_ONE.match(reason):
         return f"headless, {one_line(match[1], 80)}"

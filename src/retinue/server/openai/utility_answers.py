@@ -107,8 +107,8 @@ def _first_message(prompt: str, texts: Sequence[str]) -> str:
 def _last_message(prompt: str) -> str:
     """What the user wants a picture of."""
     history = _HISTORY.search(prompt)
-    said = _SAID.findall(history[1]) if history is not None else []
-    return one_line(said[-1], 400) if said else ""
+    lines = _SAID.findall(history[1]) if history is not None else []
+    return one_line(lines[-1], 400) if lines else ""
 
 
 def _title(speech: str) -> str:
