@@ -181,7 +181,7 @@ function TreeRow({ tree, node, guides, isSelected, isChosen, choose, isFolded, f
   const hasChildren = node.children.length > 0;
   const siblings = node.parent?.children ?? tree.view.tops;
   const { title } = node;
-  const name = [title, row.agent === title ? "" : row.agent, wordOf(row.mark).toLowerCase(), row.now, money(row.tree_usd)].filter(Boolean).join(", ");
+  const name = [title, row.agent === title ? "" : row.agent, wordOf(row.mark).toLowerCase(), row.now, money(row.tree_usd, row.tree_usd_estimated > 0)].filter(Boolean).join(", ");
   const toggle = (event) => {
     event.stopPropagation();
     fold(node.id, !isFolded);
