@@ -43,8 +43,8 @@ def test_no_door_waits_for_an_odd_file_of_a_project(tmp_path: Path, kind: Any) -
         async def main() -> str:
             editor = Editor()
             async with opened(home, editor):
-                made = await editor.agent.new_session(cwd=str(home.project), mcp_servers=[])
-                return str((await editor.prompt(made.session_id, "go")).stop_reason)
+                session = await editor.agent.new_session(cwd=str(home.project), mcp_servers=[])
+                return str((await editor.prompt(session.session_id, "go")).stop_reason)
 
         assert asyncio.run(main()) == "end_turn"
         home.ok("host", "stop")
