@@ -115,7 +115,9 @@ def test_every_option_is_in_its_table() -> None:
 
 
 SPOKEN_OF = {"retinue": retinue.Retinue, "ctx": retinue.Context, "context": retinue.Context}
-FILES_AND_KEYS = {"retinue.is_open", "retinue.service", "retinue.access", "context.py"}
+FILES_AND_KEYS = {
+    *("retinue.is_open", "retinue.service", "retinue.access", "retinue.missing", "context.py"),
+}
 
 
 def lacks(owner: object, name: str) -> bool:

@@ -142,7 +142,7 @@ async def cancel(items: list[tree_items.TreeItem]) -> None:
         run = await retinue.spawn(lead, "count")
         watching = asyncio.create_task(follow(retinue, run, items))
         await asyncio.sleep(20)
-        await retinue.cancel(run, "cancelled by the user with x")
+        await retinue.cancel(run)
         await watching
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from retinue.core.account import Account
 from retinue.core.spec import RunRequest, RunSpec
 from retinue.core.state import Ended, Run, RunRecord
-from retinue.core.values import BranchWork, Ending, Usage
+from retinue.core.values import BranchWork, Ending, Usage, Who
 from retinue.testing import call
 from retinue.tree_record import TreeRecord
 from retinue.view.format import with_exit
@@ -100,9 +100,9 @@ def test_where_one_line_is_all_it_has_the_cost() -> None:
         (Ending(state="failed", stop="x", error="no route"), 1, "✗ failed after ", ""),
         (Ending(state="cancelled", stop="cancelled", by="user"), 130, "⊘ cancelled by you", ""),
         (
-            Ending(state="cancelled", stop="cancelled", by="user", error="SIGTERM"),
+            Ending(state="cancelled", stop="cancelled", by="system", reason="SIGTERM"),
             143,
-            "⊘ cancelled by SIGTERM",
+            "⊘ cancelled by the system: SIGTERM",
             "",
         ),
         (Ending(state="timed_out", stop="deadline"), 5, "◐ stopped at limit: time after ", ""),
@@ -117,19 +117,30 @@ def test_every_other_end_has_its_code_and_the_next_command(
 
 
 @pytest.mark.parametrize(
-    "error, along, words",
+    "by, reason, along, words",
     [
-        ("Ctrl-C", "", "by you"),
-        ("SIGTERM", "", "by SIGTERM"),
-        ("cancelled by its parent", "", "by its parent"),
-        ("the parent ended: cancelled", "top", "with its parent"),
-        ("its output is no longer read", "", "its output is no longer read"),
+        ("user", "", "", "by you"),
+        ("", "", "", "by you"),
+        ("parent", "", "", "by its parent"),
+        ("limit", "", "", "by a limit"),
+        ("system", "", "", "by the system"),
+        ("system", "SIGTERM", "", "SIGTERM"),
+        ("user", "the parent ended: cancelled", "top", "with its parent"),
+        ("user", "its output is no longer read", "", "its output is no longer read"),
     ],
 )
 def test_the_row_of_a_cancelled_agent_says_who_cancelled_it(
-    error: str, along: str, words: str
+    by: Who, reason: str, along: str, words: str
 ) -> None:
-    end = Ending(state="cancelled", stop="cancelled", by="user", error=error, along=along)
+    """By its fields: a sentence that says something else changes nothing."""
+    end = Ending(
+        state="cancelled",
+        stop="cancelled",
+        by=by,
+        reason=reason,
+        error="cancelled by SIGTERM",
+        along=along,
+    )
     assert failure(end, 0) == words
 
 

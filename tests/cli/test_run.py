@@ -232,7 +232,7 @@ def test_nothing_is_kept_of_a_run_in_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "number, code, who", [(signal.SIGINT, 130, "you"), (signal.SIGTERM, 143, "SIGTERM")]
+    "number, code, who", [(signal.SIGINT, 130, "you"), (signal.SIGTERM, 143, "the system: SIGTERM")]
 )
 def test_a_signal_cancels_the_run_and_keeps_what_there_is(
     number: int, code: int, who: str, tmp_path: Path

@@ -31,9 +31,17 @@ def test_times_are_words(ms: int, text: str) -> None:
 
 
 def test_a_change_is_told_by_its_size() -> None:
-    panel = RequestPanel(title="sync-client wants to change a.py", is_diff=True, signs="+38 -11")
+    panel = RequestPanel(
+        title="who wants to wants to change a.py",
+        who="who wants to",
+        wants="change a.py",
+        is_diff=True,
+        signs="+38 -11",
+        n_added=38,
+        n_removed=11,
+    )
     assert spoken_request(panel) == [
-        "sync-client needs you. It wants to change a.py:",
+        "who wants to needs you. It wants to change a.py:",
         "38 lines added, 11 removed.",
     ]
 

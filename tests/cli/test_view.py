@@ -236,7 +236,7 @@ def test_a_price_of_nothing_is_told_when_it_is_known() -> None:
 def test_a_cancelled_parent_stays_in_front_of_those_that_stop_with_it() -> None:
     rows = last("cancel")
     assert [r.state for r in rows] == ["cancelled", "completed", "cancelled", "cancelled"]
-    assert rows[0].now == "by the user with x"
+    assert rows[0].now == "by you"
     words = [r.word for _, rows in moments("cancel") for r in rows]
     assert "stopping" in words
 

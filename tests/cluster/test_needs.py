@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from retinue import Actions, Agent, Context, tool
+from retinue.cluster.base import Dispatcher
+from retinue.cluster.in_database import InDatabase
+from retinue.cluster.procrastinate_jobs import ProcrastinateJobs
 from retinue.cluster.status import cluster_status
 from retinue.cluster.tree_worker import WorkerSettings
 from retinue.testing import Scripted, call
@@ -86,13 +92,16 @@ def test_a_run_with_a_need_waits_with_words_for_a_worker_that_offers_it() -> Non
     run(test())
 
 
-def test_a_tree_moves_to_where_its_sub_agents_can_work_and_no_call_is_repeated() -> None:
+@pytest.mark.parametrize("dispatcher", [InDatabase, ProcrastinateJobs])
+def test_a_tree_moves_to_where_its_sub_agents_can_work_and_no_call_is_repeated(
+    dispatcher: Callable[[str], Dispatcher],
+) -> None:
     async def test() -> None:
         url, calls = postgres.fresh(), list[tuple[str, str]]()
         client, plain, strong = (Places(name, calls) for name in ("client", "plain", "strong"))
         async with (
-            node(url, settings=None, agents=client.agents) as asking,
-            node(url, agents=plain.agents),
+            node(url, settings=None, agents=client.agents, dispatcher=dispatcher(url)) as asking,
+            node(url, agents=plain.agents, dispatcher=dispatcher(url)),
         ):
             id = await asking.spawn(client.lead, "a film")
 
@@ -102,7 +111,8 @@ def test_a_tree_moves_to_where_its_sub_agents_can_work_and_no_call_is_repeated()
                 ) == [(["gpu"],)]
 
             await until(waits)
-            async with node(url, agents=strong.agents, settings=WITH_GPU):
+            other = dispatcher(url)
+            async with node(url, agents=strong.agents, settings=WITH_GPU, dispatcher=other):
                 out = await asking.wait(id)
             assert (out.state, out.text) == ("completed", "a film")
             assert [(await asking.record(one.id)).run.restarts for one in out.children] == [0, 0]

@@ -311,8 +311,10 @@ def test_trees_of_a_dead_worker_are_taken_by_those_who_have_room() -> None:
                 task.cancel()
             outs = await asyncio.gather(*(asking.wait(id) for id in ids))
             assert {out.state for out in outs} == {"completed"}
-            taken = await rows(url, "select owner::text, count(*) from takeovers group by owner")
-            assert {owner for owner, _ in taken} <= {one.id, other.id}
-            assert all(n <= 4 for _, n in taken)
+            takeovers = await rows(
+                url, "select owner::text, count(*) from takeovers group by owner"
+            )
+            assert {owner for owner, _ in takeovers} <= {one.id, other.id}
+            assert all(n <= 4 for _, n in takeovers)
 
     run(test())

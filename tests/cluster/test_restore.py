@@ -39,7 +39,7 @@ def test_a_restored_database_is_sound_and_its_runs_continue(tmp_path: Path) -> N
     async def test() -> None:
         url, own = postgres.fresh(), [*agents(), asker()]
         async with node(url, agents=own, name="first") as one:
-            done = await one.run(own[0], "do it")
+            outcome = await one.run(own[0], "do it")
             id = await one.spawn(own[2], "ask", questions="ask")
 
             async def asks() -> bool:
@@ -51,7 +51,7 @@ def test_a_restored_database_is_sound_and_its_runs_continue(tmp_path: Path) -> N
         with connect(restored) as db:
             assert verify(db, restored) == []
         async with node(restored, agents=[*agents(), asker()], name="second") as two:
-            assert (await two.outcome(done.id)).text == "all done"
+            assert (await two.outcome(outcome.id)).text == "all done"
             (question,) = [question async for question in two.questions()]
             await two.answer(question.id, "the red one")
             assert (await two.wait(id)).text == "thank you"

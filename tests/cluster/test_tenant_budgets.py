@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from retinue import Actions, Agent, Budget, Context, Retry, tool
-from retinue.cluster.tenant_budgets import set_budget, tenant_budgets
+from retinue.cluster.tenant_budgets import remove_budget, set_budget, tenant_budgets
 from retinue.core.account import Account
 from retinue.core.exposure import exposure, loan
 from retinue.core.ledger import Ledger
@@ -105,6 +105,11 @@ def test_a_run_that_waits_for_its_tenants_budget_continues_when_it_is_raised() -
             set_budget(url, "ada", 100_000, None)
             await one.retry(id)
             assert (await one.wait(id)).state == "completed"
+            set_budget(url, "ada", 10, None)
+            remove_budget(url, "ada")
+            assert tenant_budgets(url) == ()
+            out = await one.run(own, "spend", origin=Origin(user="ada"), retry=FAST)
+            assert out.state == "completed"
 
     run(test())
 

@@ -24,13 +24,13 @@ def served(home: PrivateHome, *flags: str) -> Iterator[str]:
     tokens.chmod(0o600)
     process = home.start("serve", "--port", "0", "--token-file", str(tokens), *flags)
     assert process.stderr is not None
-    found = None
-    while found is None:
+    reply = None
+    while reply is None:
         line = process.stderr.readline()
         assert line, "it ended"
-        found = re.search(r"on (http://\S+?)/api", line)
+        reply = re.search(r"on (http://\S+?)/api", line)
     try:
-        yield f"{found[1]}/mcp"
+        yield f"{reply[1]}/mcp"
     finally:
         process.terminate()
         process.communicate(timeout=60)
@@ -76,8 +76,8 @@ class HttpGuest:
         """The whole response."""
         body = request(method, meta=META, **params)
         _, data = post(self._url, body, self._token, **self.headers(method, params))
-        found: dict[str, Any] = json.loads(data.decode().rpartition("data: ")[2])
-        return found
+        reply: dict[str, Any] = json.loads(data.decode().rpartition("data: ")[2])
+        return reply
 
     def ask(self, method: str, **params: Any) -> Any:
         return self.message(method, **params)["result"]
@@ -88,7 +88,7 @@ class HttpGuest:
     def tool(self, name: str, **arguments: Any) -> Any:
         return self.ask("tools/call", name=name, arguments=arguments)
 
-    def listened(self, **wanted: Any) -> dict[str, Any]:
+    def listened(self, **notifications: Any) -> dict[str, Any]:
         """What of a subscription is honored."""
         headers = self.headers("subscriptions/listen", {}).items()
         sent = {
@@ -97,12 +97,12 @@ class HttpGuest:
             "Accept": "text/event-stream, application/json",
             **{name.replace("_", "-"): value for name, value in headers},
         }
-        body = json.dumps(request("subscriptions/listen", meta=META, notifications=wanted))
-        asked = urllib.request.Request(self._url, body.encode(), sent)
-        with urllib.request.urlopen(asked, timeout=60) as stream:
+        body = json.dumps(request("subscriptions/listen", meta=META, notifications=notifications))
+        http_request = urllib.request.Request(self._url, body.encode(), sent)
+        with urllib.request.urlopen(http_request, timeout=60) as stream:
             line = next(line for line in stream if line.startswith(b"data: "))
-        found: dict[str, Any] = json.loads(line[6:])["params"]["notifications"]
-        return found
+        reply: dict[str, Any] = json.loads(line[6:])["params"]["notifications"]
+        return reply
 
     def completed(self, typed: str) -> list[str]:
         ref = {"type": "ref/resource", "uri": TRANSCRIPT}

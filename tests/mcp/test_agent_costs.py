@@ -7,7 +7,7 @@ from typing import Any
 
 from retinue.host.requests import ShowRequest
 from retinue.mcp.agent_costs import AgentCost, cost_so_far, spent_of, total_cost
-from retinue.mcp.agent_reports import AgentReport, tool_result
+from retinue.mcp.agent_reports import AgentReport, status_words, tool_result
 from retinue.mcp.run_reader import RunReader
 from retinue.outcomes import missing_note
 from tests.cli.private_home import private_home
@@ -55,6 +55,17 @@ def test_agents_are_called_after_their_tasks_and_cost_what_is_known(tmp_path: Pa
             assert "$" not in result["content"][0]["text"]
         fork = client.tool("fork", id=agent["id"], task="And the lexer?")
         assert fork["structuredContent"]["agents"][0]["label"] == "And the lexer?"
+
+
+def test_a_status_that_is_cut_still_says_what_it_costs() -> None:
+    cost = cost_so_far("openai:m", {"tokens": 14_800, "tokens_unpriced": 14_800})
+    reports = [
+        AgentReport(id=f"r{n}", state="running", label="x" * 60, doing="y" * 80, cost=cost)
+        for n in range(3)
+    ]
+    words = status_words(reports)
+    assert words.startswith("0 of 3 done · ") and len(words) == 200
+    assert words.endswith("… · 44.4k tokens, price not known")
 
 
 def test_who_is_missing_from_a_result_is_told_where_no_agent_writes() -> None:

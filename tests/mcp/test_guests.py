@@ -137,11 +137,11 @@ def test_so_many_agents_of_a_guest_work_at_a_time_and_others_wait(
         assert _agent(call_one("agents", ids=[again]))["state"] == "queued"
         assert len(gate.heard) == 2
         gate.opened.set()
-        done = [*ids, again]
+        ids_ended = [*ids, again]
         home.until(
             lambda: all(
                 agent["state"] == "completed"
-                for agent in call_one("result", ids=done)["structuredContent"]["agents"]
+                for agent in call_one("result", ids=ids_ended)["structuredContent"]["agents"]
             )
         )
         assert _agent(call_two("result", ids=[yours]))["state"] == "completed"

@@ -12,6 +12,7 @@ from retinue import (
     AssistantMessage,
     Budget,
     Context,
+    Delegation,
     HookContext,
     Hooks,
     McpServer,
@@ -99,6 +100,20 @@ async def staff_work(ctx: Context[Shop], files: list[str]) -> str:
     return one.unwrap().title
 
 
+@tool
+def hand_over(ctx: Context[Shop], files: list[str]) -> Delegation[Report]:
+    """A plain function hands its call over."""
+    delegation = ctx.delegate(reporter, *files, fail_fast=True)
+    assert_type(delegation, Delegation[Report])
+    return delegation
+
+
+def apples(call: ToolCall) -> ToolCall:
+    """A hook changes a call by the names of its arguments."""
+    assert_type(call.arguments, dict[str, Any])
+    return call.replace(arguments={"item": "apple"})
+
+
 class Echo:
     """A model of one's own."""
 
@@ -137,7 +152,7 @@ class Shelf:
 class Pigeon:
     """A channel of one's own."""
 
-    async def send(self, delivery: Delivery) -> None:
+    async def send(self, delivery: Delivery, /) -> None:
         print(delivery.origin.user, delivery.text)
 
 
@@ -158,6 +173,7 @@ keeper = Agent(
         tool(functools.partial(power, exponent=2), name="square", quick=True),
         name_of,
         staff_work,
+        hand_over,
         Lookup(),
         Shelf(),
         McpServer("files", command=["files"]),

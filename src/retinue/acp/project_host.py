@@ -82,11 +82,6 @@ class ProjectHost:
             return self._paths
 
     def _start(self) -> ProjectPaths:
-        from retinue.host.launch import not_started, reach
+        from retinue.host.launch import start_prepared
 
-        try:
-            paths, env = self._prepare()
-            reach(paths, env).close()
-        except OSError as error:
-            raise not_started(error) from None
-        return paths
+        return start_prepared(self._prepare)

@@ -43,6 +43,7 @@ class ShownCall:
 class ShownChild:
     """A sub-agent as the editor has it. `word` is its state."""
 
+    name: str
     title: str
     word: str = "queued"
 
@@ -90,8 +91,9 @@ class TreeUpdates:
         """The updates that one item gives."""
         match item:
             case RunAdded(spec=spec) if spec.id != self.top and spec.id not in self._children:
-                title = f"{states.label(spec)}: {one_line(spec.request.task, 120)}"
-                self._children[spec.id] = ShownChild(title)
+                name = states.label(spec)
+                title = f"{name}: {one_line(spec.request.task, 120)}"
+                self._children[spec.id] = ShownChild(name, title)
                 task = call_updates.text_content(spec.request.task)
                 yield start_tool_call(
                     _child_id(spec.id), title, kind="other", status="pending", content=[task]
@@ -187,7 +189,7 @@ class TreeUpdates:
     def _activity(self, run: str, call: ToolCall) -> Any:
         """What a sub-agent does now."""
         child = self._children.get(run)
-        name = child.title.partition(":")[0] if child is not None else "sub-agent"
+        name = child.name if child is not None else "sub-agent"
         return update_tool_call(
             _child_id(run),
             title=f"{name}: {call_updates.title(call)}",

@@ -26,10 +26,10 @@ from retinue.view.stream_json import StreamHeader, StreamJsonWriter
 
 
 @contextlib.contextmanager
-def line_to(context: CommandContext, wish: RunDisplay | None = None) -> Iterator[HostClient]:
+def line_to(context: CommandContext, display: RunDisplay | None = None) -> Iterator[HostClient]:
     """A connection to the host of the project, or to one in this process."""
     env = carried(context.configure())
-    if wish is not None and wish.is_memory:
+    if display is not None and display.is_memory:
         from retinue.host.in_process import InProcessHost
 
         approvals = Path(context.paths.approvals)
@@ -48,7 +48,7 @@ def start(
     planned: PlannedRun,
     text: str,
     terms: requests.RunTerms,
-    wish: RunDisplay,
+    display: RunDisplay,
 ) -> str:
     """Start a run and say with what: its model, and the servers that are not as they should be.
     Returns its id."""
@@ -57,15 +57,15 @@ def start(
             requests.StartRequest(plan=planned.plan, task=text, terms=terms, env=planned.env)
         )
     except (KeyboardInterrupt, SystemExit):
-        if not wish.is_memory:
+        if not display.is_memory:
             note(
                 "retinue: Stopped before the host responded. If a run was started, "
                 "`retinue ps` lists it."
             )
         raise
     run: str = reply["run"]
-    with in_sight(run, wish):
-        _introduce(context, client, planned, reply, wish)
+    with in_sight(run, display):
+        _introduce(context, client, planned, reply, display)
     return run
 
 
@@ -74,11 +74,11 @@ def _introduce(
     client: HostClient,
     planned: PlannedRun,
     reply: dict[str, Any],
-    wish: RunDisplay,
+    display: RunDisplay,
 ) -> None:
     plan, choice = planned.plan, planned.choice
     servers = (*planned.left_out, *reply["mcp"])
-    wish.head = StreamHeader(
+    display.head = StreamHeader(
         version=__version__,
         tools=tuple(reply["tools"]),
         agents=planned.agents,
@@ -86,7 +86,7 @@ def _introduce(
         mcp_servers=tuple({"name": s["name"], "status": s["status"]} for s in servers if s["name"]),
         mcp_server_errors=tuple(_server_error(s) for s in servers if s["error"]),
         mode=reply["mode"],
-        deltas=wish.deltas,
+        deltas=display.deltas,
     )
     context.say(
         f"retinue {client.welcome.retinue} · {choice.model} ({choice.why}) · run "
@@ -105,14 +105,14 @@ def page_of(client: HostClient, run: str) -> str:
 
 
 @contextlib.contextmanager
-def in_sight(run: str, wish: RunDisplay) -> Iterator[None]:
+def in_sight(run: str, display: RunDisplay) -> Iterator[None]:
     """While a run is open: whatever happens to this command, its user learns which run it was."""
     try:
         yield
     except BrokenPipeError:
         raise  # no one reads the output
     except (Exception, KeyboardInterrupt, SystemExit):
-        if not wish.is_memory:
+        if not display.is_memory:
             id = view_format.short_id(run)
             note(
                 f"retinue: Run {id} may still be running. Watch it with `retinue attach "
@@ -157,23 +157,23 @@ def carry_out(
     context: CommandContext,
     client: HostClient,
     run: str,
-    wish: RunDisplay,
+    display: RunDisplay,
     *,
     is_ours: bool = True,
     after: int = 0,
 ) -> int:
     """Watch a run to its end and hand over what it came to; returns the exit code."""
-    with in_sight(run, wish), Signals() as signals:
-        waits = wish.can_answer or wish.waits
+    with in_sight(run, display), Signals() as signals:
+        waits = display.can_answer or display.waits
         watching = WatchedRun(
-            client, run, signals, is_ours=is_ours, deltas=wish.deltas, after=after, waits=waits
+            client, run, signals, is_ours=is_ours, deltas=display.deltas, after=after, waits=waits
         )
         try:
-            writer = StreamJsonWriter(wish.head)
+            writer = StreamJsonWriter(display.head)
             final = (
                 _stream(watching, writer)
-                if wish.format == "stream-json"
-                else _show(watching, context, wish, writer)
+                if display.format == "stream-json"
+                else _show(watching, context, display, writer)
             )
         except WatchLeft as departure:
             id = view_format.short_id(run)
@@ -184,7 +184,7 @@ def carry_out(
         except BrokenPipeError:
             client.ask(requests.CancelRequest(runs=(run,), reason="its output is no longer read"))
             raise
-    return hand_over(context, final, wish, writer, watching.code)
+    return hand_over(context, final, display, writer, watching.code)
 
 
 def _stream(watching: WatchedRun, writer: StreamJsonWriter) -> TreeRecord:
@@ -201,7 +201,7 @@ def _stream(watching: WatchedRun, writer: StreamJsonWriter) -> TreeRecord:
 
 
 def _show(
-    watching: WatchedRun, context: CommandContext, wish: RunDisplay, writer: StreamJsonWriter
+    watching: WatchedRun, context: CommandContext, display: RunDisplay, writer: StreamJsonWriter
 ) -> TreeRecord:
     """For people, on stderr: the live view where it can be drawn, otherwise a line for each
     change."""
@@ -209,12 +209,12 @@ def _show(
 
     watching.listen = lambda item: all(writer.lines(item))
     how = detect_style(context.environ, sys.stderr, context.color)
-    if wish.is_headless or context.is_quiet or context.is_reader or not how.moves:
-        return plain.watch(watching, context, can_answer=wish.can_answer)
+    if display.is_headless or context.is_quiet or context.is_reader or not how.moves:
+        return plain.watch(watching, context, can_answer=display.can_answer)
     from retinue.cli.terminal.answer_stream import watch_answer
 
-    final, wish.shown = watch_answer(
-        watching, context, how, can_answer=wish.can_answer, is_raw=wish.is_raw
+    final, display.shown = watch_answer(
+        watching, context, how, can_answer=display.can_answer, is_raw=display.is_raw
     )
     return final
 
@@ -224,4 +224,15 @@ def head_of(
 ) -> StreamHeader:
     return StreamHeader(
         version=__version__, tools=tools, agents=agents, mode=mode or "manual", deltas=deltas
+    )
+
+
+def display_of(output_format: str) -> RunDisplay:
+    """For a command that continues a conversation: questions are for the person at a terminal."""
+    is_text = output_format == "text"
+    return RunDisplay(
+        format=output_format,
+        is_headless=not is_text,
+        can_answer=is_text and sys.stdin.isatty() and sys.stderr.isatty(),
+        head=head_of((), (), ""),
     )

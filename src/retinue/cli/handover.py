@@ -46,7 +46,7 @@ class RunDisplay:
 def hand_over(
     context: CommandContext,
     final: TreeRecord,
-    wish: RunDisplay,
+    display: RunDisplay,
     writer: StreamJsonWriter,
     code: int | None = None,
 ) -> int:
@@ -55,30 +55,34 @@ def hand_over(
     end = totals.ending(final.rows[0])
     text = end.text if end is not None else ""
     result = writer.result(final)
-    if wish.format == "text":
+    if display.format == "text":
         is_text = end is None or end.data is None or bool(text)
         answer = text if is_text or end is None else json_line(totals.plain(end.data))
-        if answer and answer != wish.shown:
-            print_answer(context, answer, is_raw=wish.is_raw)
+        if answer and answer != display.shown:
+            print_answer(context, answer, is_raw=display.is_raw)
     else:
         out(json_line(result))
-    for path in wish.files:
+    for path in display.files:
         answer_file.write(path, text)
-    code = _code(final, wish, result) if code is None else code
+    code = _code(final, display, result) if code is None else code
     if lacking := totals.missing(final.rows[0]):
         context.say(f"! {one_line(lacking)}")
-    _say_end(context, final, wish, result, code)
+    _say_end(context, final, display, result, code)
     return code
 
 
 def _say_end(
-    context: CommandContext, final: TreeRecord, wish: RunDisplay, result: dict[str, Any], code: int
+    context: CommandContext,
+    final: TreeRecord,
+    display: RunDisplay,
+    result: dict[str, Any],
+    code: int,
 ) -> None:
     """The last lines. What went wrong is said even to those who want quiet."""
     first, *more = summary.end_lines(final, code, result["merges"])
     if context.is_reader or is_reader(context.environ):
         first = spoken_end(first)
-    if code and wish.format == "text":
+    if code and display.format == "text":
         note(first)
     else:
         context.say(first)
@@ -89,22 +93,22 @@ def _say_end(
     denials = summary.denial_lines(result["permission_denials"], labels)
     for line in (*more, *(f"  {line}" for line in denials)):
         context.say(line)
-    for line in wish.next_lines:
+    for line in display.next_lines:
         context.say(f"  {line}")
 
 
-def _code(final: TreeRecord, wish: RunDisplay, result: dict[str, Any]) -> int:
+def _code(final: TreeRecord, display: RunDisplay, result: dict[str, Any]) -> int:
     top = final.rows[0]
     end = totals.ending(top)
     state, stop = (end.state, end.stop) if end is not None else (totals.word(top), "")
     code = exit_codes.of_outcome(
         state,
         stop,
-        strict=wish.is_strict,
+        strict=display.is_strict,
         failed_children=totals.failed(final),
         denials=len(result["permission_denials"]),
     )
-    if code == exit_codes.OK and wish.fail_on and found_severity(result, wish.fail_on):
+    if code == exit_codes.OK and display.fail_on and found_severity(result, display.fail_on):
         return exit_codes.FAILED
     return code
 

@@ -78,6 +78,13 @@ def set_budget(url: str, tenant: str, tokens: int | None, usd: float | None) -> 
         db.execute(SET, (tenant, tokens, nanos))
 
 
+def remove_budget(url: str, tenant: str) -> None:
+    """The trees of a tenant may spend what they like; what was spent until now is forgotten."""
+    with connect(url) as db, db.transaction():
+        db.execute("delete from budgets where tenant = %s", (tenant,))
+        db.execute("delete from loans where tenant = %s", (tenant,))
+
+
 def tenant_budgets(url: str) -> tuple[TenantLine, ...]:
     with connect(url) as db:
         rows: list[Any] = db.execute(SHOW).fetchall()

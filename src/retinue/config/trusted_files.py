@@ -115,8 +115,8 @@ def collect(
 def _too_many(root: str, what: str) -> ConfigError:
     folders = ", ".join(name for name in FOLDERS if os.path.isdir(os.path.join(root, name)))
     return ConfigError(
-        f"{root} has more than {what} that would have to be trusted; that is refused. Look at "
-        f"what is in {folders or 'its folders'}."
+        f"{root} cannot be trusted: it has more than {what} to trust. Look at what is in "
+        f"{folders or 'its folders'}."
     )
 
 

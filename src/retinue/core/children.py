@@ -33,6 +33,14 @@ from retinue.core.turn import post, sooner
 from retinue.core.values import Ending, Mail, Who
 from retinue.errors import InvalidTransition
 
+CANCELLED_BY: dict[Who, str] = {
+    "": "the runtime",
+    "user": "the user",
+    "parent": "its parent",
+    "limit": "a limit",
+    "system": "the runtime",
+}
+
 
 def child_at_calls(run: Run, calls: OpenCalls, event: ChildEnded, ctx: StepContext) -> Run:
     outcome = _outcome(run, event, ctx)
@@ -146,7 +154,7 @@ def stale(run: Run, event: RunEvent, why: str = "") -> InvalidTransition:
 
 def cancel(run: Run, event: CancelAsked, ctx: StepContext) -> Run:
     who: Who = event.who or ("parent" if event.by else "user")
-    error = event.reason or f"cancelled by {event.by or ('the user' if who == 'user' else who)}"
+    error = event.reason or f"cancelled by {CANCELLED_BY[who]}"
     return finish(
         run,
         ctx,
@@ -155,6 +163,7 @@ def cancel(run: Run, event: CancelAsked, ctx: StepContext) -> Run:
         error=error,
         by=who,
         along=event.by if event.along else "",
+        reason=event.reason,
     )
 
 

@@ -61,6 +61,7 @@ def finish(
     data: Any = None,
     by: Who = "",
     along: str = "",
+    reason: str = "",
 ) -> Run:
     """The run has its ending. Children end first unless they may outlive it."""
     text = _so_far(run, ctx) if text is None else text
@@ -84,6 +85,7 @@ def finish(
         at=ctx.now,
         by=by or ENDED_BY.get(state, ""),
         along=along,
+        reason=reason,
     )
     run = let_go(run, ctx)
     for child in ctx.children(run):

@@ -73,7 +73,7 @@ def speak(run: Run, ctx: StepContext, event: ActionEvent) -> None:
             ctx.tree.letters.append((send.to, MailReceived(mail=mail), run.id))
     for id in cancels:
         reason = event.reason if isinstance(event, StepTaken) else ""
-        end = CancelAsked(by=run.id, reason=reason or "cancelled by its parent", who="parent")
+        end = CancelAsked(by=run.id, reason=reason, who="parent")
         if id in ctx.tree.specs:
             ctx.post_event(id, end)
         else:

@@ -27,7 +27,7 @@ def take_step(run: Run, calls: OpenCalls, event: StepTaken, ctx: StepContext) ->
         if event.question:
             questions.check_may_ask(run, ctx)
         if len(calls.steps) >= MOST_STEPS:
-            raise Refused("steps", f"The calls of one turn can take {MOST_STEPS} such steps.")
+            raise Refused("steps", f"The calls of one turn can record {MOST_STEPS} steps.")
     except Refused as refusal:
         raise InvalidTransition(f"Refused ({refusal.limit}): {refusal}", refusal) from None
     if any(_is_there(run, ctx, event.index, spec.id) for spec, _ in planned):

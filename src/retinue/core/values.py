@@ -330,8 +330,9 @@ class Ending(Value):
     `stop` says why, in one word of a closed list (docs/reference/states.md); `error` is for people.
     `text` is the result, or the last text when the run was stopped; when it `is_cut`, `artifacts`
     holds the whole. `data` is the typed result that was submitted, or, after an announcement, the
-    text that it announces. `by` is who ended it, when it did not end by itself; `along` is the run
-    above it whose end it had to share. `helpers` counts the sub-agents whose work it rests on."""
+    text that it announces. `by` is who ended it, when it did not end by itself, and `reason` what
+    was said to it; `along` is the run above it whose end it had to share. `helpers` counts the
+    sub-agents whose work it rests on."""
 
     state: EndState
     stop: str
@@ -346,6 +347,7 @@ class Ending(Value):
     by: Who = ""
     along: str = ""
     helpers: Helpers = Helpers()
+    reason: str = ""
 
 
 class SpawnLimits(Value):

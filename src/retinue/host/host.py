@@ -225,7 +225,9 @@ class Host(Overviews):
 
     async def cancel(self, request: requests.CancelRequest, who: Identity) -> replies.StatesReply:
         runs = request.runs or tuple(await self._open_tops(who))
-        ends = await asyncio.gather(*(self._retinue.cancel(run, request.reason) for run in runs))
+        ends = await asyncio.gather(
+            *(self._retinue.cancel(run, request.reason, by=request.by) for run in runs)
+        )
         return replies.StatesReply(states={end.id: end.state for end in ends})
 
     async def wait(self, request: requests.WaitRequest, who: Identity) -> replies.StatesReply:

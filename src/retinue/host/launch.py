@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -125,6 +125,16 @@ def _report_from(pipe: int, until: float) -> StartReport | None:
         if not data:
             break
     return None
+
+
+def start_prepared(prepare: Callable[[], tuple[ProjectPaths, Mapping[str, str]]]) -> ProjectPaths:
+    """The paths of a project whose host answers now; `prepare` gives them, and the environment."""
+    try:
+        paths, env = prepare()
+        reach(paths, env).close()
+    except OSError as error:
+        raise not_started(error) from None
+    return paths
 
 
 def not_started(error: OSError) -> HostGone:

@@ -97,6 +97,9 @@ def summary(tree: TreeRecord) -> RunSummary:
         model=run.model_used or spec.model,
         state=state_word(run),
         stop=ending.stop if ending is not None else "",
+        by=ending.by if ending is not None else "",
+        reason=ending.reason if ending is not None else "",
+        is_along=ending is not None and bool(ending.along),
         text=(ending.error or ending.text)[:MOST_TEXT] if ending is not None else "",
         created_at=spec.created_at,
         started_at=run.started_at,
@@ -131,6 +134,7 @@ def shares(tree: TreeRecord) -> tuple[AgentShare, ...]:
                 cached=sum(u.cache_read for u in usages),
                 output=sum(u.output for u in usages),
                 usd=nanos / NANOS_PER_USD if is_priced else None,
+                usd_estimated=sum(u.nanos_estimated for u in usages) / NANOS_PER_USD,
             )
         )
     return tuple(rows)

@@ -7,7 +7,8 @@ from retinue.host.replies import HostReply
 
 class AgentShare(HostReply):
     """What the runs of one agent with one model took within a tree, without their sub-agents. `usd`
-    is null when the price is not known. `input` counts tokens from a cache too."""
+    is null when the price is not known; of `usd_estimated`, which is in it, it is only known that
+    it is not more. `input` counts tokens from a cache too."""
 
     agent: str
     model: str
@@ -16,11 +17,13 @@ class AgentShare(HostReply):
     cached: int
     output: int
     usd: float | None
+    usd_estimated: float
 
 
 class RunSummary(HostReply):
     """What one root run and its sub-agents came to. `text` is the beginning of its result, or why
-    there is none. `usd` is null when the price of a model is not known; `saved_usd` is what prompt
+    there is none; `by`, `reason` and `is_along` say who cancelled it, and that it shared the end of
+    a run above it. `usd` is null when the price of a model is not known; `saved_usd` is what prompt
     caches saved. `n_agents` counts the runs of its tree, `n_done` those that completed, `n_failed`
     those that ended otherwise. `shares` says where in the tree it was spent. `resumes` is the run
     whose conversation it continues."""
@@ -33,6 +36,9 @@ class RunSummary(HostReply):
     model: str
     state: str
     stop: str
+    by: str
+    reason: str
+    is_along: bool
     text: str
     created_at: int
     started_at: int | None

@@ -158,10 +158,12 @@ class SendRequest(HostRequest):
 
 
 class CancelRequest(HostRequest):
-    """End runs and their sub-agents; without `runs`, all open ones."""
+    """End runs and their sub-agents; without `runs`, all open ones. `by` is who wants that: a
+    person, or another program (`system`), such as a supervisor."""
 
     runs: tuple[str, ...] = ()
     reason: str = ""
+    by: Literal["user", "system"] = "user"
 
 
 class AnswerRequest(HostRequest):

@@ -38,18 +38,18 @@ def widens(terms: RunTerms, agent: Agent) -> bool:
         (terms.max_turns, own.get("max_turns")),
         (terms.timeout_seconds, None if milliseconds is None else milliseconds / 1000),
     ]
-    wishes = amounts(terms, agent.budget)
-    limits += [(wish, getattr(agent.budget, name)) for name, wish in wishes.items()]
-    return any(wish is not None and most is not None and wish > most for wish, most in limits)
+    amounts_asked = amounts(terms, agent.budget)
+    limits += [(amount, getattr(agent.budget, name)) for name, amount in amounts_asked.items()]
+    return any(amount is not None and most is not None and amount > most for amount, most in limits)
 
 
 def amounts(terms: RunTerms, own: Budget) -> dict[str, float]:
     """The amounts of a budget that a user sets, `own` being the agent's."""
     out: dict[str, float] = {}
     for name in RAISED:
-        wish, most = getattr(terms.budget, name), getattr(own, name)
-        if wish is not None:
-            out[name] = min(wish, most) if terms.within_agent and most is not None else wish
+        amount, most = getattr(terms.budget, name), getattr(own, name)
+        if amount is not None:
+            out[name] = min(amount, most) if terms.within_agent and most is not None else amount
     return out
 
 

@@ -14,6 +14,7 @@ from retinue.view import format as view_format
 
 MOST_LABEL = 60
 MOST_PROBLEM = 4_000
+MOST_STATUS = 200
 MOST_TEXT = 60_000
 """Characters of answers in one result; what does not fit can be read as a resource."""
 SCHEME = "retinue://"
@@ -109,7 +110,8 @@ class AgentReport:
 
 
 def status_words(reports: Sequence[AgentReport]) -> str:
-    """What they are doing, in one line: for a status message or a progress notification."""
+    """What they are doing, in one line: for a status message or a progress notification. What they
+    cost is there however much they do."""
     n_ended = sum(report.is_ended for report in reports)
     parts = [f"{n_ended} of {len(reports)} done"] if len(reports) > 1 else []
     open_ones = [report for report in reports if not report.is_ended]
@@ -118,9 +120,9 @@ def status_words(reports: Sequence[AgentReport]) -> str:
         parts.append(f"{report.label}: turn {report.turns}, {what}")
     if not open_ones:
         parts.append("all have ended")
-    if cost := total_cost(report.cost for report in reports).words:
-        parts.append(cost)
-    return one_line(" · ".join(parts), 200)
+    cost = total_cost(report.cost for report in reports).words
+    end = f" · {cost}" if cost else ""
+    return one_line(" · ".join(parts), MOST_STATUS - len(end)) + end
 
 
 def progress_of(reports: Iterable[AgentReport]) -> float:

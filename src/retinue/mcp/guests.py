@@ -96,35 +96,35 @@ def _left(limit: float | None, amounts: Iterable[float]) -> float | None:
     return None if limit is None else limit - sum(amounts)
 
 
-def _share(unit: str, rest: float | None, n: int, wish: float | None) -> float | None:
+def _share(unit: str, rest: float | None, n: int, amount: float | None) -> float | None:
     if rest is None:
-        return wish
+        return amount
     least = 1 if unit == "tokens" else 0.0001
     if rest / n < least:
         raise ToolProblem(
             f"The budget of this client is used up or held by open agents ({unit}). Wait for them "
             "with result, cancel some, or ask the user for a larger budget. Nothing was started."
         )
-    return min(rest / n, rest if wish is None else wish)
+    return min(rest / n, rest if amount is None else amount)
 
 
-def work_directory(guest: Guest, wish: str) -> str:
+def work_directory(guest: Guest, directory: str) -> str:
     """Where a run works: "" for the project. Raises `ToolProblem` outside of the guest's roots."""
-    if not wish:
+    if not directory:
         return guest.roots[0] if guest.roots else ""
     base = guest.roots[0] if guest.roots else os.getcwd()
     try:
-        path = os.path.realpath(os.path.join(base, os.path.expanduser(wish)))
+        path = os.path.realpath(os.path.join(base, os.path.expanduser(directory)))
     except (OSError, ValueError):
         raise ToolProblem("directory: this is not a path. Nothing was started.") from None
     allowed = guest.roots or (os.path.realpath(os.getcwd()),)
     if not any(os.path.commonpath([path, root]) == root for root in allowed):
         raise ToolProblem(
-            f"directory: {wish} is outside of where agents may work: {', '.join(allowed)}. "
+            f"directory: {directory} is outside of where agents may work: {', '.join(allowed)}. "
             "Nothing was started."
         )
     if not os.path.isdir(path):
-        raise ToolProblem(f"directory: {wish} is not a directory. Nothing was started.")
+        raise ToolProblem(f"directory: {directory} is not a directory. Nothing was started.")
     return path
 
 
@@ -155,12 +155,14 @@ def terms_of(
     )
 
 
-def _allowed(most: tuple[str, ...] | None, wish: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    if most is None or wish is None:
-        return wish if most is None else most
-    if wrong := [name for name in wish if name not in most]:
+def _allowed(
+    most: tuple[str, ...] | None, requested: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
+    if most is None or requested is None:
+        return requested if most is None else most
+    if wrong := [name for name in requested if name not in most]:
         raise ToolProblem(
             f"tools: {', '.join(wrong)} cannot be used here. You can choose from: "
             f"{', '.join(most)}. Nothing was started."
         )
-    return wish
+    return requested

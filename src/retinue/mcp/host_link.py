@@ -73,14 +73,9 @@ class SocketHost:
                 self._paths = await in_daemon_thread(self._start)
 
     def _start(self) -> ProjectPaths:
-        from retinue.host.launch import not_started, reach
+        from retinue.host.launch import start_prepared
 
-        try:
-            paths, env = self._prepare()
-            reach(paths, env).close()
-        except OSError as error:
-            raise not_started(error) from None
-        return paths
+        return start_prepared(self._prepare)
 
     async def _exchange(self, request: HostRequest, key: str) -> Any:
         from retinue.host.async_client import news_about

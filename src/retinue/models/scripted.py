@@ -109,7 +109,7 @@ class Scripted:
                     _hearers[-1](error)
                 raise
         elif not self._script:
-            raise ConfigError("This model was asked, and its script has no line.")
+            raise ConfigError("This scripted model was called, but its script has no lines.")
         else:
             n_replies = sum(isinstance(m, AssistantMessage) for m in request.messages)
             line = self._script[min(n_replies, len(self._script) - 1)]

@@ -56,8 +56,8 @@ def _result_lines(who: str, panel: RequestPanel, event: TextReturned) -> list[Li
                 Cells(f"failed: {who}: {one_line(event.text, 200)}"),
             ]
         ]
-    what = panel.title.partition(" wants to ")[2]
-    head: Line = [Cells("✓", "done", is_glyph=True), Cells(f" done: {who}: {what}  {panel.signs}")]
+    words = f" done: {who}: {panel.wants}  {panel.signs}"
+    head: Line = [Cells("✓", "done", is_glyph=True), Cells(words)]
     body = [line for line in panel.body if plain(line)]
     more: list[Line] = (
         [[Cells(f"   {len(body) - MOST} more lines", "quiet")]] if len(body) > MOST else []

@@ -144,7 +144,7 @@ def _words(row: RunRow, width: int) -> Line:
     if row.silent_ms < SILENT_MS:
         return [Cells(fit_words(row.now, width), quiet)]
     silent = f"silent {view_format.span(row.silent_ms // 1_000 * 1_000)}"
-    is_text = row.mark == "thinking" and not row.now.startswith("writes:")
+    is_text = row.mark == "thinking" and not row.is_writing
     rest = ", no text yet" if is_text else f": {row.now}"
     tone = "title" if row.silent_ms >= LONG_SILENT_MS else ""
     return [Cells(silent, tone), Cells(cut(rest, max(0, width - cell_len(silent))), quiet)]

@@ -40,8 +40,9 @@ class Fact(NamedTuple):
 
 
 class RequestPanel(NamedTuple):
-    """`title` after its glyph, `body` as lines that are shown whole, and what is still `untouched`.
-    `is_diff`: its changed lines are counted. Without choices the answer is a text."""
+    """`title` after its glyph: `who` wants something, and what (`wants`, "" for a question). `body`
+    are lines that are shown whole; then comes what is still `untouched`. `is_diff`: its changed
+    lines are counted. Without choices the answer is a text."""
 
     title: str
     facts: tuple[Fact, ...] = ()
@@ -51,6 +52,10 @@ class RequestPanel(NamedTuple):
     is_diff: bool = False
     news: str = ""
     signs: str = ""
+    who: str = ""
+    wants: str = ""
+    n_added: int = 0
+    n_removed: int = 0
 
 
 MOST_KEYS = 9
@@ -76,6 +81,10 @@ def _who(q: Mapping[str, Any]) -> str:
     return one_line(view_format.agent_label(q["label"]), 40)
 
 
+def _wish(q: Mapping[str, Any], what: str) -> str:
+    return f"{_who(q)} wants to {what}"
+
+
 def _change(q: Mapping[str, Any], preview: Mapping[str, Any], home: str) -> RequestPanel:
     files = preview["files"]
     added, removed = (sum(f.get(side, 0) for f in files) for side in ("added", "removed"))
@@ -99,8 +108,12 @@ def _change(q: Mapping[str, Any], preview: Mapping[str, Any], home: str) -> Requ
     subject = _path(files[0]) if len(files) == 1 and q["tool"] in ("edit", "write") else ""
     always = f"Allow every {q['tool']} of {subject} in this run" if subject else ""
     return RequestPanel(
-        title=f"{_who(q)} wants to {verb} {what}",
+        title=_wish(q, f"{verb} {what}"),
+        who=_who(q),
+        wants=f"{verb} {what}",
         signs=signs(added, removed),
+        n_added=added,
+        n_removed=removed,
         facts=(
             *_reason(q),
             Fact("where", where),
@@ -147,7 +160,9 @@ def _command(q: Mapping[str, Any], preview: Mapping[str, Any], home: str) -> Req
     ]
     always = "Allow exactly this command in this run and its sub-agents"
     return RequestPanel(
-        title=f"{_who(q)} wants to run a command",
+        title=_wish(q, "run a command"),
+        who=_who(q),
+        wants="run a command",
         facts=tuple(facts),
         body=tuple(_text_lines(reveal(it["command"]), "title")),
         choices=(
@@ -204,7 +219,9 @@ def _call(q: Mapping[str, Any], preview: Mapping[str, Any]) -> RequestPanel:
     price = view_format.price_text(q).strip(" ()")
     facts += [Fact("cost", price)] if price else []
     return RequestPanel(
-        title=f"{_who(q)} wants to call {one_line(q['tool'] or 'a tool', 60)}",
+        title=_wish(q, f"call {one_line(q['tool'] or 'a tool', 60)}"),
+        who=_who(q),
+        wants=f"call {one_line(q['tool'] or 'a tool', 60)}",
         facts=(*facts, *_reason(q), *_limits(q)),
         body=tuple(_text_lines(q["shown"])),
         choices=(
@@ -238,6 +255,7 @@ def _question(q: Mapping[str, Any]) -> RequestPanel:
         choices.append(PanelChoice("0", "Own words", "answers with this", text=""))
     return RequestPanel(
         title=f"{_who(q)} asks: {first}",
+        who=_who(q),
         body=tuple(_text_lines(rest)) if rest else (),
         choices=tuple(choices),
         untouched=f"Without an answer {_who(q)} waits{waiting_text}.",
@@ -251,6 +269,7 @@ def _budget(q: Mapping[str, Any]) -> RequestPanel:
     what = "dollars" if limit == "usd" else {"calls": "tool calls"}.get(limit, limit)
     return RequestPanel(
         title=f"{_who(q)} is at its limit and asks for more",
+        who=_who(q),
         body=tuple(_text_lines(several_lines(q["text"]))),
         choices=(
             PanelChoice("y", f"Add to the limit, in {what}", "adds this", True, text=amount_text),

@@ -179,6 +179,7 @@ class TreeView:
             n_children=len(node.children),
             n_over=node.n_over,
             is_last=node.parent is None or node.parent.children[-1] is node,
+            is_writing=bool(node.writing.strip()),
             questions=tuple(node.questions.values()) if needs else (),
             wait=wait,
         )

@@ -50,6 +50,7 @@ class RunRow(Value):
     n_children: int = 0
     n_over: int = 0
     is_last: bool = True
+    is_writing: bool = False
     questions: tuple[Question, ...] = ()
     wait: ProviderWait | None = None
 

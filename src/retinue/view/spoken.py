@@ -28,11 +28,10 @@ def _many(n: int, name: str) -> str:
 def spoken_request(panel: RequestPanel) -> list[str]:
     """What is wanted. A change is described by its size, and `show` has its lines; everything else
     is read in full, because nothing may be allowed that was not read."""
-    who, wants, what = panel.title.partition(" wants to ")
-    first = f"{who} needs you. It wants to {what}" if wants else f"{who} needs you."
-    signs = re.fullmatch(r"\+(\d+) -(\d+)", panel.signs)
-    if signs is not None and panel.is_diff:
-        return [f"{first}:", f"{_many(int(signs[1]), 'line')} added, {signs[2]} removed."]
+    who = panel.who or panel.title
+    first = f"{who} needs you. It wants to {panel.wants}" if panel.wants else f"{who} needs you."
+    if panel.is_diff and panel.signs:
+        return [f"{first}:", f"{_many(panel.n_added, 'line')} added, {panel.n_removed} removed."]
     return [f"{first}.", *spoken_panel(panel)]
 
 

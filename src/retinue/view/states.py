@@ -68,15 +68,12 @@ def heading(text: str) -> str:
     return ""
 
 
-SIGNALS = {"": "by you", "Ctrl-C": "by you", "SIGTERM": "by SIGTERM"}
-"""Who cancelled, by the reason that a command of the user gave."""
+CANCELLERS = {"parent": "by its parent", "limit": "by a limit", "system": "by the system"}
 
 
 def canceller(end: Ending) -> str:
-    """Who cancelled a run: a SIGTERM is another program, such as a supervisor."""
-    if end.by not in ("", "user"):
-        return f"by its {end.by}"
-    return SIGNALS.get(end.error, "by you")
+    """Who cancelled a run. The system is the runtime, or another program, such as a supervisor."""
+    return CANCELLERS.get(end.by, "by you")
 
 
 def failure(end: Ending, started_at: int | None) -> str:
@@ -90,6 +87,5 @@ def failure(end: Ending, started_at: int | None) -> str:
     if end.state == "cancelled":
         if end.along:
             return "with its parent"
-        reason = why.removeprefix("cancelled ").removeprefix("Cancelled ")
-        return canceller(end) if reason in SIGNALS else reason
+        return end.reason or canceller(end)
     return why or end.state

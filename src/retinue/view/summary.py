@@ -19,7 +19,7 @@ from retinue.view import totals
 from retinue.view.call_summary import describe
 from retinue.view.merge_lines import merge_end_lines
 from retinue.view.state_marks import LIMITS, mark
-from retinue.view.states import SIGNALS, canceller
+from retinue.view.states import canceller
 
 FAILED = ("failed", "timed_out", "interrupted", "incomplete")
 
@@ -91,7 +91,7 @@ def _first(final: TreeRecord, top: RunRecord, id: str, *, has_cost: bool) -> str
     if state == "cancelled":
         n = sum(end_state(row) == "cancelled" for row in final.rows)
         agents = f"all {n} stopped" if n > 1 else f"after {span}"
-        why = "" if end.error in SIGNALS else f": {one_line(end.error, 100)}"
+        why = f": {one_line(end.reason, 100)}" if end.reason else ""
         return f"{sign.glyph} cancelled {canceller(end)}{why} · {agents} · {cost(final)}"
     if state == "at_limit":
         partial = " · partial answer kept" if end.text else ""

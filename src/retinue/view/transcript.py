@@ -75,8 +75,8 @@ def message_lines(
 def _result(text: str) -> str:
     """How long a result is, and its first and last line: that is where a command says how it
     ended."""
-    shown = _SUM.sub("", text)
-    parts = [flat for part in shown.splitlines() if (flat := one_line(part, RESULT))]
+    plain = _SUM.sub("", text)
+    parts = [flat for part in plain.splitlines() if (flat := one_line(part, RESULT))]
     if len(parts) < 3:
         return one_line(text, 2 * RESULT)
     return f"{len(text.splitlines())} lines: {parts[0]} … {parts[-1]}"

@@ -78,8 +78,8 @@ MUTATIONS = [
     Mutation(
         "a steered parent loses results that were back",
         "core/calls.py",
-        '        text = plain_result(fan.in_order())[0] if fan.ended else ""',
-        '        text = ""',
+        '    text = plain_result(fan.in_order())[0] if fan.ended else ""',
+        '    text = ""',
     ),
     Mutation(
         "a wait for the first is a wait for all",

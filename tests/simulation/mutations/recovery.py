@@ -45,8 +45,8 @@ MUTATIONS = [
     Mutation(
         "a run is blamed for deaths at which others were suspected too",
         "core/suspects.py",
-        "known.alone + 1 if known.on_trial else 0",
-        "known.alone + 1",
+        "past.alone + 1 if past.on_trial else 0",
+        "past.alone + 1",
     ),
     Mutation(
         "what is asked for is begun while it is written",
@@ -100,8 +100,8 @@ MUTATIONS = [
     Mutation(
         "a death without whoever is on trial does not count for it",
         "core/suspects.py",
-        "known.cleared + (known.on_trial or known.alone > 0)",
-        "known.cleared",
+        "past.cleared + (past.on_trial or past.alone > 0)",
+        "past.cleared",
     ),
     Mutation(
         "who is left alone is taken up at once",

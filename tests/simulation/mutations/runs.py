@@ -33,7 +33,7 @@ MUTATIONS = [
     Mutation(
         "a stopped call that never left is paid for after a crash",
         "core/run.py",
-        "        if lost.attempt in event.unsent:\n",
+        "        if lost_call.attempt in event.unsent:\n",
         "        if False:\n",
     ),
     Mutation(
@@ -81,8 +81,8 @@ MUTATIONS = [
     Mutation(
         "a paused run sleeps through its news",
         "core/run.py",
-        "            return run if silent or (state.all and ctx.stays(run)) else resume(run, ctx)",
-        "            return run",
+        "                return run if state.all and ctx.stays(run) else resume(run, ctx)\n",
+        "                return run\n",
     ),
     Mutation(
         "a call sleeps through what it waited for",

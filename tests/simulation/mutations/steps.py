@@ -8,13 +8,13 @@ MUTATIONS = [
     Mutation(
         "a tool is run again while its children work",
         "core/tool_steps.py",
-        "        if is_waiting(run, ctx, calls, lost.index):\n            continue\n",
+        "        if is_waiting(run, ctx, calls, lost_call.index):\n            continue\n",
         "",
     ),
     Mutation(
         "a tool that may not run twice is run again after a step",
         "core/tool_steps.py",
-        '        if lost.restart == "unsafe":\n',
+        '        if lost_call.restart == "unsafe":\n',
         "        if False:\n",
     ),
     Mutation(
@@ -74,8 +74,8 @@ MUTATIONS = [
     Mutation(
         "the time of a call changes when it is run again after a step",
         "core/tool_steps.py",
-        "again=True, made_at=calls.at, answer=answer)",
-        "again=True, answer=answer)",
+        "again=True, made_at=calls.at, answer=answer\n",
+        "again=True, answer=answer\n",
         "engine",
     ),
 ]

@@ -42,7 +42,7 @@ def command(
     with RunListing(context.paths) as listing:
         line = listing.resolve(run)
     can_answer = output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty()
-    wish = RunDisplay(
+    display = RunDisplay(
         format=output_format,
         deltas=include_partial_messages,
         is_headless=output_format != "text",
@@ -50,4 +50,4 @@ def command(
         head=head_of((), (), "", deltas=include_partial_messages),
     )
     with line_to(context) as client:
-        return carry_out(context, client, line.id, wish, is_ours=False)
+        return carry_out(context, client, line.id, display, is_ours=False)

@@ -37,17 +37,22 @@ def status(context: CommandContext, /, as_json: bool) -> int:
 @click.argument("tenant", default="")
 @click.option("--tokens", type=click.IntRange(0), default=None, help="Most tokens in all.")
 @click.option("--usd", type=click.FloatRange(0), default=None, help="Most US dollars in all.")
+@click.option("--remove", is_flag=True, help="Let TENANT spend without a limit.")
 @common
 @pass_context
-def budget(context: CommandContext, /, tenant: str, tokens: int | None, usd: float | None) -> int:
+def budget(
+    context: CommandContext, /, tenant: str, tokens: int | None, usd: float | None, remove: bool
+) -> int:
     """Show what TENANT, the user of runs, may spend on all nodes together, or set it. A limit that
     is not named is removed. Without TENANT all budgets are shown."""
-    from retinue.cluster.tenant_budgets import set_budget, tenant_budgets
+    from retinue.cluster.tenant_budgets import remove_budget, set_budget, tenant_budgets
 
     database = _database(context)
-    if tokens is not None or usd is not None:
-        if not tenant:
-            raise ConfigError("Name the tenant whose budget is set.")
+    if not tenant and (remove or tokens is not None or usd is not None):
+        raise ConfigError("Name the tenant whose budget is changed.")
+    if remove:
+        remove_budget(database, tenant)
+    elif tokens is not None or usd is not None:
         set_budget(database, tenant, tokens, usd)
     for line in tenant_budgets(database):
         if tenant in ("", line.tenant):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from retinue.cli import exit_codes, run_arguments
 from retinue.cli.command_help import Flag
 from retinue.cli.context import CommandContext, common, out, pass_context
-from retinue.cli.foreground_run import carry_out, head_of, line_to
-from retinue.cli.handover import RunDisplay
+from retinue.cli.foreground_run import carry_out, display_of, line_to
 from retinue.cli.run_argument import run_argument
 from retinue.host import requests
 from retinue.host.listing import ListedRun, RunListing
@@ -56,20 +53,15 @@ def command(
     if at is not None:
         _check_message(context, line, at)
     text = run_arguments.prompt(prompt)
-    wish = RunDisplay(
-        format=output_format,
-        is_headless=output_format != "text",
-        can_answer=output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty(),
-        head=head_of((), (), ""),
-    )
+    display = display_of(output_format)
     with line_to(context) as client:
-        terms = requests.RunTerms(label=name, questions="ask" if wish.can_answer else "")
+        terms = requests.RunTerms(label=name, questions="ask" if display.can_answer else "")
         id = client.ask(requests.ForkRequest(run=line.id, task=text, at=at, terms=terms))["run"]
         context.say(f"Run {view_format.short_id(id)} is a fork of {line.short}.")
         if background:
             out(view_format.short_id(id))
             return exit_codes.OK
-        return carry_out(context, client, id, wish)
+        return carry_out(context, client, id, display)
 
 
 def _check_message(context: CommandContext, line: ListedRun, at: int) -> None:

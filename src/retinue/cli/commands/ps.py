@@ -19,7 +19,6 @@ from retinue.host.listing import ListedRun, RunListing
 from retinue.host.provider_waits import NO_KEY
 from retinue.view import format as view_format
 from retinue.view import parked_runs
-from retinue.view.cells import wrap
 from retinue.view.run_table import TableLine, loudest_of, run_table
 
 RECENT_MS = 3_600_000
@@ -257,8 +256,11 @@ def _waits(lines: Sequence[ListedRun], waiting: Mapping[str, ListedRun]) -> str:
 
 def _fitted(text: str) -> str:
     """On a terminal in lines that fit it."""
-    columns = size(sys.stdout)[0]
-    return "\n  ".join(wrap(text, max(20, columns - 3))) if sys.stdout.isatty() else text
+    if not sys.stdout.isatty():
+        return text
+    from retinue.view.cells import wrap  # it costs time, and a pipe needs none of it
+
+    return "\n  ".join(wrap(text, max(20, size(sys.stdout)[0] - 3)))
 
 
 def _asking_roots(open_runs: Sequence[ListedRun]) -> frozenset[str]:

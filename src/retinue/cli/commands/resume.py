@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from retinue.cli import exit_codes
 from retinue.cli.command_help import Flag
 from retinue.cli.context import CommandContext, common, out, pass_context
-from retinue.cli.foreground_run import carry_out, head_of, line_to
-from retinue.cli.handover import RunDisplay
+from retinue.cli.foreground_run import carry_out, display_of, line_to
 from retinue.cli.run_argument import run_argument
 from retinue.core.values import Budget
 from retinue.errors import Refused
@@ -66,19 +63,14 @@ def command(
     is_open = line.state not in view_format.ENDS
     if is_open and max_budget_usd is not None:
         raise click.UsageError(f"{line.short} is still open. Use `retinue budget {line.short}`.")
-    wish = RunDisplay(
-        format=output_format,
-        is_headless=output_format != "text",
-        can_answer=output_format == "text" and sys.stdin.isatty() and sys.stderr.isatty(),
-        head=head_of((), (), ""),
-    )
+    display = display_of(output_format)
     with line_to(context) as client:
         if from_failed and not is_open:
             text = _retry(context, client, line, text)
         if is_open and text:
             client.ask(requests.SendRequest(run=line.id, text=text))
         terms = requests.RunTerms(
-            questions="ask" if wish.can_answer else "", budget=Budget(usd=max_budget_usd)
+            questions="ask" if display.can_answer else "", budget=Budget(usd=max_budget_usd)
         )
         id = client.ask(requests.ResumeRequest(run=line.id, task=text, terms=terms))["run"]
         turn = f" at turn {line.turn}" if line.turn else ""
@@ -89,7 +81,7 @@ def command(
         if background:
             out(view_format.short_id(id))
             return exit_codes.OK
-        return carry_out(context, client, id, wish)
+        return carry_out(context, client, id, display)
 
 
 def _retry(context: CommandContext, client: HostClient, line: ListedRun, text: str) -> str:

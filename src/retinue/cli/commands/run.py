@@ -47,30 +47,30 @@ def command(context: CommandContext, /, **flags: Any) -> int:
         flags["screen_reader"],
     )
     _check(flags, is_again)
-    wish = _wish(context, flags)
+    display = _wish(context, flags)
     if is_again:
-        return _again(context, flags, setup, wish)
-    if setup.on_limit == "ask" and wish.is_memory and not wish.can_answer:
+        return _again(context, flags, setup, display)
+    if setup.on_limit == "ask" and display.is_memory and not display.can_answer:
         raise click.UsageError(
             "--on-limit ask needs a stored run or a terminal, so that someone can answer."
         )
-    planned, terms = make_plan(context.project, setup, value), _terms(context, setup, wish)
+    planned, terms = make_plan(context.project, setup, value), _terms(context, setup, display)
     if planned.choice.model == OFFLINE:
         # What else could be used is said at the end, where it is read.
-        wish.next_lines = (*(ASK if asks_map(flags) else ()), ADD_MODEL, *planned.choice.hints)
+        display.next_lines = (*(ASK if asks_map(flags) else ()), ADD_MODEL, *planned.choice.hints)
         planned = replace(planned, choice=planned.choice._replace(hints=()))
     if flags["input_format"] == "stream-json":
-        return _converse(context, planned, terms, wish)
+        return _converse(context, planned, terms, display)
     text = "" if flags["mcp_prompt"] else run_arguments.prompt(flags["prompt"])
-    with line_to(context, wish) as client:
+    with line_to(context, display) as client:
         if flags["mcp_prompt"]:
             text = prompt_task(client, planned, flags["mcp_prompt"], flags["prompt"])
         text += _for_explorer(flags)
-        run = start(context, client, planned, text, terms, wish)
+        run = start(context, client, planned, text, terms, display)
         return (
-            _background(context, run, wish)
-            if wish.is_background
-            else carry_out(context, client, run, wish)
+            _background(context, run, display)
+            if display.is_background
+            else carry_out(context, client, run, display)
         )
 
 
@@ -138,13 +138,13 @@ def _mode(flag: str, sandbox: str, yolo: bool) -> str:
     return modes[0] if modes else ""
 
 
-def _terms(context: CommandContext, setup: RunSetup, wish: RunDisplay) -> requests.RunTerms:
-    waits = wish.waits or (setup.permission_prompts == "auto" and wish.is_background)
-    return setup.terms(context.paths.cwd, "ask" if wish.can_answer or waits else "deny")
+def _terms(context: CommandContext, setup: RunSetup, display: RunDisplay) -> requests.RunTerms:
+    waits = display.waits or (setup.permission_prompts == "auto" and display.is_background)
+    return setup.terms(context.paths.cwd, "ask" if display.can_answer or waits else "deny")
 
 
 def _again(
-    context: CommandContext, flags: dict[str, Any], setup: RunSetup, wish: RunDisplay
+    context: CommandContext, flags: dict[str, Any], setup: RunSetup, display: RunDisplay
 ) -> int:
     """Continue an earlier run."""
     from retinue.host.listing import RunListing
@@ -156,12 +156,12 @@ def _again(
             "A continued run keeps its agent and model. Start a new run to change them."
         )
     text = run_arguments.prompt(flags["prompt"])
-    terms = _terms(context, setup, wish)
-    wish.head = head_of((), (), terms.mode, deltas=wish.deltas)
+    terms = _terms(context, setup, display)
+    display.head = head_of((), (), terms.mode, deltas=display.deltas)
     want: requests.HostRequest = requests.ResumeRequest(run=line.id, task=text, terms=terms)
     if flags["fork_session"]:
         want = requests.ForkRequest(run=line.id, task=text, terms=terms)
-    with line_to(context, wish) as client:
+    with line_to(context, display) as client:
         run = client.ask(want)["run"]
         how = "fork of" if flags["fork_session"] else "continues"
         context.say(
@@ -169,31 +169,31 @@ def _again(
             f"run {view_format.short_id(run)} {how} {line.short}{page_of(client, run)}"
         )
         return (
-            _background(context, run, wish)
-            if wish.is_background
-            else carry_out(context, client, run, wish)
+            _background(context, run, display)
+            if display.is_background
+            else carry_out(context, client, run, display)
         )
 
 
-def _background(context: CommandContext, run: str, wish: RunDisplay) -> int:
+def _background(context: CommandContext, run: str, display: RunDisplay) -> int:
     id = view_format.short_id(run)
-    out(json_line({"run": run, "short": id}) if wish.format != "text" else id)
+    out(json_line({"run": run, "short": id}) if display.format != "text" else id)
     context.say(f"Run {id} is running in the background. Watch: retinue attach {id}")
     return exit_codes.OK
 
 
 def _converse(
-    context: CommandContext, planned: PlannedRun, terms: requests.RunTerms, wish: RunDisplay
+    context: CommandContext, planned: PlannedRun, terms: requests.RunTerms, display: RunDisplay
 ) -> int:
     """One prompt after the other from stdin, each continuing where the last one ended."""
     code, run = exit_codes.OK, ""
-    with line_to(context, wish) as client:
+    with line_to(context, display) as client:
         for text in run_arguments.stream_prompts():
             if run:
                 run = client.ask(requests.ResumeRequest(run=run, task=text, terms=terms))["run"]
             else:
-                run = start(context, client, planned, text, terms, wish)
-            code = carry_out(context, client, run, wish)
+                run = start(context, client, planned, text, terms, display)
+            code = carry_out(context, client, run, display)
             if code in (exit_codes.INTERRUPTED, exit_codes.TERMINATED):
                 return code
     if not run:

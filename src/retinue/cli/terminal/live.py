@@ -277,9 +277,7 @@ class LiveView:
         def go(key: str, text: str) -> None:
             if key == "y" and not node.is_over:
                 self._focus.cancelled.add(id)
-                self._watching.client.begin(
-                    requests.CancelRequest(runs=(id,), reason="cancelled by the user with x")
-                )
+                self._watching.client.begin(requests.CancelRequest(runs=(id,)))
 
         self._decide(yes_or_no(title, "Stop; partial results are kept", "stops"), go)
 

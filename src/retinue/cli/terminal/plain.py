@@ -37,7 +37,7 @@ from retinue.view.run_row import RunRow
 from retinue.view.state_marks import mark
 from retinue.view.updates import conclude, feed
 
-_NOBODY = re.compile(
+_NO_ONE = re.compile(
     r"this call needs permission \((.+?)(?:, which covers [^)]*)?\) and no one is available"
 )
 STILL_MS = 60_000
@@ -294,6 +294,6 @@ def _why_denied(text: str) -> str:
     """`headless, mode 'manual' of main`, where no user could be asked; else the reason as it
     is."""
     reason = text.removeprefix("Denied: ")
-    if match := _NOBODY.match(reason):
+    if match := _NO_ONE.match(reason):
         return f"headless, {one_line(match[1], 80)}"
     return one_line(reason, 100).rstrip(".")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -230,7 +230,7 @@ class WatchedRun:
             code = exit_codes.INTERRUPTED if number == signal.SIGINT else exit_codes.TERMINATED
             if not self.is_ours or len(self.presses) > 1:
                 raise WatchLeft(code)
-            self.cancel("Ctrl-C" if number == signal.SIGINT else "SIGTERM")
+            self.cancel("SIGTERM" if number == signal.SIGTERM else "")
             rest = "partial results are kept. Ctrl-C again exits now."
             notice = Notice(f"Stopping{self._who_stops}; {rest}")
         return notice
@@ -241,9 +241,11 @@ class WatchedRun:
         n_open = len(self._begun | self._rows.keys()) - n_over
         return f" {n_open} agents" if n_open > 1 else ""
 
-    def cancel(self, reason: str = "") -> None:
-        """Ask for the end of the run; it is shown like everything else."""
-        self.client.begin(requests.CancelRequest(runs=(self.run,), reason=reason))
+    def cancel(self, signal_name: str = "") -> None:
+        """Ask for the end of the run; it is shown like everything else. A signal comes from another
+        program."""
+        by: Literal["user", "system"] = "system" if signal_name else "user"
+        self.client.begin(requests.CancelRequest(runs=(self.run,), reason=signal_name, by=by))
 
     def send(self, run: str, text: str, *, steer: bool = False) -> None:
         self.client.begin(requests.SendRequest(run=run, text=text, steer=steer))

@@ -224,9 +224,7 @@ class TopApp(App[None]):
 
         def go(key: str, text: str) -> None:
             if key == "y" and not node.is_over:
-                self.runs.ask(
-                    requests.CancelRequest(runs=(id,), reason="cancelled by the user with x")
-                )
+                self.runs.ask(requests.CancelRequest(runs=(id,)))
 
         panel = yes_or_no(title, "Stop; partial results are kept", "stops")
         self.push_screen(RequestScreen(panel, go, self.palette))

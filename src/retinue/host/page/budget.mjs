@@ -22,11 +22,12 @@ export function Budget({ tree, node, isOpen }) {
   const spending = useSpending(tree, node);
   if (!spending) return html`<div class="run-budget"></div>`;
   const spent = spending.spent?.usd ?? 0;
+  const spentText = money(spent, spending.usd_estimated > 0);
   const held = spending.held?.usd ?? 0;
   const limit = spending.limit?.usd ?? null;
   const raise = isOpen && html`<button class="link plain" onClick=${() => (dialog.value = { kind: "raise", tree, node, spending })}>Raise</button>`;
-  if (limit === null) return html`<div class="run-budget free"><div class="budget-words"><span>spent <b>${money(spent)}</b></span>${held > 0 && html`<span>reserved <b>${money(held)}</b></span>`}<span>no limit in dollars</span></div></div>`;
-  return html`<div class="run-budget"><${BudgetBar} spent=${spent} held=${held} limit=${limit}/><div class="budget-words"><span><span class="key spent"></span>spent <b>${money(spent)}</b></span><span><span class="key reserved"></span>reserved <b>${money(held)}</b></span><span><span class="key left"></span>left <b>${money(Math.max(0, limit - spent - held))}</b></span>${raise}${lasts(node, spent, held, limit)}</div></div>`;
+  if (limit === null) return html`<div class="run-budget free"><div class="budget-words"><span>spent <b>${spentText}</b></span>${held > 0 && html`<span>reserved <b>${money(held)}</b></span>`}<span>no limit in dollars</span></div></div>`;
+  return html`<div class="run-budget"><${BudgetBar} spent=${spent} held=${held} limit=${limit}/><div class="budget-words"><span><span class="key spent"></span>spent <b>${spentText}</b></span><span><span class="key reserved"></span>reserved <b>${money(held)}</b></span><span><span class="key left"></span>left <b>${money(Math.max(0, limit - spent - held))}</b></span>${raise}${lasts(node, spent, held, limit)}</div></div>`;
 }
 
 // Near the limit: how long the rest lasts at the rate until now.

@@ -12,12 +12,13 @@ export function sharesOf(view, top) {
     const row = view.row(node, 0);
     const { input = 0, output = 0, estimated = 0, cache_read: cached = 0 } = node.run?.usage ?? {};
     const key = `${row.agent}\n${row.model}`;
-    const sum = groups.get(key) ?? { agent: row.agent, model: row.model, n_runs: 0, input: 0, cached: 0, output: 0, usd: 0 };
+    const sum = groups.get(key) ?? { agent: row.agent, model: row.model, n_runs: 0, input: 0, cached: 0, output: 0, usd: 0, usd_estimated: 0 };
     sum.n_runs++;
     sum.input += input + estimated;
     sum.cached += cached;
     sum.output += output;
     sum.usd = sum.usd === null || node.isUnpriced ? null : sum.usd + node.nanos / NANOS;
+    sum.usd_estimated += node.guess / NANOS;
     groups.set(key, sum);
   }
   return [...groups.values()];
@@ -37,13 +38,14 @@ export function groupsOf(lines, key) {
   const groups = new Map();
   for (const share of lines.flatMap((line) => line.shares)) {
     const name = share[key] || "none";
-    const sum = groups.get(name) ?? { name, n: 0, input: 0, cached: 0, output: 0, usd: 0, isPriced: true };
+    const sum = groups.get(name) ?? { name, n: 0, input: 0, cached: 0, output: 0, usd: 0, isPriced: true, isBound: false };
     sum.n += share.n_runs;
     sum.input += share.input;
     sum.cached += share.cached;
     sum.output += share.output;
     sum.usd += share.usd ?? 0;
     sum.isPriced &&= share.usd !== null;
+    sum.isBound ||= (share.usd_estimated ?? 0) > 0;
     groups.set(name, sum);
   }
   return [...groups.values()].sort((a, b) => b.usd - a.usd || b.input - a.input);
@@ -54,7 +56,7 @@ export function mostOf(groups, n) {
   if (groups.length <= n) return groups;
   const rest = groups.slice(n - 1);
   const sum = (key) => rest.reduce((total, one) => total + one[key], 0);
-  const others = { name: `${rest.length} others`, n: sum("n"), input: sum("input"), cached: sum("cached"), output: sum("output"), usd: sum("usd"), isPriced: rest.every((one) => one.isPriced) };
+  const others = { name: `${rest.length} others`, n: sum("n"), input: sum("input"), cached: sum("cached"), output: sum("output"), usd: sum("usd"), isPriced: rest.every((one) => one.isPriced), isBound: rest.some((one) => one.isBound) };
   return [...groups.slice(0, n - 1), others];
 }
 

@@ -7,8 +7,9 @@ import { Glyph, html } from "./icons.mjs";
 import { all, allLines, loadRuns, now, pages } from "./live.mjs";
 import { kindOf, wordOf } from "./marks.mjs";
 import { Head } from "./reading_pages.mjs";
+import { paid } from "./runs.mjs";
 import { setTitle, Shell } from "./shell.mjs";
-import { count, money, oneLine, plural } from "./words.mjs";
+import { count, money, oneLine, plural, sumText } from "./words.mjs";
 
 const PERIODS = [["1", "Today"], ["", "7 days"], ["30", "30 days"]];
 const FILLS = [{ class: "m1" }, { class: "m2" }, { class: "m3-edge", fill: "url(#p-m3)" }, { class: "m4" }];
@@ -47,7 +48,7 @@ export function CostsPage() {
   return html`<${Shell}><div class="page"><div class="page-head"><h1>Costs</h1><span class="push soft" role="status">${isWhole ? plural(lines.length, "run") : "Reading older runs"}</span>
       <div class="seg" role="group" aria-label="Period">${PERIODS.map(([value, title]) => html`<button aria-pressed=${String(period === value)} onClick=${() => go("costs", { days: value }, { replace: true })}>${title}</button>`)}</div>
       <button class="btn" onClick=${() => download(csvOf(lines))}>Export CSV</button></div>
-    <div class="panel kpis">${kpi("Spent", money(spent), `${money(spent / nDays)} a day`)}${kpi("Saved by cache", money(sum(lines, (line) => line.saved)), `${cached} of input tokens came from the cache`)}${kpi("Spent on work that failed", money(sum(failed)), html`${percent(sum(failed), spent)} of all, ${plural(failed.length, "run")}${failed.length > 0 && html`. <a class="link" ...${link("", { q: "state:failed" })}>Show them</a>`}`)}${kpi("Without a price", count(unpriced), "tokens")}</div>
+    <div class="panel kpis">${kpi("Spent", sumText(paid(lines)), `${money(spent / nDays)} a day`)}${kpi("Saved by cache", money(sum(lines, (line) => line.saved)), `${cached} of input tokens came from the cache`)}${kpi("Spent on work that failed", sumText(paid(failed)), html`${percent(sum(failed), spent)} of all, ${plural(failed.length, "run")}${failed.length > 0 && html`. <a class="link" ...${link("", { q: "state:failed" })}>Show them</a>`}`)}${kpi("Without a price", count(unpriced), "tokens")}</div>
     <div class="two-col"><${ByDay} days=${daysOf(lines, now.value, nDays)} models=${priced.filter((one) => one.usd > 0)}/><${ByAgent} groups=${groupsOf(lines, "agent")}/></div>
     <div class="two-col"><${ByModel} models=${models} priced=${priced}/><${Dearest} lines=${lines}/></div></div><//>`;
 }
@@ -90,7 +91,7 @@ function ByAgent({ groups }) {
 }
 
 // What is known of a price; nothing known is not nothing.
-const price = (one, usd = one.usd) => (one.isPriced || one.usd ? money(usd) : "n/a");
+const price = (one, usd = one.usd) => (one.isPriced || one.usd ? money(usd, one.isBound) : "n/a");
 
 function ByModel({ models, priced }) {
   const whole = sum(priced);

@@ -93,12 +93,12 @@ const NAMES = { usd: "Dollars", tokens: "Tokens", turns: "Turns", calls: "Tool c
 function BudgetTab({ tree, node }) {
   const spending = useSpending(tree, node);
   if (!spending) return html`<p class="soft">Reading its budget.</p>`;
-  const text = (name, value) => (name === "usd" ? money(value) : count(value));
+  const text = (name, value, isBound) => (name === "usd" ? money(value, isBound) : (isBound ? "≤" : "") + count(value));
   return html`<div class="stack"><p class="soft">For ${node.title} and everything below it.</p>${Object.entries(NAMES).map(([name, title]) => {
     const spent = spending.spent?.[name] ?? 0;
     const held = spending.held?.[name] ?? 0;
     const limit = spending.limit?.[name] ?? null;
-    return html`<div class="stack"><div class="line"><b>${title}</b><span class="push tab-nums soft">${text(name, spent)} spent${held ? `, ${text(name, held)} reserved` : ""}${limit === null ? ", no limit" : ` of ${text(name, limit)}`}</span></div>${limit !== null && html`<${BudgetBar} spent=${spent} held=${held} limit=${limit}/>`}</div>`;
+    return html`<div class="stack"><div class="line"><b>${title}</b><span class="push tab-nums soft">${text(name, spent, (spending[`${name}_estimated`] ?? 0) > 0)} spent${held ? `, ${text(name, held)} reserved` : ""}${limit === null ? ", no limit" : ` of ${text(name, limit)}`}</span></div>${limit !== null && html`<${BudgetBar} spent=${spent} held=${held} limit=${limit}/>`}</div>`;
   })}${!node.isOver && html`<div class="line"><button class="btn" onClick=${() => (dialog.value = { kind: "raise", tree, node, spending })}>Raise</button></div>`}</div>`;
 }
 

@@ -62,7 +62,7 @@ function Cancel({ tree, nodes: wanted }) {
   });
   const stop = async () => {
     setSince(Date.now());
-    await attempt(() => post("cancel", { runs: wanted.map((one) => one.id), reason: "cancelled by you" }));
+    await attempt(() => post("cancel", { runs: wanted.map((one) => one.id) }));
   };
   if (!since) {
     const title = n === 1 ? `Stop ${nodes[0].title}?` : `Stop ${n} agents?`;
@@ -116,7 +116,7 @@ function Raise({ node, spending }) {
     const reply = await attempt(() => post(`runs/${node.id}/budget`, { usd: more, by: "you in the dashboard" }), `The limit of ${node.title} is raised by ${money(more)}.`);
     if (reply) close();
   };
-  return html`<${Dialog} title=${`Raise the budget of ${node.title}`} sub=${limit === null ? "It has no limit in dollars, so there is nothing to raise." : `It has spent ${money(spending.spent?.usd ?? 0)} of ${money(limit)}.`} footer=${html`<span class="faint grow">${more > 0 && limit !== null ? `New limit ${money(limit + more)}` : ""}</span><${Close}/><button class="btn main" disabled=${!(more > 0) || limit === null} onClick=${raise}>Raise by ${money(more > 0 ? more : 0)}</button>`}>
+  return html`<${Dialog} title=${`Raise the budget of ${node.title}`} sub=${limit === null ? "It has no limit in dollars, so there is nothing to raise." : `It has spent ${money(spending.spent?.usd ?? 0, spending.usd_estimated > 0)} of ${money(limit)}.`} footer=${html`<span class="faint grow">${more > 0 && limit !== null ? `New limit ${money(limit + more)}` : ""}</span><${Close}/><button class="btn main" disabled=${!(more > 0) || limit === null} onClick=${raise}>Raise by ${money(more > 0 ? more : 0)}</button>`}>
     <div class="body"><label class="field"><input autofocus aria-label="Dollars to add" inputmode="decimal" value=${amount} onInput=${(event) => setAmount(event.target.value)}/></label>
       ${above.map(({ title, limit: most, left }) => html`<p class="soft"><bdi>${title}</bdi> has ${money(Math.max(0, left))} of ${money(most)} left.</p>`)}</div><//>`;
 }

@@ -29,7 +29,7 @@ export function Flame({ tree, top, select }) {
   const size = kind === "money" ? (node, isTree) => (isTree ? node.treeNanos : node.nanos) : (node, isTree) => (isTree ? Math.max(1, busy(node)) : own(node));
   const own = (node) => node.phases.segments.filter((s) => s.kind !== "children").reduce((sum, s) => sum + (s.to ?? node.phases.endedAt ?? now.value) - s.from, 0);
   const busy = (node) => own(node) + node.children.reduce((sum, child) => sum + busy(child), 0);
-  const text = (node) => (kind === "money" ? money(node.nUnpriced ? null : node.treeNanos / 1e9) : span(time(node)));
+  const text = (node) => (kind === "money" ? money(node.nUnpriced ? null : node.treeNanos / 1e9, node.treeGuess > 0) : span(time(node)));
   const boxes = flame(top, size);
   const depth = Math.max(...boxes.map((box) => box.depth));
   return html`<div class="tree flame-pane"><div class="tools"><div class="seg" role="group" aria-label="Width"><button aria-pressed=${String(kind === "money")} disabled=${!hasPrice} onClick=${() => setBy("money")}>Money</button><button aria-pressed=${String(kind === "time")} onClick=${() => setBy("time")}>Time</button></div><span class="faint">${hasPrice ? "Dashed is what an agent took itself" : "No price is known here: width is time"}</span></div>

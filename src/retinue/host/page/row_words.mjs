@@ -46,17 +46,15 @@ export function failureWords(end, startedAt) {
   const why = end.error || STOPS[end.stop] || (end.stop ?? "").replaceAll("_", " ");
   if (end.state === "timed_out") return "timed out" + (startedAt && end.at ? ` after ${spanText(end.at - startedAt)}` : "");
   if (end.state === "incomplete") return end.text ? `${STOPS[end.stop] ?? why}: ${heading(end.text)}` : why;
-  if (end.state === "cancelled") return cancelWords(end, why);
+  if (end.state === "cancelled") return cancelWords(end);
   return why || end.state;
 }
 
-// Who cancelled it, by the reason that a command of the user gave; a SIGTERM is another program.
-function cancelWords(end, why) {
+const CANCELLERS = { parent: "by its parent", limit: "by a limit", system: "by the system" };
+
+function cancelWords(end) {
   if (end.along) return "with its parent";
-  const reason = why.replace(/^[cC]ancelled /, "");
-  if (!["", "Ctrl-C", "SIGTERM"].includes(reason)) return reason;
-  if (end.by && end.by !== "user") return `by its ${end.by}`;
-  return reason === "SIGTERM" ? "by SIGTERM" : "by you";
+  return end.reason || CANCELLERS[end.by] || "by you";
 }
 
 function queued(node, lane, lanes) {

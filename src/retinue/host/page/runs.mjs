@@ -22,7 +22,7 @@ export function lineOfTree(view, top, now) {
     id: top.id, resumes: top.spec.resumes ?? "", mark, words, counts, isOpen: !top.isOver, isLive: true, state: top.state,
     title: top.title, agent: row.agent, model: row.model,
     created: top.spec.created_at, elapsed: row.elapsed_ms, tokens: row.tree_tokens,
-    usd: row.tree_usd, bound: row.tree_usd_estimated > 0, saved: 0,
+    usd: row.tree_usd, estimated: row.tree_usd_estimated, bound: row.tree_usd_estimated > 0, saved: 0,
     n: Object.values(counts).reduce((a, b) => a + b, 0), nDone: counts.completed ?? 0, nFailed: (counts.failed ?? 0) + (counts.at_limit ?? 0),
   };
 }
@@ -30,13 +30,13 @@ export function lineOfTree(view, top, now) {
 // A line about a tree that is on record.
 export function lineOfSummary(run, now) {
   const began = run.started_at ?? run.created_at;
-  const ending = { state: run.state, stop: run.stop, text: run.text, error: run.state === "completed" ? "" : run.text, at: run.ended_at };
+  const ending = { state: run.state, stop: run.stop, text: run.text, error: run.state === "completed" ? "" : run.text, at: run.ended_at, by: run.by, reason: run.reason, along: run.is_along };
   const isEnded = ENDS.includes(run.state);
   const words = run.state === "completed" ? heading(run.text) : failureWords(ending, began);
   return {
     id: run.id, resumes: run.resumes, mark: markName(run.state, { stop: run.stop }), words: isEnded ? oneLine(words, 300) : "", counts: {}, isOpen: !isEnded, isLive: false, state: run.state,
     title: titleOf(run.label, run.agent, run.task), agent: oneLine(run.agent, 200), model: oneLine(run.model, 200), created: run.created_at,
-    elapsed: (run.ended_at ?? now) - began, tokens: run.tokens, usd: run.usd, bound: run.usd_estimated > 0, saved: run.saved_usd,
+    elapsed: (run.ended_at ?? now) - began, tokens: run.tokens, usd: run.usd, estimated: run.usd_estimated, bound: run.usd_estimated > 0, saved: run.saved_usd,
     n: run.n_agents, nDone: run.n_done, nFailed: run.n_failed, shares: run.shares,
   };
 }
@@ -82,16 +82,23 @@ export function inTheWay(lines, query, now) {
 
 const dayOf = (ms) => new Date(ms).toDateString();
 
-// Lines by day, newest first, each day with its sum; unknown prices are not nothing.
+// What lines have cost together: what is known for sure, what it is at most, and whether a price is
+// not known, which is not nothing.
+export function paid(lines) {
+  const known = lines.filter((line) => line.usd !== null);
+  const sum = (cost) => known.reduce((total, line) => total + cost(line), 0);
+  return { sure: sum(sureOf), most: sum((line) => line.usd), isPartial: known.length < lines.length };
+}
+
+const sureOf = (line) => Math.max(0, (line.usd ?? 0) - (line.estimated ?? 0));
+
+// Lines by day, newest first.
 export function byDay(lines, now) {
   const days = [];
   for (const line of [...lines].sort((a, b) => b.created - a.created || (a.id < b.id ? 1 : -1))) {
     const name = dayOf(line.created);
-    if (days.at(-1)?.name !== name) days.push({ name, title: dayTitle(line.created, now), lines: [], usd: 0, isPartial: false });
-    const day = days.at(-1);
-    day.lines.push(line);
-    day.usd += line.usd ?? 0;
-    day.isPartial ||= line.usd === null;
+    if (days.at(-1)?.name !== name) days.push({ name, title: dayTitle(line.created, now), lines: [] });
+    days.at(-1).lines.push(line);
   }
   return days;
 }
@@ -102,14 +109,13 @@ function dayTitle(ms, now) {
   return new Date(ms).toLocaleDateString("en", { weekday: "long", day: "numeric", month: "long" });
 }
 
-// Today in numbers. What a run costs is counted at the hour of its start.
+// Today in numbers. What a run is known to have cost is counted at the hour of its start.
 export function today(lines, now) {
   const mine = lines.filter((line) => dayOf(line.created) === dayOf(now));
   const hours = Array(24).fill(0);
-  for (const line of mine) hours[new Date(line.created).getHours()] += line.usd ?? 0;
+  for (const line of mine) hours[new Date(line.created).getHours()] += sureOf(line);
   return {
-    usd: mine.reduce((sum, line) => sum + (line.usd ?? 0), 0),
-    isPartial: mine.some((line) => line.usd === null),
+    ...paid(mine),
     saved: mine.reduce((sum, line) => sum + line.saved, 0),
     nRuns: mine.length,
     hours,

@@ -7,9 +7,9 @@ import { Glyph, html, Icon } from "./icons.mjs";
 import { all, allLines, attempt, loadRuns, now, pages, questions } from "./live.mjs";
 import { kindOf, wordOf } from "./marks.mjs";
 import { answer, askedAt, isShort, QuestionTitle } from "./questions.mjs";
-import { byDay, inTheWay, lineOfTree, matches, today } from "./runs.mjs";
+import { byDay, inTheWay, lineOfTree, matches, paid, today } from "./runs.mjs";
 import { dialog, setTitle, Shell, Trouble, useKeys } from "./shell.mjs";
-import { bare, clock, count, money, plural, span } from "./words.mjs";
+import { bare, clock, count, money, plural, span, sumText } from "./words.mjs";
 
 const CHIPS = [["", "All"], ["state:open", "Open"], ["state:failed", "Failed"], ["state:done", "Done"]];
 const MIX = [["completed", "done"], ["failed", "fail"], ["at_limit", "held"], ["needs_input", "you"], ["rate_limited", "held"], ["retrying", "held"], ["working", "work"], ["thinking", "work"]];
@@ -65,7 +65,7 @@ export function RunsPage() {
     </div></div><//>`;
 }
 
-const Day = ({ day, chosen, choose }) => html`<div class="day"><b>${day.title}</b><span>${plural(day.lines.length, "run")}</span><span class="push tab-nums">${money(day.usd)}${day.isPartial ? ", more n/a" : ""}</span></div>
+const Day = ({ day, chosen, choose }) => html`<div class="day"><b>${day.title}</b><span>${plural(day.lines.length, "run")}</span><span class="push tab-nums">${sumText(paid(day.lines))}</span></div>
   <div class="runs">${day.lines.map((line) => html`<${RunRow} key=${line.id} line=${line} isChosen=${chosen.has(line.id)} choose=${choose}/>`)}</div>`;
 
 function RunRow({ line, isChosen, choose }) {
@@ -94,12 +94,12 @@ function Mix({ line }) {
 }
 
 function Today({ lines }) {
-  const { usd, isPartial, saved, hours, nWorking, nRuns } = today(lines, now.value);
+  const { sure, most: bound, isPartial, saved, hours, nWorking, nRuns } = today(lines, now.value);
   const most = Math.max(...hours);
   const hour = new Date(now.value).getHours();
   const tokens = useRate(lines);
   return html`<div class="today">
-    <div class="stack budget-col"><div class="line"><b class="strong">Spent today</b><span class="push tab-nums"><b class="strong">${money(usd)}</b>${isPartial ? html`<span class="soft">, more n/a</span>` : null}</span></div><span class="label tab-nums">${plural(nRuns, "run")} started today</span></div>
+    <div class="stack budget-col"><div class="line"><b class="strong">Spent today</b><span class="push tab-nums"><b class="strong">${sumText({ sure, most: bound })}</b>${isPartial ? html`<span class="soft">, more n/a</span>` : null}</span></div><span class="label tab-nums">${plural(nRuns, "run")} started today</span></div>
     <div class="by-hour"><span class="label">By hour of start</span><svg class="hours" role="img" aria-label=${most ? `Spending by hour today, highest at ${hours.indexOf(most)}:00` : "Nothing spent today"}>
       ${hours.map((value, n) => html`<rect class=${n === hour ? "now" : ""} x=${`${(n * 100) / 24}%`} width="3.17%" y=${26 - Math.max(1, most ? (24 * value) / most : 0)} height=${Math.max(1, most ? (24 * value) / most : 0)}/>`)}
       ${[0, 6, 12, 18].map((n) => html`<text class="axis" x=${`${(n * 100) / 24}%`} y="37">${String(n).padStart(2, "0")}</text>`)}</svg></div>

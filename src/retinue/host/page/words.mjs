@@ -73,6 +73,14 @@ export function money(usd, isBound = false) {
   return dollars(usd);
 }
 
+// A sum of costs, as `paid` has it: `$0.40, ≤$0.58, more n/a`.
+export function sumText({ sure, most, isPartial }) {
+  const parts = sure || most || !isPartial ? [money(sure)] : [];
+  if (most - sure > 1e-9) parts.push(money(most, true));
+  if (isPartial) parts.push(parts.length ? "more n/a" : "n/a");
+  return parts.join(", ");
+}
+
 function dollars(usd) {
   if (usd === 0 || usd >= 0.005) return "$" + usd.toFixed(2);
   return usd >= 0.00005 ? "$" + usd.toFixed(4) : "<$0.0001";

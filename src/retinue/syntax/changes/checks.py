@@ -11,6 +11,8 @@ from retinue.syntax.changes.review_facts import ReviewFinding
 from retinue.syntax.changes.review_input import ReviewInput
 
 Check = Callable[[ReviewInput], Iterator[ReviewFinding]]
+NOT_IN_CHANGELOG = "no public signature changed or removed that the changelog does not name"
+"""Said only where there is a changelog."""
 CHECKS: tuple[tuple[str, Check], ...] = (
     (
         "no removed definition that is still called by a name defined nowhere else",
@@ -26,7 +28,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("no `assert` in source that guards a value that can be `None`", of_text.none_asserts),
     ("no default of a public attribute changed", of_definitions.defaults),
     (
-        "no public signature changed or removed that the changelog does not name",
+        NOT_IN_CHANGELOG,
         of_definitions.changelog,
     ),
     ("no new `type: ignore`, `noqa` or the like", of_text.waivers),

@@ -136,9 +136,9 @@ def _paired(old: Version, new: Version) -> Sites:
             for look in (Version.raw, Version.head):
                 for one in [site for site in sites if site.start not in out]:
                     same = (k for k in free if look(old, old.definitions[k]) == look(new, one))
-                    if (found := next(same, None)) is not None:
-                        free.remove(found)
-                        out[one.start] = found
+                    if (match := next(same, None)) is not None:
+                        free.remove(match)
+                        out[one.start] = match
         n_old = len(groups.get(name, ()))
         rest = [*free, *((*name, n) for n in range(n_old, n_old + len(sites)))]
         for one in sites:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from posixpath import basename
 
 from retinue.syntax.changes.change_set import ChangedFile, ChangeSet
-from retinue.syntax.changes.checks import CHECKS
+from retinue.syntax.changes.checks import CHECKS, NOT_IN_CHANGELOG
 from retinue.syntax.changes.code_tokens import CodeTokens
 from retinue.syntax.changes.definition_changes import (
     DefinitionChange,
@@ -80,7 +80,7 @@ def review(tree: SourceTree, changes: ChangeSet, parsed: Parsed) -> ReviewFacts:
     for clean, check in CHECKS:
         rows = list(check(source))
         findings += rows
-        if not rows and not (clean.endswith("does not name") and source.changelog is None):
+        if not rows and not (clean == NOT_IN_CHANGELOG and source.changelog is None):
             checked.append(clean)
     findings.sort(key=lambda f: (SEVERITIES.index(f.severity), f.place, f.text))
     return ReviewFacts(
