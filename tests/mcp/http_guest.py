@@ -88,7 +88,7 @@ class HttpGuest:
     def tool(self, name: str, **arguments: Any) -> Any:
         return self.ask("tools/call", name=name, arguments=arguments)
 
-    def listened(self, **wanted: Any) -> dict[str, Any]:
+    def listened(self, **notifications: Any) -> dict[str, Any]:
         """What of a subscription is honored."""
         headers = self.headers("subscriptions/listen", {}).items()
         sent = {
@@ -97,7 +97,7 @@ class HttpGuest:
             "Accept": "text/event-stream, application/json",
             **{name.replace("_", "-"): value for name, value in headers},
         }
-        body = json.dumps(request("subscriptions/listen", meta=META, notifications=wanted))
+        body = json.dumps(request("subscriptions/listen", meta=META, notifications=notifications))
         http_request = urllib.request.Request(self._url, body.encode(), sent)
         with urllib.request.urlopen(http_request, timeout=60) as stream:
             line = next(line for line in stream if line.startswith(b"data: "))
