@@ -97,7 +97,9 @@ class Peer:
         for i in range(messages // 4):
             texts += [
                 UserMessage(text=f"q{i} " + "u" * chars),
-                AssistantMessage(calls=(ToolCall(id=f"c{i}", name="lookup", args='{"key":"1"}'),)),
+                AssistantMessage(
+                    calls=(ToolCall(id=f"c{i}", name="lookup", arguments_json='{"key":"1"}'),)
+                ),
                 ToolMessage(call_id=f"c{i}", name="lookup", text="x" * chars),
                 AssistantMessage(text="a" * chars),
             ]

@@ -88,7 +88,9 @@ class Bench:
     def _work(self, request: ModelRequest) -> ModelReply:
         step = _step(request.messages[-1])
         if step < 2:
-            call = ToolCall(id=f"c{request.turn}", name="lookup", args=f'{{"key":"{step + 1}"}}')
+            call = ToolCall(
+                id=f"c{request.turn}", name="lookup", arguments_json=f'{{"key":"{step + 1}"}}'
+            )
             return ModelReply(message=AssistantMessage(calls=(call,)), usage=USAGE, stop="calls")
         return ModelReply(message=AssistantMessage(text=FINAL), usage=USAGE)
 
@@ -96,7 +98,7 @@ class Bench:
         if isinstance(request.messages[-1], ToolMessage):
             return ModelReply(message=AssistantMessage(text=FINAL), usage=USAGE)
         calls = [
-            ToolCall(id=f"c{i}", name="delegate", args=f'{{"task":"item {i}"}}')
+            ToolCall(id=f"c{i}", name="delegate", arguments_json=f'{{"task":"item {i}"}}')
             for i in range(self.n)
         ]
         return ModelReply(message=AssistantMessage(calls=tuple(calls)), usage=USAGE, stop="calls")

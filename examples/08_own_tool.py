@@ -32,7 +32,7 @@ async def main() -> None:
                 await retinue.answer(question, f"{question.text} Yes.")
         for message in await retinue.messages(run):
             calls = message.calls if isinstance(message, AssistantMessage) else ()
-            text = message.text or ", ".join(f"{c.name}({c.args})" for c in calls)
+            text = message.text or ", ".join(f"{c.name}({c.arguments_json})" for c in calls)
             print(f"{type(message).__name__.removesuffix('Message').lower():<10} {text}")
 
 

@@ -76,7 +76,7 @@ def test_a_reply_that_was_interrupted_is_said_to_start_again() -> None:
 
 def test_thoughts_news_and_text_of_others_are_not_the_agents_words() -> None:
     tree = updates()
-    think = ToolCall(id="a", name="think", args='{"thought": "Hm."}')
+    think = ToolCall(id="a", name="think", arguments_json='{"thought": "Hm."}')
     news = UserMessage(text="A sub-agent has ended.", sender="run-2", kind="news")
     assert told(
         tree,
@@ -90,10 +90,10 @@ def test_thoughts_news_and_text_of_others_are_not_the_agents_words() -> None:
 
 def test_calls_have_a_kind_a_title_places_and_their_diff() -> None:
     calls = (
-        ToolCall(id="a", name="edit", args='{"path": "x.py", "old": "1", "new": "2"}'),
-        ToolCall(id="b", name="read", args='{"path": "/etc/x", "offset": 7}'),
-        ToolCall(id="c", name="shell", args='{"command": "make"}'),
-        ToolCall(id="d", name="mcp__db__query", args="not json"),
+        ToolCall(id="a", name="edit", arguments_json='{"path": "x.py", "old": "1", "new": "2"}'),
+        ToolCall(id="b", name="read", arguments_json='{"path": "/etc/x", "offset": 7}'),
+        ToolCall(id="c", name="shell", arguments_json='{"command": "make"}'),
+        ToolCall(id="d", name="mcp__db__query", arguments_json="not json"),
     )
     edit, read, *others = updates().updates(reply(1, "", *calls))
     shell, other = others

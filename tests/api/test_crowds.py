@@ -95,7 +95,9 @@ class Frugal:
         usage = world.pay(info, prompt, output)
         if request.path == "0" and request.turn == 0:
             return ModelReply(
-                message=AssistantMessage(calls=(ToolCall(id="c", name="hire", args="{}"),)),
+                message=AssistantMessage(
+                    calls=(ToolCall(id="c", name="hire", arguments_json="{}"),)
+                ),
                 usage=usage,
                 stop="calls",
             )
@@ -105,7 +107,9 @@ class Frugal:
             and request.purpose == "turn"
         ):
             return ModelReply(
-                message=AssistantMessage(calls=(ToolCall(id="c", name="look", args="{}"),)),
+                message=AssistantMessage(
+                    calls=(ToolCall(id="c", name="look", arguments_json="{}"),)
+                ),
                 usage=usage,
                 stop="calls",
             )

@@ -82,7 +82,7 @@ async def test_a_call_is_refused_with_the_reason() -> None:
 async def test_a_changed_call_is_what_is_recorded_asked_about_and_run() -> None:
     async def apples(ctx: HookContext, call: ToolCall) -> ToolCall:
         await asyncio.sleep(0)
-        return replace(call, args='{"item": "apple"}', id="other")
+        return replace(call, arguments_json='{"item": "apple"}', id="other")
 
     @tool(approve=True)
     def order(item: str) -> str:
@@ -122,7 +122,7 @@ async def test_after_a_crash_the_changed_call_is_run_and_no_hook_is_asked_again(
 
     def apples(ctx: HookContext, call: ToolCall) -> ToolCall:
         times.append(call.arguments["item"])
-        return replace(call, args='{"item": "apple"}')
+        return replace(call, arguments_json='{"item": "apple"}')
 
     who = agent("seller", calling("slow", item="cigar"), tools=[slow])
     retinue = home.open(agents=[who], hooks=[Hooks(before_tool=apples)])
@@ -266,7 +266,11 @@ async def test_hooks_are_asked_in_their_order_and_the_first_refusal_counts() -> 
     def taking(name: str, refuses: bool = False) -> Hooks[Any]:
         def hook(ctx: HookContext, call: ToolCall) -> ToolCall | Refuse:
             names.append(f"{name} {call.arguments['item']}")
-            return Refuse(reason=name) if refuses else replace(call, args=f'{{"item": "{name}"}}')
+            return (
+                Refuse(reason=name)
+                if refuses
+                else replace(call, arguments_json=f'{{"item": "{name}"}}')
+            )
 
         return Hooks(before_tool=hook)
 

@@ -95,7 +95,7 @@ async def test_a_yes_for_always_is_not_asked_again_and_a_denying_rule_is_not_lif
 @on_virtual_time
 async def test_a_function_says_which_calls_need_approval() -> None:
     def dear(call: ToolCall) -> bool:
-        return "gold" in call.args
+        return "gold" in call.arguments_json
 
     placed: list[str] = []
     async with Retinue() as retinue:

@@ -154,7 +154,7 @@ async def test_yes_for_good_holds_for_the_same_call_in_the_whole_tree_and_for_no
         await retinue.decide(both[0].id, True, always=True)
         await retinue.decide(both[1].id, True)
         again = await asked(retinue, 2)
-        assert {json.loads(q.call.args)["path"] for q in again} == {"b.md"}
+        assert {json.loads(q.call.arguments_json)["path"] for q in again} == {"b.md"}
         await retinue.decide(again[0].id, True, always=True)
         await retinue.decide(again[1].id, False)
         await ended(retinue, run)

@@ -293,7 +293,7 @@ async def divide(a: int, b: int = 2) -> float:
 
 def written(args: str) -> ToolCall:
     """A call whose arguments are this text."""
-    return ToolCall(id="", name="divide", args=args)
+    return ToolCall(id="", name="divide", arguments_json=args)
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,10 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("depth", [400, 900, 1500, 50_000])
 def test_arguments_that_are_nested_without_end_break_no_command(tmp_path: Path, depth: int) -> None:
     deep = '{"command":' + "[" * depth + '"x"' + "]" * depth + "}"
-    script = [AssistantMessage(calls=(ToolCall(id="c1", name="shell", args=deep),)), "Done."]
+    script = [
+        AssistantMessage(calls=(ToolCall(id="c1", name="shell", arguments_json=deep),)),
+        "Done.",
+    ]
     with private_home(tmp_path, lambda request: script[min(request.turn, 1)]) as home:
         for options in ((), ("--output-format", "stream-json")):
             result = home.run("run", *options, "Go.")

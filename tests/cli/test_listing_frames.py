@@ -184,8 +184,10 @@ def test_a_moment_is_as_short_as_it_can_be() -> None:
     assert moment(NOW - day, NOW) == "Tue 14:12" and moment(NOW - 9 * day, NOW) == "2026-11-09"
 
 
-EDIT = ToolCall(id="e", name="edit", args='{"path": "src/compat.py", "old": "a", "new": "b\\nc"}')
-SHELL = ToolCall(id="s", name="shell", args='{"command": "pytest tests/http -q"}')
+EDIT = ToolCall(
+    id="e", name="edit", arguments_json='{"path": "src/compat.py", "old": "a", "new": "b\\nc"}'
+)
+SHELL = ToolCall(id="s", name="shell", arguments_json='{"command": "pytest tests/http -q"}')
 SAID = "Understood: timeout= stays and sets the total."
 MESSAGES = (
     UserMessage(text="Migrate it."),

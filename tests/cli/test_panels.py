@@ -225,7 +225,7 @@ def test_top_lists_what_is_open_first_and_what_needs_you_on_a_line_of_its_own() 
 
 def test_who_decided_elsewhere_is_told_and_a_done_edit_shows_its_diff_again() -> None:
     changes = DoneChanges()
-    call = ToolCall(id="c", name="edit", args="{}")
+    call = ToolCall(id="c", name="edit", arguments_json="{}")
     decided = Decided(question="q", turn=1, index=0, call=call, allow=True, by="Mira")
     assert changes.outcome(EDIT, "sync-client") == "sync-client no longer needs this."
     changes.take(Stepped(seq=1, entry=LogEntry(run="r", at=0, event=decided)))

@@ -68,9 +68,12 @@ def step(seq: int, run: str, at: int, event: Any, stale: str = "") -> Stepped:
 
 def recorded() -> tuple[list[TreeItem], TreeRecord]:
     delegating = AssistantMessage(
-        text="I delegate.", calls=(ToolCall(id="c1", name="delegate_tasks", args='{"n":1}'),)
+        text="I delegate.",
+        calls=(ToolCall(id="c1", name="delegate_tasks", arguments_json='{"n":1}'),),
     )
-    looking = AssistantMessage(calls=(ToolCall(id="d1", name="write", args='{"path":"a"}'),))
+    looking = AssistantMessage(
+        calls=(ToolCall(id="d1", name="write", arguments_json='{"path":"a"}'),)
+    )
     replied = Replied(
         attempt=1, reply=ModelReply(message=delegating, usage=USAGE, stop="calls", model="m")
     )

@@ -413,7 +413,7 @@ def through_json(value: Any) -> Any:
 
 
 def call(name: str = "look", id: str = "c1", args: str = "{}") -> ToolCall:
-    return ToolCall(id=id, name=name, args=args)
+    return ToolCall(id=id, name=name, arguments_json=args)
 
 
 def hand(task: str = "part", **fields: Any) -> RunRequest:

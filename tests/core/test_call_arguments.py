@@ -8,9 +8,11 @@ from retinue import ToolCall
 
 
 def test_a_call_is_changed_by_the_names_of_its_arguments() -> None:
-    call = ToolCall(id="1", name="sell", args='{"item": "cigar"}')
+    call = ToolCall(id="1", name="sell", arguments_json='{"item": "cigar"}')
     assert call.replace(arguments={"item": "apple", "n": 2}).arguments == {"item": "apple", "n": 2}
-    assert call.replace(name="buy") == ToolCall(id="1", name="buy", args=call.args)
+    assert call.replace(name="buy") == ToolCall(
+        id="1", name="buy", arguments_json=call.arguments_json
+    )
     assert call.arguments == {"item": "cigar"}
 
 

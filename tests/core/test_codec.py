@@ -144,7 +144,7 @@ MESSAGES = st.one_of(
         AssistantMessage,
         text=TEXT,
         opaque=TEXT,
-        calls=st.lists(st.builds(ToolCall, id=TEXT, name=TEXT, args=TEXT)).map(tuple),
+        calls=st.lists(st.builds(ToolCall, id=TEXT, name=TEXT, arguments_json=TEXT)).map(tuple),
     ),
     st.builds(ToolMessage, call_id=TEXT, text=TEXT, name=TEXT, error=st.booleans()),
 )

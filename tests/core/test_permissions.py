@@ -23,7 +23,7 @@ SPAWN = ToolRisk(risk="spawn")
 
 
 def calls(name: str, **args: object) -> ToolCall:
-    return ToolCall(id="c", name=name, args=json.dumps(args))
+    return ToolCall(id="c", name=name, arguments_json=json.dumps(args))
 
 
 def verdict(
@@ -197,7 +197,7 @@ def test_a_grant_answers_a_question_and_never_a_denial() -> None:
 
 
 def test_malformed_arguments_are_asked_about_as_they_are() -> None:
-    call = ToolCall(id="c", name="shell", args='{"command": ')
+    call = ToolCall(id="c", name="shell", arguments_json='{"command": ')
     assert verdict(call, SHELL, rules("allow: shell(git *)")) == "ask"
     assert "{" in permissions.question_text(call, SHELL)
 

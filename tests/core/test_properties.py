@@ -362,7 +362,9 @@ TEXT = st.text(max_size=200)
 def test_the_weight_of_a_message_is_at_least_its_bytes(
     a: str, b: str, calls: list[tuple[str, str]]
 ) -> None:
-    result = tuple(ToolCall(id=f"c{i}", name=n, args=args) for i, (n, args) in enumerate(calls))
+    result = tuple(
+        ToolCall(id=f"c{i}", name=n, arguments_json=args) for i, (n, args) in enumerate(calls)
+    )
     for message, texts in (
         (UserMessage(text=a), [a]),
         (ToolMessage(call_id="c", text=a), [a]),

@@ -33,7 +33,7 @@ def test_a_call_waits_for_all_and_is_run_again_with_its_own_arguments() -> None:
     assert woken(story) == []
     story.reply(b, "two")
     (again,) = woken(story)
-    assert (again.call.name, again.call.args) == ("look", '{"n": 1}')
+    assert (again.call.name, again.call.arguments_json) == ("look", '{"n": 1}')
     assert story.is_("root") == "Waiting"
     story.tool("root", text="both are done")
     assert story.is_("root") == "Thinking"

@@ -116,7 +116,7 @@ def test_a_person_who_writes_meanwhile_is_not_ignored_silently() -> None:
     work = assignment(
         [
             UserMessage(text="map this"),
-            AssistantMessage(calls=(ToolCall(id="1", name="list", args="{}"),)),
+            AssistantMessage(calls=(ToolCall(id="1", name="list", arguments_json="{}"),)),
             UserMessage(text="please skip the tests", kind="mail"),
             ToolMessage(call_id="1", text="a.py\t3"),
         ]
@@ -149,7 +149,7 @@ def test_a_call_is_made_once_whatever_it_returned() -> None:
     args = '{"path": "x"}'
     messages = [
         UserMessage(text="t"),
-        AssistantMessage(calls=(ToolCall(id="1", name="read", args=args),)),
+        AssistantMessage(calls=(ToolCall(id="1", name="read", arguments_json=args),)),
         ToolMessage(call_id="1", text="no", error=True),
     ]
     book = KnownAnswers(assignment(messages), ())

@@ -249,7 +249,7 @@ MALFORMED: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(("name", "args", "text"), MALFORMED)
 @on_virtual_time
 async def test_malformed_arguments_are_named_in_an_error(name: str, args: str, text: str) -> None:
-    texts = await refusal(ToolCall(id="", name=name, args=args))
+    texts = await refusal(ToolCall(id="", name=name, arguments_json=args))
     assert text in texts and "The tool failed" not in texts
 
 

@@ -47,7 +47,8 @@ async def status(
 def busily(request: ModelRequest) -> AssistantMessage:
     """Says something in each turn, and always has another call."""
     calls = tuple(
-        ToolCall(id=f"t{request.turn}c{n}", name="look_up", args='{"word": "x"}') for n in range(2)
+        ToolCall(id=f"t{request.turn}c{n}", name="look_up", arguments_json='{"word": "x"}')
+        for n in range(2)
     )
     return AssistantMessage(text=f"after {request.turn} turns", calls=calls)
 

@@ -217,7 +217,7 @@ async def test_the_tools_of_the_family_are_stripped_from_every_list(mode: str) -
 )
 @on_virtual_time
 async def test_arguments_that_are_no_object_are_an_error_that_says_so(args: str) -> None:
-    results, _ = await told(ToolCall(id="", name="delegate_tasks", args=args))
+    results, _ = await told(ToolCall(id="", name="delegate_tasks", arguments_json=args))
     assert results[0].startswith("Invalid parameters: ")
 
 

@@ -23,7 +23,9 @@ FIELDS = "Known fields: task, mode, cwd, model, max_turns, read_first"
 
 def written(args: Any) -> ToolCall:
     return ToolCall(
-        id="", name="spawn_agents", args=args if isinstance(args, str) else json.dumps(args)
+        id="",
+        name="spawn_agents",
+        arguments_json=args if isinstance(args, str) else json.dumps(args),
     )
 
 

@@ -123,7 +123,11 @@ def test_five_thousand_malformed_calls_are_answered_in_words(families: list[Any]
                 [t for t in request.tools if t.name not in ("lookup", "artifact", "sessions_yield")]
             )
             calls.append(
-                ToolCall(id=f"t{turn}n{n}", name=choice.name, args=twisted(choice.parameters, r))
+                ToolCall(
+                    id=f"t{turn}n{n}",
+                    name=choice.name,
+                    arguments_json=twisted(choice.parameters, r),
+                )
             )
         call_list.extend(calls)
         return AssistantMessage(calls=tuple(calls))

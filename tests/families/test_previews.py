@@ -40,7 +40,7 @@ def test_a_call_says_about_whom_it_would_start(
     tools = Agent("lead", families=[family]).own_tools
     assert any(tool.schema.name == name for tool in tools), [tool.schema.name for tool in tools]
     toolbox.add("lead", tools)
-    orders = toolbox.preview("lead", ToolCall(id="c", name=name, args=json.dumps(args)))
+    orders = toolbox.preview("lead", ToolCall(id="c", name=name, arguments_json=json.dumps(args)))
     assert [(order.agent, order.task, order.history.kind) for order in orders] == expected
 
 
@@ -59,5 +59,7 @@ def test_a_tool_of_the_program_itself_tells_nothing() -> None:
 
     toolbox = Toolbox()
     toolbox.add("lead", Agent("lead", tools=[function_tool(hire)]).own_tools)
-    assert toolbox.preview("lead", ToolCall(id="c", name="hire", args='{"task": "a"}')) == ()
-    assert toolbox.preview("lead", ToolCall(id="c", name="gone", args="not JSON")) == ()
+    assert (
+        toolbox.preview("lead", ToolCall(id="c", name="hire", arguments_json='{"task": "a"}')) == ()
+    )
+    assert toolbox.preview("lead", ToolCall(id="c", name="gone", arguments_json="not JSON")) == ()

@@ -22,7 +22,7 @@ NOBODY = "subagent:00000000-0000-7000-8000-000000000000"
 
 
 def raw(name: str, text: str) -> ToolCall:
-    return ToolCall(id="", name=name, args=text)
+    return ToolCall(id="", name=name, arguments_json=text)
 
 
 BAD_SPAWNS: list[tuple[dict[str, Any], str]] = [

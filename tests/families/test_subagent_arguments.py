@@ -19,7 +19,7 @@ TASK_FIELDS = "label, task_prompt, summary_prompt, allowed_tools, max_turns"
 
 async def refused(args: dict[str, Any] | str, name: str = "subagent", **settings: Any) -> str:
     text = args if isinstance(args, str) else json.dumps(args)
-    return (await Stage(ToolCall(id="c", name=name, args=text), **settings).go()).refusal
+    return (await Stage(ToolCall(id="c", name=name, arguments_json=text), **settings).go()).refusal
 
 
 def good(**more: Any) -> dict[str, Any]:
@@ -205,7 +205,7 @@ async def test_a_list_that_was_written_as_a_string_is_read() -> None:
     batch = many(task("p", allowed_tools='["look_up"]'))
     assert (await Stage(batch).go()).result["successful"] == 1
     text = ToolCall(
-        id="c", name="parallel_subagent", args=json.dumps({"tasks": json.dumps([good()])})
+        id="c", name="parallel_subagent", arguments_json=json.dumps({"tasks": json.dumps([good()])})
     )
     assert (await Stage(text).go()).result["successful"] == 1
 

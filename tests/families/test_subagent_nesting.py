@@ -61,7 +61,10 @@ async def test_the_main_agent_has_two_levels_of_subagents_below_it() -> None:
 async def test_the_deepest_children_are_told_of_the_depth_whatever_they_write(args: str) -> None:
     """Their tools are there, as in the document's diagram; with a list of tools and without
     executions left, too."""
-    calls = [ToolCall(id=name, name=name, args=args) for name in ("subagent", "parallel_subagent")]
+    calls = [
+        ToolCall(id=name, name=name, arguments_json=args)
+        for name in ("subagent", "parallel_subagent")
+    ]
     inner = one("2", allowed_tools=["look_up"])
     stage = Stage(one("1"), does={"1": [inner], "2": [calls]}, max_executions=2)
     result = await stage.go()
@@ -276,7 +279,7 @@ async def test_no_random_tree_of_lists_ever_widens(seed: int) -> None:
         if request.turn >= 3 or len(amounts) > 60:
             return "end"
         question = ask(r.randint(1, 3))
-        args = msgspec.json.decode(question.args)
+        args = msgspec.json.decode(question.arguments_json)
         for one_task in args.get("tasks", [args]):
             if one_task["allowed_tools"] is not None:
                 targets[one_task["task_prompt"]] = set(one_task["allowed_tools"])

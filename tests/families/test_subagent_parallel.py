@@ -149,7 +149,7 @@ async def test_fail_fast_stops_the_others_at_once_and_keeps_every_result_in_orde
 @on_virtual_time
 async def test_fail_fast_keeps_what_those_that_were_stopped_had_said() -> None:
     start = AssistantMessage(
-        text="half of it", calls=(ToolCall(id="c", name="look_up", args='{"word": "x"}'),)
+        text="half of it", calls=(ToolCall(id="c", name="look_up", arguments_json='{"word": "x"}'),)
     )
     does = {"busy": [start, pause(1_000, "late")], "bad": pause(5, RuntimeError("broken"))}
     result = await Stage(many(*does, fail_fast=True), does=does).go()

@@ -359,7 +359,7 @@ async def test_a_child_of_a_child_has_no_more_time_than_all() -> None:
 @on_virtual_time
 async def test_a_helper_out_of_time_returns_what_it_has_said() -> None:
     start = AssistantMessage(
-        text="half of it", calls=(ToolCall(id="c", name="look_up", args='{"word": "x"}'),)
+        text="half of it", calls=(ToolCall(id="c", name="look_up", arguments_json='{"word": "x"}'),)
     )
     result = await Stage(one("a"), does={"a": [start, pause(100, "x")]}, max_total_time=10).go()
     assert (result.result["success"], result.result["output"]) == (False, "half of it")

@@ -104,7 +104,7 @@ def calls(rng: random.Random, turn: int) -> tuple[ToolCall, ...]:
     for n in range(rng.choice([0, 1, 1, 2, 4])):
         name = rng.choice(STRANGE_NAMES if rng.random() < 0.1 else NAMES)
         id = rng.choice(STRANGE_IDS) + f".{turn}.{n}" if rng.random() < 0.1 else f"toolu_{turn}_{n}"
-        results.append(ToolCall(id=id, name=name, args=arguments(rng)))
+        results.append(ToolCall(id=id, name=name, arguments_json=arguments(rng)))
     return tuple(results)
 
 
@@ -130,7 +130,8 @@ def turn(rng: random.Random, n: int) -> list[Message]:
     thinks = rng.random()
     if thinks < 0.3:
         result = tuple(
-            ToolCall(id=f"toolu_{n}_{i}", name="read", args='{"n":1}') for i in range(len(result))
+            ToolCall(id=f"toolu_{n}_{i}", name="read", arguments_json='{"n":1}')
+            for i in range(len(result))
         )
         message = AssistantMessage(
             text="ignored", calls=result, opaque=keep_opaque("anthropic", kept(rng, result))
@@ -334,11 +335,11 @@ def shown(image: Image) -> Any:
 
 def called(call: ToolCall) -> types.ToolUseBlockParam:
     try:
-        value = json.loads(call.args or "{}")
+        value = json.loads(call.arguments_json or "{}")
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        value = {"invalid_json": call.args} if call.args.strip() else {}
+        value = {"invalid_json": call.arguments_json} if call.arguments_json.strip() else {}
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:128] or "_"
     return types.ToolUseBlockParam(type="tool_use", id=call.id, name=name, input=value)
 

@@ -249,7 +249,7 @@ def exchange(rng: random.Random) -> tuple[list[Message], list[types.Content]]:
             for n in range(rng.randint(0, 3))
         ]
         text = words(rng) if rng.random() < 0.7 or not choices else ""
-        calls = tuple(ToolCall(id=i, name=name, args=raw) for i, name, raw, _ in choices)
+        calls = tuple(ToolCall(id=i, name=name, arguments_json=raw) for i, name, raw, _ in choices)
         texts = AssistantMessage(
             text=text,
             calls=calls,

@@ -254,7 +254,9 @@ class InProcess(HttpModel):
             return ModelReply(
                 message=AssistantMessage(text="Done."), usage=Usage(input=10, output=1)
             )
-        message = AssistantMessage(calls=(ToolCall(id=f"c{n}", name="read", args='{"path":"a"}'),))
+        message = AssistantMessage(
+            calls=(ToolCall(id=f"c{n}", name="read", arguments_json='{"path":"a"}'),)
+        )
         return ModelReply(message=message, usage=Usage(input=10, output=1), stop="calls")
 
     def peak(self, begin: float, end: float, window: float = 5.0) -> float:

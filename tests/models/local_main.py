@@ -123,7 +123,7 @@ async def measure(model: LocalModel) -> Score:
         called += bool(calls)
         if calls and calls[0].name == name:
             named += 1
-            right += msgspec.json.decode(calls[0].args) == arguments
+            right += msgspec.json.decode(calls[0].arguments_json) == arguments
     return Score(len(REQUESTS), called, named, right, time.monotonic() - start)
 
 

@@ -150,7 +150,7 @@ def conversation(seed: int) -> Conversation:
             "".join(r.choices(string.ascii_letters + string.digits, k=9))
             for _ in range(r.randrange(4))
         ]
-        calls = tuple(ToolCall(id=i, name=r.choice(NAMES), args=_args(r)) for i in ids)
+        calls = tuple(ToolCall(id=i, name=r.choice(NAMES), arguments_json=_args(r)) for i in ids)
         opaque = ""
         if server.reasoning and r.random() < 0.7:
             thought_text: Any = text(r)

@@ -51,4 +51,4 @@ def calls(*deltas: Any, reason: str = "tool_calls") -> list[tuple[str, str, str]
     reply = decoded(data)
     assert reply.stop == "calls"
     assert all(decoded(data, None, at) == reply for at in range(1, len(data), 7 + len(data) // 50))
-    return [(call.id, call.name, call.args) for call in reply.message.calls]
+    return [(call.id, call.name, call.arguments_json) for call in reply.message.calls]

@@ -148,7 +148,7 @@ def said_by(items: Iterable[Mapping[str, Any]]) -> tuple[str, tuple[ToolCall, ..
     ]
     calls = [item for item in items if item["type"] == "function_call"]
     return "".join(words), tuple(
-        ToolCall(id=c["call_id"], name=c["name"], args=c["arguments"]) for c in calls
+        ToolCall(id=c["call_id"], name=c["name"], arguments_json=c["arguments"]) for c in calls
     )
 
 
@@ -170,7 +170,7 @@ def assistant(rng: random.Random, case: Case) -> AssistantMessage:
             ]
             names = ["read", "wait-for_2", "functions.read", "", "n" * 70]
             calls = tuple(
-                ToolCall(id=id, name=rng.choice(names), args=rng.choice(ARGS + BAD_ARGS))
+                ToolCall(id=id, name=rng.choice(names), arguments_json=rng.choice(ARGS + BAD_ARGS))
                 for id in ids
             )
             opaque = 'anthropic\n[{"type":"thinking"}]' if kind == "foreign" else ""
@@ -290,7 +290,7 @@ def sdk_items(message: Message) -> list[Any]:
         name = {"functions.read": "functions_read", "": "_", "n" * 70: "n" * 64}.get(
             call.name, call.name
         )
-        args = call.args
+        args = call.arguments_json
         if args in BAD_ARGS:
             args = json.dumps({"invalid_json": args}, separators=(",", ":")) if args else "{}"
         id = sdk_id(call.id)
@@ -558,7 +558,7 @@ def read(reply: ModelReply) -> dict[str, Any]:
     usage = reply.usage
     return {
         "text": reply.message.text,
-        "calls": [(call.id, call.name, call.args) for call in reply.message.calls],
+        "calls": [(call.id, call.name, call.arguments_json) for call in reply.message.calls],
         "stop": reply.stop,
         "usage": (usage.input, usage.output, usage.cache_read, usage.cache_write),
         "model": reply.model,

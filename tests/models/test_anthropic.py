@@ -183,12 +183,12 @@ def test_thinking_that_is_asked_for_in_other_words_is_asked_for_once() -> None:
 
 
 def test_arguments_that_are_nested_absurdly_deep_can_be_sent() -> None:
-    call = ToolCall(id="toolu_1", name="read", args='{"a":' * 5000 + "1" + "}" * 5000)
+    call = ToolCall(id="toolu_1", name="read", arguments_json='{"a":' * 5000 + "1" + "}" * 5000)
     value = json.loads(
         b"[%b]"
         % CODEC.unit([AssistantMessage(calls=(call,)), ToolMessage(call_id="toolu_1", text="ok")])
     )
-    assert value[0]["content"][0]["input"] == {"invalid_json": call.args}
+    assert value[0]["content"][0]["input"] == {"invalid_json": call.arguments_json}
 
 
 def test_half_a_surrogate_pair_in_a_prompt_or_a_tool_can_be_sent() -> None:
@@ -247,7 +247,8 @@ def assert_same(reply: ModelReply, texts: str, message: Any) -> None:
         (block.id, block.name) for block in tools
     ]
     inputs = [
-        jiter.from_json(call.args.encode(), partial_mode=True) for call in reply.message.calls
+        jiter.from_json(call.arguments_json.encode(), partial_mode=True)
+        for call in reply.message.calls
     ]
     assert inputs == [block.input for block in tools]
     opaque = opaque_for("anthropic", reply.message)

@@ -243,7 +243,7 @@ def test_a_broken_stream_is_an_error_and_never_half_a_reply(
         assert failure.value.kind == kind
 
 
-READ = ToolCall(id="toolu_1", name="read", args='{"a":1}')
+READ = ToolCall(id="toolu_1", name="read", arguments_json='{"a":1}')
 ODD_LINES = (
     "\ufeff: comment\r"
     + sse([START]).decode().replace("data: ", "data:").replace("\n", "\r")
@@ -274,7 +274,7 @@ ODD: list[tuple[str, bytes, ModelReply]] = [
     (
         "F32-args",
         sse([START, *tool("{}")[:2], *tool("{}")[1:], *end("tool_use")]),
-        said("", ToolCall(id="toolu_1", name="read", args="{}{}")),
+        said("", ToolCall(id="toolu_1", name="read", arguments_json="{}{}")),
     ),
     (
         "F34",
@@ -290,7 +290,7 @@ ODD: list[tuple[str, bytes, ModelReply]] = [
     (
         "F39",
         sse([START, *tool(PIECE)[:2], *LENGTH]),
-        said("", ToolCall(id="toolu_1", name="read", args=PIECE), stop="length"),
+        said("", ToolCall(id="toolu_1", name="read", arguments_json=PIECE), stop="length"),
     ),
     ("F39-text", sse([START, *text("a"), *LENGTH]), said("a", stop="length")),
     ("F40", sse([START, *REFUSED]), said("The model refused (bio): Not this.", stop="refusal")),
@@ -307,7 +307,7 @@ ODD: list[tuple[str, bytes, ModelReply]] = [
     (
         "F41",
         sse([START, *tool(PIECE), *end("tool_use")]),
-        said("", ToolCall(id="toolu_1", name="read", args=PIECE)),
+        said("", ToolCall(id="toolu_1", name="read", arguments_json=PIECE)),
     ),
     (
         "F42",
@@ -320,7 +320,7 @@ ODD: list[tuple[str, bytes, ModelReply]] = [
                 *end(),
             ]
         ),
-        said("", ToolCall(id="toolu_1", name="read", args='"{\\"a\\":1}"')),
+        said("", ToolCall(id="toolu_1", name="read", arguments_json='"{\\"a\\":1}"')),
     ),
     (
         "F44",

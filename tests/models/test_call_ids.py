@@ -35,7 +35,7 @@ def turns(n: int, id: str = "call_0") -> list[Message]:
     out: list[Message] = [UserMessage(text="Go.")]
     for k in range(n):
         out += [
-            AssistantMessage(calls=(ToolCall(id=id, name="read", args='{"path":"a"}'),)),
+            AssistantMessage(calls=(ToolCall(id=id, name="read", arguments_json='{"path":"a"}'),)),
             ToolMessage(call_id=id, text=f"r{k}"),
         ]
     return out
@@ -151,7 +151,7 @@ class Copying:
             raise ModelRejected("gone", "not_found")
         return ModelReply(
             message=AssistantMessage(
-                calls=(ToolCall(id="call_0", name="read", args='{"path":"a"}'),)
+                calls=(ToolCall(id="call_0", name="read", arguments_json='{"path":"a"}'),)
             ),
             stop="calls",
         )

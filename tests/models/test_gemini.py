@@ -127,7 +127,9 @@ def found_by_the_sdk(chunks: list[types.GenerateContentResponse]) -> ModelReply:
     assert reason is not None
     named = [
         ToolCall(
-            id=c.id or f"call_{n}", name=c.name or "", args=json.dumps(c.args or {}, sort_keys=True)
+            id=c.id or f"call_{n}",
+            name=c.name or "",
+            arguments_json=json.dumps(c.args or {}, sort_keys=True),
         )
         for n, c in enumerate(calls)
     ]
@@ -152,7 +154,11 @@ def found_by_the_sdk(chunks: list[types.GenerateContentResponse]) -> ModelReply:
 def comparable(reply: ModelReply) -> ModelReply:
     """Without what the SDK's objects do not have, and with sorted arguments."""
     calls = tuple(
-        ToolCall(id=c.id, name=c.name, args=json.dumps(json.loads(c.args), sort_keys=True))
+        ToolCall(
+            id=c.id,
+            name=c.name,
+            arguments_json=json.dumps(json.loads(c.arguments_json), sort_keys=True),
+        )
         for c in reply.message.calls
     )
     return msgspec.structs.replace(
@@ -305,7 +311,7 @@ def test_thoughts_are_not_text() -> None:
 
 def test_a_signed_call_that_cannot_go_back_keeps_its_signature() -> None:
     message = reply_to(reply_chunk([call_part("", "text", "i", thoughtSignature="QQ==")])).message
-    assert message.calls == (ToolCall(id="i", name="", args='"text"'),)
+    assert message.calls == (ToolCall(id="i", name="", arguments_json='"text"'),)
     model, user = json.loads(
         b"[" + GEMINI.unit([message, ToolMessage(call_id="i", text="?")]) + b"]"
     )
@@ -365,7 +371,7 @@ def test_a_signed_call_is_answered_under_the_id_that_it_came_with() -> None:
 
 def test_two_hundred_calls_are_read() -> None:
     message = reply_to(reply_chunk([call_part("f", {"n": n}) for n in range(200)])).message
-    assert [json.loads(c.args) for c in message.calls] == [{"n": n} for n in range(200)]
+    assert [json.loads(c.arguments_json) for c in message.calls] == [{"n": n} for n in range(200)]
 
 
 def test_a_name_that_no_function_can_have_is_made_valid_on_both_sides() -> None:
@@ -384,7 +390,7 @@ def test_a_name_that_no_function_can_have_is_made_valid_on_both_sides() -> None:
 def test_arguments_that_are_too_deep_are_kept_as_text() -> None:
     deep = '{"a":' + "[" * 5000 + "]" * 5000 + "}"
     assert json.loads(
-        GEMINI.unit([AssistantMessage(calls=(ToolCall(id="x", name="f", args=deep),))])
+        GEMINI.unit([AssistantMessage(calls=(ToolCall(id="x", name="f", arguments_json=deep),))])
     )["parts"] == [{"functionCall": {"id": "x", "name": "f", "args": {"invalid_json": deep}}}]
 
 
@@ -395,7 +401,9 @@ def test_arguments_that_are_too_deep_are_kept_as_text() -> None:
 def test_odd_text_is_sent_without_an_exception(text: str) -> None:
     image = Image(media_type="image/png", data="AA==")
     message = AssistantMessage(
-        text=text, calls=(ToolCall(id=text, name=text, args=text),), opaque=f"gemini\n{text}"
+        text=text,
+        calls=(ToolCall(id=text, name=text, arguments_json=text),),
+        opaque=f"gemini\n{text}",
     )
     messages = [
         UserMessage(text=text, images=(image,)),

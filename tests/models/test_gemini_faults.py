@@ -401,7 +401,9 @@ READ: list[tuple[str, bytes, ModelReply]] = [
         "F42",
         sse([reply_chunk([call_part("f", "{}")])]),
         ModelReply(
-            message=AssistantMessage(calls=(ToolCall(id="call_0", name="f", args='"{}"'),)),
+            message=AssistantMessage(
+                calls=(ToolCall(id="call_0", name="f", arguments_json='"{}"'),)
+            ),
             stop="calls",
         ),
     ),
@@ -498,5 +500,5 @@ def test_odd_framing_is_read() -> None:
         for position in range(1, len(odd)):
             reply = decoded(odd[:position], odd[position:])[1]
             assert reply.message == AssistantMessage(
-                text="a", calls=(ToolCall(id="call_0", name="f", args='{"x":1}'),)
+                text="a", calls=(ToolCall(id="call_0", name="f", arguments_json='{"x":1}'),)
             )

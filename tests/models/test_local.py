@@ -220,7 +220,7 @@ def test_a_call_that_is_wanted_has_its_tools_schema(model: LocalModel) -> None:
     (call,) = reply.message.calls
     assert reply.stop == "calls"
     assert call.name == "add"
-    jsonschema.validate(msgspec.json.decode(call.args), TOOLS[1].parameters)
+    jsonschema.validate(msgspec.json.decode(call.arguments_json), TOOLS[1].parameters)
     assert (reply.message.text, "".join(rows)) == ("", "")
 
 
@@ -236,7 +236,7 @@ def test_without_tools_to_call_no_call_is_begun(model: LocalModel) -> None:
 def test_a_conversation_with_calls_and_results_goes_on(model: LocalModel) -> None:
     messages = [
         UserMessage(text="What is 2 + 3?"),
-        AssistantMessage(calls=(ToolCall(id="a", name="add", args='{"a":2,"b":3}'),)),
+        AssistantMessage(calls=(ToolCall(id="a", name="add", arguments_json='{"a":2,"b":3}'),)),
         ToolMessage(call_id="a", name="add", text="5"),
     ]
     assert (
@@ -280,7 +280,7 @@ def test_a_template_that_knows_tools_is_given_them(weights: Path) -> None:
     assert (free.message.text, free.stop) == ("", "calls")
     (call_list,) = free.message.calls
     assert call_list.name == "add"
-    jsonschema.validate(msgspec.json.decode(call_list.args), TOOLS[1].parameters)
+    jsonschema.validate(msgspec.json.decode(call_list.arguments_json), TOOLS[1].parameters)
 
     result = ToolMessage(call_id=call_list.id, name="add", text="9")
     nudge = UserMessage(text="Submit your result by calling add.", kind="nudge")
@@ -289,7 +289,9 @@ def test_a_template_that_knows_tools_is_given_them(weights: Path) -> None:
     )
     asyncio.run(model.close())
     assert [c.name for c in forced.message.calls] == ["add"]
-    jsonschema.validate(msgspec.json.decode(forced.message.calls[0].args), TOOLS[1].parameters)
+    jsonschema.validate(
+        msgspec.json.decode(forced.message.calls[0].arguments_json), TOOLS[1].parameters
+    )
 
 
 def test_a_file_that_is_not_whole_is_refused_and_kills_nothing(

@@ -151,7 +151,7 @@ def sdk_user(case: cases.Conversation, content: Any) -> list[dict[str, Any]]:
 
 
 def sdk_tool_call(call: ToolCall) -> dict[str, Any]:
-    args = call.args
+    args = call.arguments_json
     try:
         is_object = isinstance(json.loads(args), dict)
     except ValueError:
@@ -256,7 +256,11 @@ def same(reply: ModelReply, texts: Any, case: cases.Stream) -> None:
     theirs = [
         (call.id, call.function.name, call.function.arguments) for call in message.tool_calls or []
     ]
-    assert [(call.id, call.name, call.args) for call in reply.message.calls] == theirs == case.calls
+    assert (
+        [(call.id, call.name, call.arguments_json) for call in reply.message.calls]
+        == theirs
+        == case.calls
+    )
     assert reply.model == texts.model
     reasoning = getattr(message, "reasoning_content", None) or ""
     assert reasoning == case.thought
@@ -402,7 +406,9 @@ def test_a_name_that_the_model_made_up_is_sent_in_a_form_that_is_taken(name: str
 )
 def test_arguments_that_are_no_object_are_sent_as_one(args: str) -> None:
     value = json.loads(
-        OpenAIChatCodec().unit([AssistantMessage(calls=(ToolCall(id="a", name="x", args=args),))])
+        OpenAIChatCodec().unit(
+            [AssistantMessage(calls=(ToolCall(id="a", name="x", arguments_json=args),))]
+        )
     )
     arguments = json.loads(value["tool_calls"][0]["function"]["arguments"])
     assert isinstance(arguments, dict)
@@ -422,7 +428,7 @@ def test_half_a_character_does_not_stop_a_request() -> None:
         UserMessage(text=bad, images=(Image(media_type="image/png", data="AA=="),)),
         AssistantMessage(
             text=bad,
-            calls=(ToolCall(id=bad, name=bad, args=bad),),
+            calls=(ToolCall(id=bad, name=bad, arguments_json=bad),),
             opaque=keep_opaque("openai_chat", f'{{"reasoning":"{bad[:2]}"}}'),
         ),
         ToolMessage(

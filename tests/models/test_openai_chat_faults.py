@@ -219,10 +219,10 @@ def test_f32_an_event_that_comes_twice_never_runs_as_something_else() -> None:
         sse(start, piece, piece, delta("tool_calls"), delta("tool_calls"))
     ).message.calls
     with pytest.raises(ValueError, match="Extra data"):
-        json.loads(call.args)
+        json.loads(call.arguments_json)
     (call,) = decoded(sse(start, start, piece, delta("tool_calls"))).message.calls
     with pytest.raises(ValueError, match="Expecting"):
-        json.loads(call.args)
+        json.loads(call.arguments_json)
 
 
 def test_f34_what_comes_after_the_end_is_ignored() -> None:
@@ -272,7 +272,7 @@ def test_f39_a_call_that_was_cut_off_is_not_called_whole(reason: str) -> None:
         sse(delta(tool_calls=[tool("x", '{"a": [1, ', index=0, id="c")]), delta(reason))
     )
     assert reply.stop == "length"
-    assert reply.message.calls == (ToolCall(id="c", name="x", args='{"a": [1, '),)
+    assert reply.message.calls == (ToolCall(id="c", name="x", arguments_json='{"a": [1, '),)
 
 
 def test_f40_a_refusal_ends_the_reply_and_says_why() -> None:
@@ -319,7 +319,9 @@ def test_f50_odd_text_is_kept_and_can_be_stored() -> None:
     reply = decoder.finish()
     assert "".join(events).encode()
     assert reply.message.text == "a\ufffdb\x00\u202e😀"
-    assert reply.message.calls == (ToolCall(id="c\ufffd", name="x\ufffd", args='{"a":"\ufffd"}'),)
+    assert reply.message.calls == (
+        ToolCall(id="c\ufffd", name="x\ufffd", arguments_json='{"a":"\ufffd"}'),
+    )
     assert (
         decoded(
             b'data: {"choices":[{"delta":{"content":"\xff"},"finish_reason":"stop"}]}\n\ndata: '

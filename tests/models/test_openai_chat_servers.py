@@ -105,7 +105,7 @@ def test_a_call_may_come_after_a_finish_reason() -> None:
     first = delta("tool_calls", tool_calls=[tool("read", '{"p":1}', index=0, id="a")])
     second = delta("tool_calls", tool_calls=[tool("read", '{"p":2}', index=0, id="b")])
     reply = decoded(sse(first, second, delta("stop", content="")))
-    assert [(call.id, call.name, call.args) for call in reply.message.calls] == [A, B]
+    assert [(call.id, call.name, call.arguments_json) for call in reply.message.calls] == [A, B]
 
 
 def test_ids_are_there_and_differ() -> None:
@@ -125,7 +125,7 @@ def test_a_long_call_is_not_parsed_again_for_each_delta(monkeypatch: pytest.Monk
     (call,) = decoded(
         sse(*(delta(tool_calls=[tool("x", piece, index=0)]) for piece in pieces), delta("stop"))
     ).message.calls
-    assert call.args == "".join(pieces)
+    assert call.arguments_json == "".join(pieces)
     assert 0 < len(parsed) <= 100
 
 

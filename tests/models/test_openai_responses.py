@@ -84,7 +84,7 @@ def test_what_was_kept_goes_back_byte_for_byte_in_its_order() -> None:
     unit = CODEC.unit([reply.message, ToolMessage(call_id="c1", text="ok")])
     assert unit.startswith(",".join(raw).encode() + b',{"type":"function_call_output"')
     assert reply.message.text == "1" and reply.message.calls == (
-        ToolCall(id="c1", name="read", args='{ "a":1.0}'),
+        ToolCall(id="c1", name="read", arguments_json='{ "a":1.0}'),
     )
 
 
@@ -117,7 +117,7 @@ def test_a_kept_message_whose_calls_were_changed_is_written_anew() -> None:
 def test_a_kept_call_that_the_api_would_refuse_is_mended_and_its_reasoning_is_not_touched() -> None:
     items = (reasoning("sealed"), call('{"a":', id="c", name="functions.read"), call("{}", id="c"))
     text = decoded(sse(ended(*items))).message
-    assert [c.id for c in text.calls] == ["c", "c_1"] and text.calls[0].args == '{"a":'
+    assert [c.id for c in text.calls] == ["c", "c_1"] and text.calls[0].arguments_json == '{"a":'
     value = json.loads(b"[%b]" % CODEC.unit([text]))
     assert value[0] == items[0]
     assert value[1] == {
@@ -139,7 +139,7 @@ def test_the_same_unit_is_the_same_bytes_marked_or_not() -> None:
     "text", ["\ud800", "a\udc00b", "\x00", "\U0001f600\ud83d", '\\ud800 "\ud800"']
 )
 def test_odd_text_never_stops_a_request(text: str) -> None:
-    texts = AssistantMessage(text=text, calls=(ToolCall(id=text, name=text, args=text),))
+    texts = AssistantMessage(text=text, calls=(ToolCall(id=text, name=text, arguments_json=text),))
     odd = [UserMessage(text=text), texts, ToolMessage(call_id=text, text=text, error=True)]
     tools = [ToolSchema(name="t", description=text, parameters={"description": text})]
     body = encode(
@@ -157,7 +157,7 @@ def test_odd_text_never_stops_a_request(text: str) -> None:
 
 def test_arguments_nested_without_end_do_not_stop_a_request() -> None:
     args = '{"a":' + "[" * 100_000
-    unit = CODEC.unit([AssistantMessage(calls=(ToolCall(id="c", name="n", args=args),))])
+    unit = CODEC.unit([AssistantMessage(calls=(ToolCall(id="c", name="n", arguments_json=args),))])
     assert json.loads(json.loads(unit)["arguments"]) == {"invalid_json": args}
 
 
@@ -258,7 +258,7 @@ def test_calls_without_ids_of_their_own_get_some() -> None:
     ]
     calls = decoded(sse(ended(*items))).message.calls
     assert [c.id for c in calls] == ["x", "x_1", "fc_", "call_3"]
-    assert calls[3] == ToolCall(id="call_3", name="", args='{"a":1}')
+    assert calls[3] == ToolCall(id="call_3", name="", arguments_json='{"a":1}')
 
 
 def test_what_the_last_event_leaves_out_is_taken_from_those_before() -> None:

@@ -306,7 +306,7 @@ def test_an_odd_reply_is_still_a_reply(
     fault: str, data: bytes, text: str, args: list[str], stop: str
 ) -> None:
     reply = decoded(data)
-    assert (reply.message.text, [c.args for c in reply.message.calls], reply.stop) == (
+    assert (reply.message.text, [c.arguments_json for c in reply.message.calls], reply.stop) == (
         text,
         args,
         stop,

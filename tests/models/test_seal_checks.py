@@ -326,7 +326,7 @@ def test_a_seal_that_cannot_be_read_costs_no_conversation(dialect: str, rest: st
 def test_a_history_of_another_dialect_is_taken_by_models_that_want_seals() -> None:
     """Gemini 3 wants a signature on each call, Anthropic's thinking models a thought before it."""
     messages: list[Message] = [
-        AssistantMessage(calls=(ToolCall(id="x", name="read", args='{"path":"a"}'),))
+        AssistantMessage(calls=(ToolCall(id="x", name="read", arguments_json='{"path":"a"}'),))
     ]
 
     async def one(dialect: str) -> None:

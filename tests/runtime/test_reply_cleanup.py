@@ -15,7 +15,7 @@ from retinue.testing import Scripted, call
 
 
 @pytest.mark.parametrize("odd", ["\ud800x", "a\0b", "", "\u202e"], ids=repr)
-@pytest.mark.parametrize("where", ["id", "name", "args", "text", "opaque", "model"])
+@pytest.mark.parametrize("where", ["id", "name", "arguments_json", "text", "opaque", "model"])
 @pytest.mark.parametrize("exact", [False, True])
 def test_odd_characters_anywhere_in_a_reply_cost_no_run(
     tmp_path: Path, where: str, odd: str, exact: bool

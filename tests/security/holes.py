@@ -31,7 +31,7 @@ def verdict(
     chain = [("run", Permissions(rules=rules, mode=mode))]
     return permissions.rule_on(
         chain,
-        ToolCall(id="c", name=name, args=text),
+        ToolCall(id="c", name=name, arguments_json=text),
         guard,
         [PermissionGrant(rule=g) for g in grants],
     ).verdict

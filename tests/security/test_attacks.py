@@ -318,7 +318,7 @@ def test_what_a_model_writes_as_arguments_is_answered_and_never_raised(tmp_path:
             if request.turn:
                 return "done"
             calls = tuple(
-                ToolCall(id=f"c{n}", name="read", args=text) for n, text in enumerate(bad)
+                ToolCall(id=f"c{n}", name="read", arguments_json=text) for n, text in enumerate(bad)
             )
             return ModelReply(message=AssistantMessage(calls=calls), stop="calls")
 

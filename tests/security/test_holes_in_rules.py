@@ -48,7 +48,9 @@ def test_a_rule_sees_through_half_a_surrogate_pair() -> None:
 def test_a_grant_for_an_empty_subject_is_not_one_for_the_whole_tool(
     guard: ToolRisk, args: dict[str, str]
 ) -> None:
-    subject = permissions.subject_of(ToolCall(id="", name="t", args=json.dumps(args)), guard)
+    subject = permissions.subject_of(
+        ToolCall(id="", name="t", arguments_json=json.dumps(args)), guard
+    )
     granted = call_rules.rule_for("allow", "t", subject or "")
     assert verdict("t", {guard.subject: "other"}, guard, grants=(granted,)) == "ask"
 
@@ -335,7 +337,7 @@ def test_a_run_that_is_resumed_holds_no_more_than_before(tmp_path: Path) -> None
 
 def verdict_in_ws(name: str, guard: ToolRisk, rule: str, **args: object) -> str:
     amount = Permissions(rules=(rule,), mode="bypassPermissions")
-    call = ToolCall(id="c", name=name, args=json.dumps(args))
+    call = ToolCall(id="c", name=name, arguments_json=json.dumps(args))
     return permissions.rule_on([("run", amount)], call, guard, (), "", ["/ws"]).verdict
 
 

@@ -100,7 +100,7 @@ def test_a_grant_is_worth_exactly_what_was_shown(guard: ToolRisk) -> None:
     subjects = {"x" + "".join(r.choices(pieces, k=r.randint(0, 6))) for _ in range(120)}
     plain = {
         permissions.subject_of(
-            ToolCall(id="", name="t", args=json.dumps({guard.subject: s})), guard
+            ToolCall(id="", name="t", arguments_json=json.dumps({guard.subject: s})), guard
         ): s
         for s in subjects
     }
@@ -112,7 +112,7 @@ def test_a_grant_is_worth_exactly_what_was_shown(guard: ToolRisk) -> None:
             for other, text in plain.items()
             if permissions.rule_on(
                 [("run", Permissions())],
-                ToolCall(id="", name="t", args=json.dumps({guard.subject: text})),
+                ToolCall(id="", name="t", arguments_json=json.dumps({guard.subject: text})),
                 guard,
                 (PermissionGrant(rule=granted),),
             ).verdict
@@ -339,7 +339,9 @@ def test_of_many_who_decide_at_once_one_is_heard(tmp_path: Path) -> None:
 
 def test_the_same_argument_twice_is_refused_whoever_reads_it(tmp_path: Path) -> None:
     async def main() -> None:
-        twice = ToolCall(id="c1", name="write", args='{"path":"ok","path":"bad","content":"x"}')
+        twice = ToolCall(
+            id="c1", name="write", arguments_json='{"path":"ok","path":"bad","content":"x"}'
+        )
         async with Retinue(workspace=tmp_path, limits=Limits(mode="bypassPermissions")) as retinue:
             one = agent("one", twice, tools=["write"])
             outcome = await retinue.run(one, "Go.")

@@ -291,7 +291,7 @@ def reply(
         if "submit_result" in tools and r.random() < 0.6:
             mixed = r.random() < 0.2
             submit = ToolCall(
-                id=f"t{turn}i0", name="submit_result", args=f'{{"result": "<{path}>"}}'
+                id=f"t{turn}i0", name="submit_result", arguments_json=f'{{"result": "<{path}>"}}'
             )
             calls = [submit, *([_call("read", turn, 1)] if mixed else [])]
             return ModelReply(

@@ -108,7 +108,7 @@ def interleaving(log: Log) -> list[str]:
         event = entry.event
         detail = ""
         if isinstance(event, Replied):
-            detail = event.reply.message.text or event.reply.message.calls[0].args
+            detail = event.reply.message.text or event.reply.message.calls[0].arguments_json
         elif isinstance(event, TextReturned):
             detail = event.text
         elif isinstance(event, ChildEnded):

@@ -368,7 +368,7 @@ def test_a_script_can_be_a_file_of_json_lines(tmp_path: Path) -> None:
         '{"path": "a"}}]}\n'
     )
     wait = AssistantMessage(
-        text="Wait.", calls=(ToolCall(id="", name="read", args='{"path":"a"}'),)
+        text="Wait.", calls=(ToolCall(id="", name="read", arguments_json='{"path":"a"}'),)
     )
     assert load(path) == ["Hello.", "F4", wait]
     for bad in ("", "17\n", '{"calls": [{}]}\n', "{\n"):

@@ -86,7 +86,7 @@ def test_a_function_is_asked_with_the_conversation_in_our_own_values(dialect: st
     first, second = results
     assert user == UserMessage(text="hi")
     assert isinstance(reply, AssistantMessage)
-    assert [(c.name, json.loads(c.args)) for c in reply.calls] == [
+    assert [(c.name, json.loads(c.arguments_json)) for c in reply.calls] == [
         ("read", {"path": "0"}),
         ("read", {"path": "1"}),
     ]

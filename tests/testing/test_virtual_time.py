@@ -89,7 +89,9 @@ def say(script: object, **fields: object) -> ModelReply:
 def test_a_line_may_be_a_text_a_call_several_calls_or_a_whole_reply() -> None:
     assert say(["hello"]).message == AssistantMessage(text="hello")
     one = say([call("look", at="me")])
-    assert [(c.id, c.name, c.args) for c in one.message.calls] == [("c0_0", "look", '{"at":"me"}')]
+    assert [(c.id, c.name, c.arguments_json) for c in one.message.calls] == [
+        ("c0_0", "look", '{"at":"me"}')
+    ]
     assert one.stop == "calls"
     assert [c.id for c in say([[call("a"), call("b")]]).message.calls] == ["c0_0", "c0_1"]
     whole = ModelReply(

@@ -36,7 +36,9 @@ def box() -> Toolbox:
 
 
 def run(name: str, args: str = "{}", agent: str = "boss") -> Any:
-    return asyncio.run(box().run(agent, a_caller(), ToolCall(id="c", name=name, args=args)))
+    return asyncio.run(
+        box().run(agent, a_caller(), ToolCall(id="c", name=name, arguments_json=args))
+    )
 
 
 def test_each_agent_sees_its_own_tools() -> None:
@@ -64,7 +66,7 @@ def test_a_quick_tool_answers_without_a_coroutine_and_makes_its_caller_only_if_i
         return contexts[-1]
 
     def now(name: str, args: str = "{}", agent: str = "boss") -> Any:
-        return box.run_now(agent, caller, ToolCall(id="c", name=name, args=args))
+        return box.run_now(agent, caller, ToolCall(id="c", name=name, arguments_json=args))
 
     @tool(quick=True)
     def who(context: Context, again: bool = False) -> str:
@@ -91,7 +93,11 @@ def test_a_quick_tool_answers_without_a_coroutine_and_makes_its_caller_only_if_i
     with pytest.raises(RuntimeError, match="broken"):
         now("smash")
     assert now("submit_result", '{"result": 3}', agent="hand") == asyncio.run(
-        box.run("hand", a_caller(), ToolCall(id="c", name="submit_result", args='{"result": 3}'))
+        box.run(
+            "hand",
+            a_caller(),
+            ToolCall(id="c", name="submit_result", arguments_json='{"result": 3}'),
+        )
     )
 
 

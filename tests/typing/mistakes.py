@@ -18,7 +18,7 @@ from retinue import (
     family,
     tool,
 )
-from retinue.events import RunEnded
+from retinue.events import RunEnded, ToolReturned
 
 
 class Invoice(BaseModel):
@@ -106,6 +106,8 @@ async def main(retinue: Retinue, shop: Retinue[Shop]) -> None:
         print(event.status)  # MISTAKE: no event has it
         if isinstance(event, RunEnded):
             print(event.status)  # MISTAKE: the field is `state`
+        if isinstance(event, ToolReturned):
+            print(event.call.args)  # MISTAKE: the attribute is `arguments`
     async for event in shop.stream(run, all=True):  # MISTAKE: the option is `tree`
         print(event.seq)
     price("apple")  # MISTAKE: called directly, the tool wants its context

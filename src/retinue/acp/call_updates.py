@@ -45,7 +45,7 @@ def kind(call: ToolCall) -> schema.ToolKind:
 
 
 def raw_input(call: ToolCall) -> Any:
-    return call.arguments if len(call.args) <= MOST_INPUT else None
+    return call.arguments if len(call.arguments_json) <= MOST_INPUT else None
 
 
 def locations(call: ToolCall, cwd: str) -> list[schema.ToolCallLocation]:

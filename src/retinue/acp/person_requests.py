@@ -48,7 +48,7 @@ def choices(question: Mapping[str, Any]) -> list[str]:
 
 def _call(question: Mapping[str, Any]) -> ToolCall:
     fields = question.get("call") or {}
-    return ToolCall(id="", name=fields.get("name", ""), args=fields.get("args", "{}"))
+    return ToolCall(id="", name=fields.get("name", ""), arguments_json=fields.get("args", "{}"))
 
 
 def _option(id: str, name: str, kind: schema.PermissionOptionKind) -> schema.PermissionOption:

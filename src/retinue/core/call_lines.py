@@ -15,9 +15,9 @@ from retinue.formats.safe_text import reveal
 def call_lines(call: ToolCall, guard: ToolRisk) -> str:
     """A call as it will be made: its name and every argument, one a line. After the name comes the
     host of an address that looks like another one: letters of other scripts, a name before an @."""
-    args = arguments.read(call.args)
+    args = arguments.read(call.arguments_json)
     if args is None:
-        return f"{reveal(call.name, keep='')} {_value(call.args)}"
+        return f"{reveal(call.name, keep='')} {_value(call.arguments_json)}"
     url = args.get(guard.subject) if guard.subject == "url" else None
     host = call_rules.host_of(url) if isinstance(url, str) else ""
     looks = rf"https?://\[?{re.escape(host)}\]?(?:[:/?#]|$)"

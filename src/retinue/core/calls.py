@@ -103,7 +103,7 @@ def keep_waiting(
     run: Run, ctx: StepContext, calls: OpenCalls, event: ActionsReturned, wait: WaitForRuns
 ) -> Run:
     """The call stays open and its tool is run again when what it waits for has come."""
-    call = ToolCall(id=event.call_id, name=event.name, args=wait.then)
+    call = ToolCall(id=event.call_id, name=event.name, arguments_json=wait.then)
     back = next((w.back for w in calls.waits if w.index == event.index), ())
     until = ctx.now + max(0, wait.timeout_ms)
     watch = CallWait(

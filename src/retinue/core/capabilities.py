@@ -87,7 +87,7 @@ def explain(
     if reason:
         return f"refused: {reason}"
     ruling = rule_on(
-        chain, ToolCall(id="", name=tool, args=args), guard, default=default, cwds=cwds
+        chain, ToolCall(id="", name=tool, arguments_json=args), guard, default=default, cwds=cwds
     )
     if ruling.verdict == "allow":
         return f"allowed: {tool!r} is available to this run and all its ancestors; {ruling.why}"

@@ -10,19 +10,19 @@ import msgspec
 from retinue.core.values import Usage, Value
 
 
-class ToolCall(Value):
-    """One tool call as the model wrote it; `args` is its raw JSON text, parsed once by the
-    toolbox."""
+class ToolCall(Value, rename={"arguments_json": "args"}):
+    """One tool call as the model wrote it; `arguments_json` is its raw JSON text (stored as
+    `args`), parsed once by the toolbox."""
 
     id: str
     name: str
-    args: str = "{}"
+    arguments_json: str = "{}"
 
     @property
     def arguments(self) -> dict[str, Any]:
         """Its arguments by name; none when they are no JSON object."""
         try:
-            value = msgspec.json.decode(self.args)
+            value = msgspec.json.decode(self.arguments_json)
         except ValueError:
             return {}
         return value if isinstance(value, dict) else {}
@@ -30,7 +30,7 @@ class ToolCall(Value):
     def replace(self, *, arguments: Mapping[str, Any] | None = None, **changes: Any) -> Self:
         """A copy with other arguments, or with some fields changed."""
         if arguments is not None:
-            changes["args"] = msgspec.json.encode(dict(arguments)).decode()
+            changes["arguments_json"] = msgspec.json.encode(dict(arguments)).decode()
         return super().replace(**changes)
 
 

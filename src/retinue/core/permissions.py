@@ -42,9 +42,9 @@ def subject_of(call: ToolCall, guard: ToolRisk, cwd: str = "") -> str | None:
     is complete, from the directory of the run; None means paths that are not known here (those in a
     patch)."""
     try:
-        args = parse(call.args)
+        args = parse(call.arguments_json)
     except BadArguments:
-        return None if guard.subject == "path" else call.args
+        return None if guard.subject == "path" else call.arguments_json
     about = args.get(guard.subject) if guard.subject else None
     if guard.subject == "path":
         return whole_path(cwd, about) if isinstance(about, str) and about.strip() else None
@@ -134,7 +134,7 @@ def stricter(a: str, b: str) -> str:
 
 def question_id(run: str, turn: int, index: int, call: ToolCall) -> str:
     """Names exactly this call: another run, turn or argument is another question."""
-    return digest(run, turn, index, call.id, call.name, call.args)[:16]
+    return digest(run, turn, index, call.id, call.name, call.arguments_json)[:16]
 
 
 def question_text(call: ToolCall, guard: ToolRisk) -> str:
@@ -148,5 +148,5 @@ def question_text(call: ToolCall, guard: ToolRisk) -> str:
     elif guard.subject == "path" and subject and verb:
         text = f"{verb} {subject}?"
     else:
-        text = f"Call {call.name} with {subject or call.args}?"
+        text = f"Call {call.name} with {subject or call.arguments_json}?"
     return clip(text, 500)

@@ -85,7 +85,9 @@ def put(run: Run, calls: OpenCalls, event: Asked | StepTaken, ctx: StepContext) 
         tool=event.name,
         choices=event.choices,
         step=step,
-        call=None if again is None else ToolCall(id=event.call_id, name=event.name, args=again),
+        call=None
+        if again is None
+        else ToolCall(id=event.call_id, name=event.name, arguments_json=again),
     )
     if ctx.request.questions == "deny":
         _ask_parent(run, question, ctx)

@@ -159,7 +159,7 @@ def weight(message: Message) -> int:
     """An upper bound of a message's tokens: its bytes, and what a provider wraps around it."""
     match message:
         case AssistantMessage():
-            calls = sum(size(c.args) + size(c.name) + OVERHEAD for c in message.calls)
+            calls = sum(size(c.arguments_json) + size(c.name) + OVERHEAD for c in message.calls)
             return size(message.text) + size(message.opaque) + calls + OVERHEAD
         case _:
             return size(message.text) + OVERHEAD + IMAGE * len(message.images)

@@ -99,7 +99,12 @@ def _picture(image: Image) -> dict[str, Any]:
 
 def call_block(call: ToolCall) -> dict[str, Any]:
     name = NAME.sub("_", call.name)[:128] or "_"
-    return {"type": "tool_use", "id": _id(call.id), "name": name, "input": input_of(call.args)}
+    return {
+        "type": "tool_use",
+        "id": _id(call.id),
+        "name": name,
+        "input": input_of(call.arguments_json),
+    }
 
 
 def input_of(args: str) -> msgspec.Raw:

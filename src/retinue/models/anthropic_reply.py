@@ -106,7 +106,9 @@ class _Draft:
                 ids.add(id)
                 yield (
                     n,
-                    ToolCall(id=id, name=as_string(block.fields.get("name")), args=block.args()),
+                    ToolCall(
+                        id=id, name=as_string(block.fields.get("name")), arguments_json=block.args()
+                    ),
                 )
 
     def _opaque(self, calls: dict[int, ToolCall]) -> str:

@@ -239,7 +239,8 @@ class Attempt(Struct):
             return reply
         message, clean = reply.message, self.redactor.clean
         calls = tuple(
-            replace(c, args=self.strict.clean(c.args), name=clean(c.name)) for c in message.calls
+            replace(c, arguments_json=self.strict.clean(c.arguments_json), name=clean(c.name))
+            for c in message.calls
         )
         message = replace(
             message, text=clean(message.text), calls=calls, opaque=self.strict.clean(message.opaque)

@@ -48,9 +48,9 @@ def function_name(name: str) -> str:
 
 def function_call(call: ToolCall, call_id: str) -> dict[str, Any]:
     try:
-        args = arguments(call.args)
+        args = arguments(call.arguments_json)
     except RecursionError:
-        args = {"invalid_json": call.args}
+        args = {"invalid_json": call.arguments_json}
     return {**({"id": call_id} if call_id else {}), "name": function_name(call.name), "args": args}
 
 

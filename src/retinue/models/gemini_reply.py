@@ -160,7 +160,7 @@ class GeminiDecoder:
                 continue
             if KEPT & part.keys():
                 if call is not None and not (
-                    NAME.fullmatch(call.name) and call.args.startswith("{")
+                    NAME.fullmatch(call.name) and call.arguments_json.startswith("{")
                 ):
                     id = (call_part.id if call_part else "") or ""
                     part = {
@@ -197,7 +197,7 @@ class GeminiDecoder:
         unique = id if id and id not in ids else f"call_{len(self._calls)}"
         while unique in ids:
             unique += "_"
-        return ToolCall(id=unique, name=name, args=args)
+        return ToolCall(id=unique, name=name, arguments_json=args)
 
     def _counted(self) -> Usage:
         """Totals: one that is smaller than an earlier one was not taken."""

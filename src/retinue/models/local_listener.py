@@ -99,7 +99,7 @@ class LocalListener:
             ToolCall(
                 id=f"call_{digest(self._request.key, n)[:16]}",
                 name=call.name,
-                args=clean(call.args),
+                arguments_json=clean(call.args),
             )
             for n, call in enumerate(call_list)
         ]

@@ -153,7 +153,10 @@ def _plain(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
             lines = [
                 OPEN
                 + defuse(
-                    json.dumps({"name": c.name, "arguments": arguments(c.args)}, ensure_ascii=False)
+                    json.dumps(
+                        {"name": c.name, "arguments": arguments(c.arguments_json)},
+                        ensure_ascii=False,
+                    )
                 )
                 + CLOSE
                 for c in calls
@@ -188,7 +191,7 @@ def _native(message: Message, defuse: Defuse) -> list[dict[str, Any]]:
                         "type": "function",
                         "function": {
                             "name": c.name,
-                            "arguments": defuse(json.dumps(arguments(c.args))),
+                            "arguments": defuse(json.dumps(arguments(c.arguments_json))),
                         },
                     }
                     for c in calls

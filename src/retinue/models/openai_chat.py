@@ -191,7 +191,10 @@ class OpenAIChatCodec:
             {
                 "id": self._id(call.id),
                 "type": "function",
-                "function": {"name": _function_name(call.name), "arguments": _object(call.args)},
+                "function": {
+                    "name": _function_name(call.name),
+                    "arguments": _object(call.arguments_json),
+                },
             }
             for call in message.calls
         ]

@@ -50,6 +50,6 @@ def named_calls(calls: list[CallDraft]) -> tuple[ToolCall, ...]:
         while not call_id or call_id in out:
             call_id, n = f"call_{n}", n + len(calls)
         out[call_id] = ToolCall(
-            id=call_id, name=clean(call.name), args=args if args.strip() else "{}"
+            id=call_id, name=clean(call.name), arguments_json=args if args.strip() else "{}"
         )
     return tuple(out.values())

@@ -81,7 +81,7 @@ def plain_reply(body: bytes) -> ModelReply | None:
     message, used = whole.choices[0].message, whole.usage
     calls = tuple(
         [
-            ToolCall(id=c.id, name=c.function.name, args=c.function.arguments)
+            ToolCall(id=c.id, name=c.function.name, arguments_json=c.function.arguments)
             for c in message.tool_calls or ()
         ]
     )

@@ -95,11 +95,11 @@ def _kept(message: AssistantMessage) -> bytes:
 def call_item(call: ToolCall) -> dict[str, str]:
     """A call as an item that is accepted in a later input, whatever the model wrote."""
     try:
-        value = arguments(call.args)
+        value = arguments(call.arguments_json)
     except RecursionError:
-        value = {"invalid_json": call.args}
-    is_object = call.args.strip() and value != {"invalid_json": call.args}
-    args = call.args if is_object else item_json(value).decode()
+        value = {"invalid_json": call.arguments_json}
+    is_object = call.arguments_json.strip() and value != {"invalid_json": call.arguments_json}
+    args = call.arguments_json if is_object else item_json(value).decode()
     name = NOT_IN_NAMES.sub("_", call.name)[:MAX_ID] or "_"
     return {
         "type": "function_call",

@@ -87,7 +87,7 @@ def _calls(items: list[Item]) -> list[ToolCall]:
                 id = f"{id}_{len(calls)}"
             args = item.get("arguments") or "{}"
             args = args if isinstance(args, str) else item_json(args).decode()
-            calls[id] = ToolCall(id=id, name=text_of(item.get("name")), args=args)
+            calls[id] = ToolCall(id=id, name=text_of(item.get("name")), arguments_json=args)
     return list(calls.values())
 
 

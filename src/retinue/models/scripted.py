@@ -29,7 +29,7 @@ KEPT = 1_000
 
 def call(tool: str, /, **arguments: object) -> ToolCall:
     """A tool call for a script. Its id is filled in when the reply is made."""
-    return ToolCall(id="", name=tool, args=_encode(arguments).decode())
+    return ToolCall(id="", name=tool, arguments_json=_encode(arguments).decode())
 
 
 def check_script(script: object) -> None:
@@ -161,7 +161,7 @@ def _message(
     if all([c.id for c in message.calls]):
         return message
     calls = [
-        c if c.id else ToolCall(id=f"c{turn}_{i}", name=c.name, args=c.args)
+        c if c.id else ToolCall(id=f"c{turn}_{i}", name=c.name, arguments_json=c.arguments_json)
         for i, c in enumerate(message.calls)
     ]
     return msgspec.structs.replace(message, calls=tuple(calls))
@@ -170,5 +170,5 @@ def _message(
 def _measure(request: ModelRequest, message: AssistantMessage) -> Usage:
     """Four characters make a token here: never more than the bound that the ledger holds."""
     n_in = sum([len(m.text) for m in request.messages])
-    n_out = len(message.text) + sum([len(c.args) for c in message.calls])
+    n_out = len(message.text) + sum([len(c.arguments_json) for c in message.calls])
     return Usage(input=n_in // 4, output=min(n_out // 4 + 1, request.max_output))

@@ -103,5 +103,5 @@ def length(reply: ModelReply) -> int:
     message = reply.message
     size = len(message.text) + len(message.opaque)
     for call in message.calls:
-        size += len(call.name) + len(call.args)
+        size += len(call.name) + len(call.arguments_json)
     return size

@@ -189,7 +189,7 @@ class SpanBuilder:
         if content.is_on:
             run.unread.append(content.result(call.id, event.text))
         own = names.result_attributes(event)
-        own |= content.text("gen_ai.tool.call.arguments", call.args)
+        own |= content.text("gen_ai.tool.call.arguments", call.arguments_json)
         own |= content.text("gen_ai.tool.call.result", event.text)
         own |= names.tool_attributes(call.name, call.id)
         return _call_span(run, id, event.seconds, event.at, own)

@@ -37,7 +37,7 @@ class SpanContent:
             parts.append({"type": "text", "content": self._short(text)})
         for call in calls:
             part = {"type": "tool_call", "id": call.id, "name": call.name}
-            parts.append({**part, "arguments": self._short(call.args)})
+            parts.append({**part, "arguments": self._short(call.arguments_json)})
         reason = "tool_call" if calls else "stop"
         return {**_message("assistant", *parts), "finish_reason": reason}
 

@@ -32,10 +32,10 @@ def clean_reply(reply: ModelReply, redactor: Redactor) -> ModelReply:
     message = reply.message
     is_plain = message.text.isascii() and message.opaque.isascii() and reply.model.isascii()
     for call in message.calls:
-        is_plain = is_plain and (call.id + call.name + call.args).isascii()
+        is_plain = is_plain and (call.id + call.name + call.arguments_json).isascii()
     if not is_plain:
         calls = tuple(
-            replace(c, id=clean(c.id), name=clean(c.name), args=clean(c.args))
+            replace(c, id=clean(c.id), name=clean(c.name), arguments_json=clean(c.arguments_json))
             for c in message.calls
         )
         message = replace(

@@ -94,7 +94,7 @@ class ToolEvents:
                 )
             case Ask():
                 question = checked(returned)
-                again = effect.call.args if question.rerun else None
+                again = effect.call.arguments_json if question.rerun else None
                 return Asked(
                     **where, question=question.question, choices=question.choices, again=again
                 )

@@ -48,7 +48,7 @@ def _words(message: Message) -> str:
     """A message as it counts: its content, without the fences that the runtime makes new each
     time."""
     calls = (
-        "".join(f"\n{c.id} {c.name} {c.args}" for c in message.calls)
+        "".join(f"\n{c.id} {c.name} {c.arguments_json}" for c in message.calls)
         if isinstance(message, AssistantMessage)
         else ""
     )

@@ -167,4 +167,4 @@ def fake_outcome(id: str, request: RunRequest, value: object) -> Outcome[Any]:
 def submit(result: object, /) -> ToolCall:
     """Submit a typed result, in a script for an agent with `output=`."""
     text = getattr(as_returned("submit", [result]), "text", "")
-    return ToolCall(id="", name="submit_result", args=f'{{"result":{text[1:-1]}}}')
+    return ToolCall(id="", name="submit_result", arguments_json=f'{{"result":{text[1:-1]}}}')

@@ -126,7 +126,7 @@ class Toolbox:
         if tool.refuses is not None and (why := tool.refuses(context())):
             return ToolResult(text=why, error=True)
         try:
-            args = parse(call.args)
+            args = parse(call.arguments_json)
         except BadArguments as error:
             return ToolResult(text=f"{tool.invalid}: {error}", error=True)
         if (
@@ -151,13 +151,13 @@ class Toolbox:
         arguments."""
         look, args = (
             getattr(self._tools.get(agent, {}).get(call.name), "preview", None),
-            read(call.args),
+            read(call.arguments_json),
         )
         return look(agent, args) if look is not None and args is not None else ()
 
     async def look_ahead(self, agent: str, context: Context, call: ToolCall) -> CallPreview | None:
         """What a call would do, by the tool that would do it; None where the tool cannot tell."""
-        entry, args = self._known.get(agent, {}).get(call.name), read(call.args)
+        entry, args = self._known.get(agent, {}).get(call.name), read(call.arguments_json)
         look = getattr(entry.tool, "look_ahead", None) if entry is not None else None
         if entry is None or look is None or args is None:
             return None

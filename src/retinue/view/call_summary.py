@@ -42,7 +42,7 @@ _known: dict[str, Callable[[dict[str, Any]], str] | None] = {}
 
 def describe(call: ToolCall) -> str:
     """One line about a call, whatever its arguments are."""
-    args = arguments.read(call.args)
+    args = arguments.read(call.arguments_json)
     if args is None:
         return one_line(call.name, MOST)
     try:

@@ -18,7 +18,7 @@ MOST_LINES = 2_000
 
 def wants(call: ToolCall) -> str:
     """One line for the person who decides; "" for an unknown tool, whose question must do."""
-    args = arguments.read(call.args)
+    args = arguments.read(call.arguments_json)
     return "" if args is None else one_line(_call_text(call.name, args), MOST)
 
 
@@ -26,7 +26,9 @@ def question_wants(q: Mapping[str, Any]) -> str:
     """The same for a question as a host tells it."""
     if q["kind"] != "permission":
         return one_line(f"asks: {q['text']}", MOST)
-    call = ToolCall(id="", name=q["call"].get("name", ""), args=q["call"].get("args", "{}"))
+    call = ToolCall(
+        id="", name=q["call"].get("name", ""), arguments_json=q["call"].get("args", "{}")
+    )
     text = q["text"].rstrip("?")
     return wants(call) or one_line(text[:1].lower() + text[1:], MOST)
 

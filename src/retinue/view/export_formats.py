@@ -63,7 +63,7 @@ def _message(message: Message) -> list[str]:
     if isinstance(message, AssistantMessage):
         out = ["**assistant**", "", message.text] if message.text else []
         for call in message.calls:
-            out += ["", f"calls `{_name(call.name)}`", "", *_fenced(call.args, "json")]
+            out += ["", f"calls `{_name(call.name)}`", "", *_fenced(call.arguments_json, "json")]
         return out
     if isinstance(message, ToolMessage):
         return [
@@ -167,7 +167,9 @@ def _html_message(message: Message) -> str:
     if isinstance(message, AssistantMessage):
         who, text = (
             "assistant",
-            "\n\n".join([message.text, *(f"{c.name} {c.args}" for c in message.calls)]).strip(),
+            "\n\n".join(
+                [message.text, *(f"{c.name} {c.arguments_json}" for c in message.calls)]
+            ).strip(),
         )
     elif isinstance(message, ToolMessage):
         who, text = f"{message.name or 'tool'}{' (failed)' if message.error else ''}", message.text

@@ -142,7 +142,7 @@ class LogLines:
         name = one_line(message.name or (call.name if call is not None else "tool"), 40)
         yield self._head(n if not self._open else 0, at, name, text, span)
         if self._has_tools and call is not None:
-            yield from self._body(several_lines(call.args).split("\n"), "quiet")
+            yield from self._body(several_lines(call.arguments_json).split("\n"), "quiet")
         if message.denied or message.error:
             sign, word = ("! ", "denied") if message.denied else ("✗ ", "failed")
             lines = several_lines(message.text).split("\n")
@@ -156,7 +156,7 @@ class LogLines:
         """The calls of the last reply that have no result yet, with their arguments."""
         for call in self._open.values() if self._has_tools else ():
             yield self._head(0, self.last_at, call.name, about(call))
-            yield from self._body(several_lines(call.args).split("\n"), "quiet")
+            yield from self._body(several_lines(call.arguments_json).split("\n"), "quiet")
 
     def now(self, row: RunRow) -> Line:
         """What an open run does."""

@@ -193,9 +193,14 @@ class StreamJsonWriter:
             [{"type": "text", "text": message.text}] if message.text else []
         )
         for call in message.calls:
-            self._calls[call.id] = (call.name, call.args)
+            self._calls[call.id] = (call.name, call.arguments_json)
             content.append(
-                {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call.args)}
+                {
+                    "type": "tool_use",
+                    "id": call.id,
+                    "name": call.name,
+                    "input": _input(call.arguments_json),
+                }
             )
         out: dict[str, Any] = {"type": "message", "role": "assistant", "content": content}
         out["model"] = (replied.reply.model if replied is not None else "") or self._specs[

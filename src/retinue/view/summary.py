@@ -196,7 +196,7 @@ def _files_line(final: TreeRecord, id: str, paths: Collection[str]) -> list[str]
 def denial_text(denial: Mapping[str, Any]) -> str:
     """The call that was denied, in its shortest true form."""
     args = totals.json_text_of(denial["tool_input"])
-    return describe(ToolCall(id="", name=denial["tool_name"], args=args))
+    return describe(ToolCall(id="", name=denial["tool_name"], arguments_json=args))
 
 
 def denial_lines(denials: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> list[str]:

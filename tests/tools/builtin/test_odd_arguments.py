@@ -113,7 +113,7 @@ def test_every_call_is_answered(tmp_path: Path) -> None:
             )
             tool = TOOLS[name]
             args = arguments(chance, list(tool.schema.parameters["properties"]))
-            call = ToolCall(id="c", name=name, args=json.dumps(args))
+            call = ToolCall(id="c", name=name, arguments_json=json.dumps(args))
             answer = await box.run("boss", a_caller(root, again=chance.random() < 0.2), call)
             assert isinstance(answer, ToolResult), (name, args)
             answer.text.encode()

@@ -150,7 +150,7 @@ class KnownAnswers:
                 if message.text and not message.calls:
                     self.texts.append(message.text)
                 for call in message.calls:
-                    calls[call.id] = (call.name, _normal(call.args))
+                    calls[call.id] = (call.name, _normal(call.arguments_json))
                 self.n_calls += len(message.calls)
             elif isinstance(message, ToolMessage):
                 key = calls.pop(message.call_id, None)

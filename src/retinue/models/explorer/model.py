@@ -57,9 +57,12 @@ class ExplorerModel:
 def measure(request: ModelRequest, message: AssistantMessage) -> Usage:
     n_in = len(request.instructions) + sum(len(m.text) for m in request.messages)
     n_in += sum(
-        len(c.args) for m in request.messages if isinstance(m, AssistantMessage) for c in m.calls
+        len(c.arguments_json)
+        for m in request.messages
+        if isinstance(m, AssistantMessage)
+        for c in m.calls
     )
-    n_out = len(message.text) + sum(len(c.args) + len(c.name) for c in message.calls)
+    n_out = len(message.text) + sum(len(c.arguments_json) + len(c.name) for c in message.calls)
     return Usage(
         input=max(1, n_in // BYTES_PER_TOKEN),
         output=min(n_out // BYTES_PER_TOKEN + 1, max(1, request.max_output)),
@@ -146,7 +149,7 @@ def _calls(request: ModelRequest, answers: KnownAnswers) -> AssistantMessage:
             ToolCall(
                 id=f"x{len(request.messages)}_{n}",
                 name=name,
-                args=json.dumps(args, ensure_ascii=False),
+                arguments_json=json.dumps(args, ensure_ascii=False),
             )
             for n, (name, args) in enumerate(calls)
         )
@@ -167,7 +170,7 @@ def _end(request: ModelRequest, text: str, *, ok: bool) -> AssistantMessage:
         args = json.dumps({"result": text}, ensure_ascii=False)
         if ok and RESULT in tools and _takes_text(tools[RESULT].parameters) and not tried:
             return AssistantMessage(
-                calls=(ToolCall(id=f"s{len(request.messages)}", name=RESULT, args=args),)
+                calls=(ToolCall(id=f"s{len(request.messages)}", name=RESULT, arguments_json=args),)
             )
         if ERROR in tools:
             why = (
@@ -178,7 +181,7 @@ def _end(request: ModelRequest, text: str, *, ok: bool) -> AssistantMessage:
             )
             args = json.dumps({"error": why}, ensure_ascii=False)
             return AssistantMessage(
-                calls=(ToolCall(id=f"s{len(request.messages)}", name=ERROR, args=args),)
+                calls=(ToolCall(id=f"s{len(request.messages)}", name=ERROR, arguments_json=args),)
             )
     return AssistantMessage(text=text)
 

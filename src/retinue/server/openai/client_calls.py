@@ -27,7 +27,7 @@ class CallsWaiting:
             {
                 "id": id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": call.args},
+                "function": {"name": call.name, "arguments": call.arguments_json},
             }
             for id, call in self.calls.items()
         ]

@@ -117,7 +117,7 @@ def text_item(id: str, text: str, phase: str) -> dict[str, Any]:
 
 def call_item(id: str, call: ToolCall) -> dict[str, Any]:
     fields = {"id": f"fc_{id[5:]}", "type": "function_call", "status": "completed"}
-    return {**fields, "call_id": id, "name": call.name, "arguments": call.args}
+    return {**fields, "call_id": id, "name": call.name, "arguments": call.arguments_json}
 
 
 def result_item(part: ResponsePart, outcome: Outcome, items: Sequence[Any]) -> list[Any]:

@@ -47,7 +47,7 @@ def content_blocks(reply: FakeReply) -> Iterator[tuple[dict[str, Any], dict[str,
         yield {"type": "text", "text": ""}, {"text": reply.text}
     for call in reply.calls:
         block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
-        arguments = loads(call.args)
+        arguments = loads(call.arguments_json)
         yield (
             block,
             {"input": {} if reply.stop == "length" and isinstance(arguments, str) else arguments},
@@ -78,7 +78,7 @@ def block_deltas(
     else:
         first = index - bool(reply.thinking) - bool(reply.text)
         args = (
-            reply.calls[first].args
+            reply.calls[first].arguments_json
             if first < len(reply.calls)
             else encode(filled["input"]).decode()
         )

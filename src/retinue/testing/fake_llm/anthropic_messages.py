@@ -198,7 +198,7 @@ class Turns:
         self._open.append(call_id)
         args = encode(arguments).decode()
         self._n_chars += len(name) + len(args)
-        return ToolCall(id=call_id, name=name, args=args)
+        return ToolCall(id=call_id, name=name, arguments_json=args)
 
     def _user(self, blocks: list[dict[str, Any]]) -> None:
         texts, images = [], []

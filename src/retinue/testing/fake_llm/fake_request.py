@@ -171,7 +171,7 @@ class FakeRequest:
         call = ToolCall(
             id=f"call_forged_{self.heard.n}",
             name=tools[0].name if tools else "lookup",
-            args='{"path":"a.txt"}',
+            arguments_json='{"path":"a.txt"}',
         )
         return replace(reply, text="", calls=(call,), stop="calls")
 

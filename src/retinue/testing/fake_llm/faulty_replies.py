@@ -31,8 +31,8 @@ def cut_call(scene: FakeRequest) -> FakeReply:
     if scene.api.dialect == "gemini":
         return replace(reply, text="I am about to", calls=(), stop="length")
     last = reply.calls[-1]
-    args = last.args if len(last.args) > 4 else '{"path":"a.txt"}'
-    cut = ToolCall(id=last.id, name=last.name, args=args[: len(args) // 2])
+    args = last.arguments_json if len(last.arguments_json) > 4 else '{"path":"a.txt"}'
+    cut = ToolCall(id=last.id, name=last.name, arguments_json=args[: len(args) // 2])
     return replace(reply, calls=(*reply.calls[:-1], cut), stop="length")
 
 
@@ -61,7 +61,7 @@ def _with_args(scene: FakeRequest, args: str) -> FakeReply:
     reply = scene.called()
     first = reply.calls[0]
     return replace(
-        reply, calls=(ToolCall(id=first.id, name=first.name, args=args), *reply.calls[1:])
+        reply, calls=(ToolCall(id=first.id, name=first.name, arguments_json=args), *reply.calls[1:])
     )
 
 
@@ -74,13 +74,13 @@ def bad_args(scene: FakeRequest) -> FakeReply:
 def text_for_args(scene: FakeRequest) -> FakeReply:
     if scene.api.dialect == "gemini":
         return text_for_object(scene)
-    return _with_args(scene, encode(scene.called().calls[0].args).decode())
+    return _with_args(scene, encode(scene.called().calls[0].arguments_json).decode())
 
 
 def text_for_object(scene: FakeRequest) -> FakeReply:
     """Each object in the arguments as a text; if there is none, one where the tool declares it."""
     call = scene.called().calls[0]
-    args = loads(call.args)
+    args = loads(call.arguments_json)
     args = dict(args) if isinstance(args, dict) else {}
     nested = [name for name, value in args.items() if isinstance(value, dict | list)]
     if not nested:
@@ -100,7 +100,9 @@ def misnamed(name: str) -> Callable[[FakeRequest], FakeReply]:
     def change(scene: FakeRequest) -> FakeReply:
         reply = scene.called()
         first = reply.calls[0]
-        called = ToolCall(id=first.id, name=name.replace("*", first.name), args=first.args)
+        called = ToolCall(
+            id=first.id, name=name.replace("*", first.name), arguments_json=first.arguments_json
+        )
         return replace(reply, calls=(called, *reply.calls[1:]))
 
     return change
@@ -110,7 +112,7 @@ def storm(scene: FakeRequest) -> FakeReply:
     reply = scene.called()
     first = reply.calls[0]
     calls = [
-        ToolCall(id=f"{first.id}_{n}", name=first.name, args=first.args)
+        ToolCall(id=f"{first.id}_{n}", name=first.name, arguments_json=first.arguments_json)
         for n in range(scene.settings.n_storm)
     ]
     return replace(reply, calls=tuple(calls), stop="calls")

@@ -136,7 +136,7 @@ def _parts(reply: FakeReply, n: int) -> Iterator[tuple[Any, dict[str, Any]]]:
     for piece in pieces(reply.text, n):
         yield "text", {"text": piece}
     for index, call in enumerate(reply.calls):
-        args = loads(call.args)
+        args = loads(call.arguments_json)
         function: dict[str, Any] = {"name": call.name, "args": args}
         if reply.has_ids:
             function["id"] = call.id

@@ -160,7 +160,9 @@ class Contents:
         self._open = calls
         self.messages.append(message)
         size = (
-            len(message.text) + len(message.opaque) + sum(len(c.name) + len(c.args) for c in calls)
+            len(message.text)
+            + len(message.opaque)
+            + sum(len(c.name) + len(c.arguments_json) for c in calls)
         )
         self.units.append(FakeUnit(message, size, len(parts)))
         return "calls" if calls else "model"
@@ -182,7 +184,7 @@ class Contents:
                 f"{call_id}\n"
             )
         self._ids.add(call_id)
-        return ToolCall(id=call_id, name=name, args=encode(args).decode())
+        return ToolCall(id=call_id, name=name, arguments_json=encode(args).decode())
 
     def _user(self, n: int, parts: list[dict[str, Any]], before: str) -> str:
         texts, images, results = [], [], []

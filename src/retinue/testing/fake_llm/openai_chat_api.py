@@ -121,7 +121,7 @@ class OpenAIChatApi:
                 {
                     "id": call.id,
                     "type": "function",
-                    "function": {"name": call.name, "arguments": call.args},
+                    "function": {"name": call.name, "arguments": call.arguments_json},
                 }
                 for call in reply.calls
             ]
@@ -154,7 +154,7 @@ class OpenAIChatApi:
             named = {"name": call.name, "arguments": ""}
             first = {"index": index, "id": call.id, "type": "function", "function": named}
             events.append(event("call", {"tool_calls": [first]}))
-            for part in pieces(call.args, n_deltas):
+            for part in pieces(call.arguments_json, n_deltas):
                 more = {"index": index, "function": {"arguments": part}}
                 events.append(event("args", {"tool_calls": [more]}))
         events.append(event("stop", {}, STOPS.get(reply.stop, "stop")))

@@ -102,7 +102,11 @@ class ChatMessages:
         self._is_called = bool(read)
         self.messages.append(reply)
         self.units.append(
-            FakeUnit(reply, len(text) + sum(len(c.name) + len(c.args) for c in read), 1 + len(read))
+            FakeUnit(
+                reply,
+                len(text) + sum(len(c.name) + len(c.arguments_json) for c in read),
+                1 + len(read),
+            )
         )
 
     def _call(self, at: str, call: Any) -> ToolCall:
@@ -120,7 +124,7 @@ class ChatMessages:
             raise refuse(f"Duplicate value for 'tool_call_id' of '{call_id}' in {at}.", f"{at}.id")
         self._names[call_id] = name
         self._open.append(call_id)
-        return ToolCall(id=call_id, name=name, args=args)
+        return ToolCall(id=call_id, name=name, arguments_json=args)
 
     def _result(self, n: int, message: Mapping[str, Any]) -> None:
         at = f"messages[{n}]"

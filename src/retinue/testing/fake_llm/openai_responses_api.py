@@ -198,7 +198,7 @@ def _output(reply: FakeReply) -> list[dict[str, Any]]:
     for n, call in enumerate(reply.calls):
         status = "incomplete" if is_cut and n == len(reply.calls) - 1 else "completed"
         space, _, name = call.name.rpartition("/")  # a function of a namespace
-        named = {"call_id": call.id, "name": name, "arguments": call.args}
+        named = {"call_id": call.id, "name": name, "arguments": call.arguments_json}
         if space:
             named["namespace"] = space
         items.append({"type": "function_call", "id": f"fc_{tail}_{n}", "status": status, **named})

@@ -145,7 +145,7 @@ class InputItems:
         self._thought = ""
         self._names[call_id] = name
         self._open[call_id] = None
-        call = ToolCall(id=call_id, name=name, args=args)
+        call = ToolCall(id=call_id, name=name, arguments_json=args)
         self._calls.append(call)
         self.units.append(FakeUnit(call, len(name) + len(args)))
 

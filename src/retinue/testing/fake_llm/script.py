@@ -81,7 +81,7 @@ def _turn(request: ParsedRequest, mark: re.Match[str], n: int) -> Line:
         ToolCall(
             id="",
             name=tool.name,
-            args=args or encode(sample(tool.parameters, n * width + i + 1)).decode(),
+            arguments_json=args or encode(sample(tool.parameters, n * width + i + 1)).decode(),
         )
         for i in range(width)
     ]
@@ -163,7 +163,7 @@ def compose(
 
 
 def _size(text: str, thinking: str, calls: Sequence[ToolCall]) -> int:
-    return len(text) + len(thinking) + sum(len(c.name) + len(c.args) for c in calls)
+    return len(text) + len(thinking) + sum(len(c.name) + len(c.arguments_json) for c in calls)
 
 
 def _cut(
@@ -205,7 +205,7 @@ def _loaded(value: Any) -> Line:
         ToolCall(
             id=str(call.get("id", "")),
             name=str(call["name"]),
-            args=encode(call.get("args", {})).decode(),
+            arguments_json=encode(call.get("args", {})).decode(),
         )
         for call in value.get("calls", [])
     ]

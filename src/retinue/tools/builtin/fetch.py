@@ -155,7 +155,9 @@ class FetchTool(Builtin[FetchArgs]):
 
     def _ruling(self, rule: Callable[[ToolCall], Ruling], context: Context, url: str) -> Ruling:
         return rule(
-            ToolCall(id=context.call_id, name=self.name, args=encode({"url": url}).decode())
+            ToolCall(
+                id=context.call_id, name=self.name, arguments_json=encode({"url": url}).decode()
+            )
         )
 
     def _keep(self, key: tuple[str, str, str], page: WebPage) -> None:

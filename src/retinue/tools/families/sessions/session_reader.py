@@ -95,7 +95,7 @@ def plain_message(message: Message, *, tools: bool) -> dict[str, Any] | None:
             out: dict[str, Any] = {"role": "assistant", "text": Long(message.text, most=MAX_TEXT)}
             if tools and message.calls:
                 out["toolCalls"] = [
-                    {"name": c.name, "arguments": Long(c.args, most=MAX_TEXT)}
+                    {"name": c.name, "arguments": Long(c.arguments_json, most=MAX_TEXT)}
                     for c in message.calls
                 ]
             return out if message.text or "toolCalls" in out else None
