@@ -83,7 +83,7 @@ def test_a_request_that_is_taken_back_at_any_moment_leaves_no_agent(
             runs = home.runs()  # all tasks of a call, or none
             return all(run["state"] in ENDS for run in runs) and len(runs) % 3 == 0
 
-        home.until(is_over)
+        assert home.until(is_over)
 
 
 def test_a_client_that_vanishes_ends_its_server_and_none_of_its_agents(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def asked(address: str, user: int, cookie: str = "") -> tuple[int, str]:
         head = f"GET {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\nCookie: {cookie}\r\n"
         line.sendall(f"{head}\r\n".encode())
         reply = line.recv(1 << 16).decode()
-    match = re.search(r"(?i)set-cookie: ([^;]+)", reply)
-    return int(reply.split()[1]), match[1] if match is not None else ""
+    cookie_header = re.search(r"(?i)set-cookie: ([^;]+)", reply)
+    return int(reply.split()[1]), cookie_header[1] if cookie_header is not None else ""
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")

@@ -2,7 +2,7 @@
 // time; the pattern says the kind and the colour repeats it.
 
 import { Fragment } from "preact";
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { html } from "./icons.mjs";
 import { now } from "./live.mjs";
 import { axisText, bars, LEAST, ticks } from "./timeline.mjs";
@@ -40,7 +40,8 @@ function barWords(bar, { turns }, scale, model) {
 export function Lane({ node, scale, path, at, select, model }) {
   const { phases } = node;
   const time = at ?? (phases.endedAt === null ? now.value : phases.endedAt);
-  const shown = bars(phases, scale, time).filter((bar) => at === null || bar.from <= at);
+  const state = [scale, path, at, node.mark, phases.endedAt, phases.standing, phases.segments.length, phases.last?.from, phases.last?.kind];
+  const shown = useMemo(() => bars(phases, scale, time).filter((bar) => at === null || bar.from <= at), state);
   const under = ({ currentTarget: lane, clientX }) => {
     const { left, width } = lane.getBoundingClientRect();
     const x = (100 * (clientX - left)) / width;
@@ -59,11 +60,12 @@ export function Lane({ node, scale, path, at, select, model }) {
   };
   const until = Math.min(scale.to, at ?? Infinity);
   const end = phases.endedAt !== null && phases.endedAt >= scale.from && phases.endedAt <= scale.to && (at === null || phases.endedAt <= at);
-  return html`<svg class="lane" aria-hidden="true" onPointerMove=${explain} onClick=${open}><title></title><use class="lane-back" href="#lane-back"/><g class="segs">
+  const drawn = useMemo(() => html`<g class="segs">
     ${shown.map((bar) => html`<rect ...${SHAPES[bar.kind]} x=${percent(bar.x)} width=${percent(at === null ? bar.width : Math.max(LEAST, Math.min(bar.width, scale.x(at) - bar.x)))}/>`)}
     ${(path ?? []).filter((part) => part.from < until && part.to > scale.from).map((part) => html`<line class="crit" x1=${percent(Math.max(0, scale.x(part.from)))} x2=${percent(scale.x(Math.min(until, part.to)))} y1="30" y2="30"/>`)}
     ${end && html`<svg x=${percent(scale.x(phases.endedAt))} y="14" width="14" height="12" overflow="visible"><path class=${`cap ${node.mark === "completed" ? "cap-done" : "cap-fail"}`} d=${node.mark === "completed" ? "m5 6.5 2 2 4-5" : "m5 3 6 6m0-6-6 6"}/></svg>`}
-  </g><use href="#lane-now"/></svg>`;
+  </g>`, state);
+  return html`<svg class="lane" aria-hidden="true" onPointerMove=${explain} onClick=${open}><title></title><use class="lane-back" href="#lane-back"/>${drawn}<use href="#lane-now"/></svg>`;
 }
 
 export function Axis({ scale, unfold, show, isLive, at }) {

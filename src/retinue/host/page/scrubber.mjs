@@ -1,6 +1,6 @@
 // Any past moment of the whole tree: a slider over how many agents were busy.
 
-import { useRef } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import { Glyph, html, Icon } from "./icons.mjs";
 import { now } from "./live.mjs";
 import { useKeys } from "./shell.mjs";
@@ -12,7 +12,7 @@ const PARTS = 80;
 export function Scrubber({ tree, scale, whole, past, isLive }) {
   const ref = useRef(null);
   const at = past.value ?? whole.to;
-  const moments = activity(tree.view.nodes.values(), scale, now.value, PARTS);
+  const moments = useMemo(() => activity(tree.view.nodes.values(), scale, now.value, PARTS), [scale]);
   const most = Math.max(1, ...moments.map(({ model, tool }) => model + tool));
   const x = Math.min(100, Math.max(0, scale.x(at)));
   const set = (t) => (past.value = t >= whole.to ? null : Math.max(whole.from, t));

@@ -2,7 +2,7 @@
 // as a flame; and the scrubber that shows any earlier moment.
 
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Chosen, useChosen } from "./chosen.mjs";
 import { go, place } from "./client.mjs";
 import { Glyph, html, Icon } from "./icons.mjs";
@@ -39,18 +39,23 @@ export function visible(view, folded, accepts) {
 const asLine = (row) => ({ id: row.id, title: `${row.label} ${row.task}`, mark: row.mark, words: row.now, agent: row.agent, model: row.model, usd: row.tree_usd, isOpen: !row.is_over, created: row.started_at ?? 0 });
 
 // Folded gaps, the part of the time that is shown, and the moment, as one scale for all rows. A part
-// has a length and, unless it follows the end, a beginning.
-function useScale(tree, at, isLive) {
+// has a length and, unless it follows the end, a beginning. All of it is looked at once a second and
+// when agents come, not with each step: bars grow once a second.
+function useScale(tree, top, at) {
+  const isLive = !top.isOver;
   const part = useSignal({ ms: 0 });
   const unfolded = useSignal(new Set());
-  tree.version.value;
-  const nodes = [...tree.view.nodes.values()];
-  const whole = extent(nodes, now.value);
-  const folded = gaps(nodes, whole, now.value).filter((gap) => !unfolded.value.has(gap.from));
   const { ms } = part.value;
+  const moment = isLive ? now.value : tree.version.value;
+  const { whole, found, path } = useMemo(() => {
+    const nodes = [...tree.view.nodes.values()];
+    const all = extent(nodes, now.value);
+    return { whole: all, found: gaps(nodes, all, now.value), path: new Map(Map.groupBy(slowestPath(top, now.value), (one) => one.id)) };
+  }, [moment, tree.shape.value, isLive]);
+  const folded = found.filter((gap) => !unfolded.value.has(gap.from));
   const end = at ?? whole.to;
   const from = at === null ? part.value.from ?? end - ms : Math.min(at, Math.max(at - ms, part.value.from ?? 0));
-  const scale = scaleOf({ ...(ms ? within({ from, to: from + ms }, whole) : whole), start: whole.from }, ms ? [] : folded);
+  const scale = useMemo(() => scaleOf({ ...(ms ? within({ from, to: from + ms }, whole) : whole), start: whole.from }, ms ? [] : folded), [whole, from, ms, unfolded.value]);
   const show = (wish) => {
     const { from: start, to } = within(wish, whole);
     const isWhole = to - start >= whole.to - whole.from;
@@ -59,7 +64,7 @@ function useScale(tree, at, isLive) {
   // Closer by a factor, with a moment where it is.
   const zoom = (factor, t = at ?? (isLive ? scale.to : (scale.from + scale.to) / 2)) => show({ from: t - (t - scale.from) / factor, to: t + (scale.to - t) / factor });
   const pan = (share) => show({ from: scale.from + share * (scale.to - scale.from), to: scale.to + share * (scale.to - scale.from) });
-  return { scale, whole, part, show, zoom, pan, unfold: (gap) => (unfolded.value = new Set([...unfolded.value, gap.from])) };
+  return { scale, whole, path, part, show, zoom, pan, unfold: (gap) => (unfolded.value = new Set([...unfolded.value, gap.from])) };
 }
 
 // The wheel zooms with Ctrl, where the pointer is, and moves along with Shift.
@@ -84,11 +89,10 @@ export function TreePane({ tree, top, selected, select, past }) {
   const box = useRef(null);
   tree.shape.value;
   const at = past.value;
-  const time = useScale(tree, at, !top.isOver);
-  const { scale, part, zoom, unfold } = time;
+  const time = useScale(tree, top, at);
+  const { scale, path, part, zoom, unfold } = time;
   const accepts = query && ((node) => matches(asLine(tree.view.row(node, now.value)), query, now.value));
   const rows = visible(tree.view, folded, accepts).filter(({ node }) => at === null || phaseAt(node.phases, at) !== "none");
-  const path = view === "timeline" ? new Map(Map.groupBy(slowestPath(top, now.value), (part) => part.id)) : new Map();
   const set = (more) => go(place.value.path, { ...Object.fromEntries(place.value.query), ...more }, { replace: true });
   const fold = (id, is) => setFolded((before) => new Set(is ? [...before, id] : [...before].filter((other) => other !== id)));
   const move = (by) => {
