@@ -13,7 +13,7 @@ from retinue.testing import Cassette, Scripted, call, run_virtual
 SECRET = "cnry-abcdefghijkl-12345"
 
 
-@pytest.mark.parametrize("whose", ["model", "environment", "value", "tool"])
+@pytest.mark.parametrize("whose", ["model", "environment", "given", "tool"])
 def test_nothing_is_written_down_of_a_secret(
     whose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
