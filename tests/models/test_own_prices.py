@@ -68,6 +68,8 @@ def test_what_an_unknown_price_adds_up_to_is_unknown() -> None:
     assert outcome_at(None).cost == "unknown"
     assert outcome_at(Price(input=1, output=8)).cost == "$0.18"
     assert outcome_at(Price(input=0, output=0)).cost == "$0.00"
-    part = replace(outcome_at(Price(input=1, output=8)), cost_is_known=False)
-    assert part.cost == "more than $0.18"
-    assert replace(part, tree_usd_estimated=0.01).cost == "at most $0.18"
+    priced = outcome_at(Price(input=1, output=8))
+    assert replace(priced, tree_tokens_unpriced=10).cost == "more than $0.18"
+    assert replace(priced, tree_usd_estimated=0.01).cost == "at most $0.18"
+    both = replace(priced, tree_tokens_unpriced=10, tree_usd_estimated=0.01)
+    assert both.cost == "more than $0.17", "neither a bound nor an unknown price is a fact"

@@ -70,6 +70,7 @@ def declared_catalog(
 
 
 def _checked(name: str, provider: Provider) -> Provider:
+    _check_dialect(name, provider)
     try:
         provider = checked(provider)
     except (TypeError, ValueError) as error:
@@ -77,6 +78,14 @@ def _checked(name: str, provider: Provider) -> Provider:
     if provider.max_parallel is not None and provider.max_parallel < 1:
         raise ConfigError(f"Provider {name!r}: max_parallel is 1 or more.", field="max_parallel")
     return provider
+
+
+def _check_dialect(name: str, provider: Provider) -> None:
+    """Said before the types are checked, for a text that is nearly right."""
+    text = provider.dialect
+    if isinstance(text, str) and text not in DIALECTS:
+        hint, there = did_you_mean(text, DIALECTS), ", ".join(DIALECTS)
+        raise ConfigError(f"Provider {name!r}: unknown dialect {text!r}.{hint} There are {there}.")
 
 
 def configured_provider(name: str, entry: ProviderEntry) -> KnownProvider:
@@ -92,12 +101,7 @@ def configured_provider(name: str, entry: ProviderEntry) -> KnownProvider:
 
 def _known(name: str, provider: Provider) -> KnownProvider:
     """A provider as the catalog has it."""
-    if provider.dialect is not None and provider.dialect not in DIALECTS:
-        hint = did_you_mean(provider.dialect, DIALECTS)
-        there = ", ".join(DIALECTS)
-        raise ConfigError(
-            f"Provider {name!r}: unknown dialect {provider.dialect!r}.{hint} There are {there}."
-        )
+    _check_dialect(name, provider)
     fields: dict[str, Any] = {"sent_headers": tuple((provider.headers or {}).items())}
     if name in PROVIDERS:
         if provider.dialect is not None:
