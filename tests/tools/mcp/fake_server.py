@@ -3,8 +3,9 @@
 
 era: handshake (the default), modern, both, silent (ignores what it does not know), strict (ends
 when the first message is not the handshake), slow (reads both questions before it answers the
-first, then goes by that one). Keys: `about` is a file whose lines are the tools to list,
-`name<TAB>description`; `heard` a file for notifications and calls."""
+first, then goes by that one), late (refuses the handshake, then answers what came before it). Keys:
+`about` is a file whose lines are the tools to list, `name<TAB>description`; `heard` a file for
+notifications and calls."""
 
 import json
 import os
@@ -196,7 +197,7 @@ def serve(message):
     if method == "server/discover":
         if ERA == "strict":
             sys.exit("expected initialize")
-        if ERA in ("modern", "both", "slow"):
+        if ERA in ("modern", "both", "slow", "late"):
             LOCKED = "modern"
             assert params["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
             assert "io.modelcontextprotocol/clientCapabilities" in params["_meta"]
@@ -210,7 +211,9 @@ def serve(message):
         elif ERA != "silent":
             out({"id": id, "error": {"code": -32601, "message": "Method not found"}})
     elif method == "initialize":
-        if LOCKED == "modern" or ERA == "modern":
+        if ERA == "late":
+            out({"id": id, "error": {"code": -32600, "message": "no version header"}})
+        elif LOCKED == "modern" or ERA == "modern":
             data = {"supported": ["2026-07-28"], "requested": params.get("protocolVersion")}
             out({"id": id, "error": {"code": -32022, "message": "modern only", "data": data}})
         else:
@@ -235,9 +238,9 @@ def main():
         sys.exit("cannot open the database")
     if OPTIONS.get("start") == "hang":
         time.sleep(600)
-    if ERA == "slow":
+    if ERA in ("slow", "late"):
         first = [sys.stdin.readline(), sys.stdin.readline()]
-        for line in first:
+        for line in first if ERA == "slow" else reversed(first):
             serve(json.loads(line))
     for line in sys.stdin:
         serve(json.loads(line))

@@ -38,6 +38,7 @@ from tests.waiting import SECONDS
         ("silent", "2025-11-25"),
         ("strict", "2025-11-25"),
         ("slow", "2026-07-28"),
+        ("late", "2026-07-28"),
     ],
 )
 def test_a_server_of_either_era_is_understood(era: str, version: str) -> None:

@@ -120,13 +120,14 @@ class McpConnection:
             return discovery.result()
         await asyncio.wait({shaken})
         error = shaken.exception()
+        if error is not None:
+            # A slow server of today refuses the handshake, and may still answer what came first.
+            await asyncio.wait({discovery}, timeout=self.limits.discover_seconds)
+            if discovery.done() and discovery.exception() is None:
+                return discovery.result()
         if isinstance(error, McpError) and error.code == UNSUPPORTED_VERSION:
             # It was slow, has read both by now, and goes with what it has read first.
-            return (
-                discovery.result()
-                if discovery.done() and not discovery.exception()
-                else await self._ask_versions()
-            )
+            return await self._ask_versions()
         return shaken.result()
 
     async def _ask_versions(self) -> ServerInfo:
