@@ -257,7 +257,7 @@ def test_at_a_prompt_there_is_history_completion_several_lines_and_ctrl_c(tmp_pa
         assert gate.reached.wait(SECONDS)
         screen.until("thinking")
         screen.keys("C-c")
-        screen.until("continues from here", is_asking)
+        screen.until("cancelled by the user. The conversation continues from here", is_asking)
         screen.keys("Up")
         screen.until(lambda text: text.count(f"{MARK}wait") == 2)
         screen.keys("C-c")

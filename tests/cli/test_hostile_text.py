@@ -181,12 +181,12 @@ def test_the_view_of_a_run_is_tame_and_a_question_shows_what_hides_in_it(
 
 
 def test_a_chat_is_tame(home: PrivateHome) -> None:
-    prompt = "\x1b[?2004h"  # from here on what is typed is for the prompt
+    prompt = "you \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
     env = {**home.env, "PROMPT_TOOLKIT_NO_CPR": "1"}
     with tty(env, home.project, "chat", "--family", "none") as screen:
         screen.until(prompt)
         for text, answer in (
-            ("Do it", "retinue show "),
+            ("Do it", "\x1b[?2004l"),  # the prompt is left, and comes again after the answer
             ("/agents", " main "),
             ("/show", "next "),
         ):

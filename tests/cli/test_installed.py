@@ -147,7 +147,9 @@ def test_every_line_of_doctor_is_true(installed: Installed) -> None:
     assert [f["name"] for f in checks.values() if f["state"] == "broken"] == []
     assert (
         "not installed: acp: retinue acp, for editors; cluster: stores in PostgreSQL, and retinue "
-        "worker; local: models from GGUF files; otel: spans" in (checks["extras"]["text"])
+        "worker; local: models from GGUF files; otel: spans and metrics for "
+        "OpenTelemetry; temporal: retinue worker --dispatch temporal://HOST:PORT"
+        in checks["extras"]["text"]
     )
     assert installed("top").returncode != 0, "which it says is not installed"
     assert "aiohttp" in checks["libraries"]["text"]

@@ -18,12 +18,12 @@ from retinue.cli.doctor.finding import Finding, State
 EXTRAS = {
     "acp": (("agent_client_protocol",), "retinue acp, for editors"),
     "cluster": (("psycopg", "procrastinate"), "stores in PostgreSQL, and retinue worker"),
-    "temporal": (("psycopg", "temporalio"), "retinue worker --dispatch temporal://HOST:PORT"),
     "local": (("xllamacpp",), "models from GGUF files"),
     "otel": (
         ("opentelemetry_sdk", "opentelemetry_exporter_otlp_proto_http"),
         "spans and metrics for OpenTelemetry",
     ),
+    "temporal": (("psycopg", "temporalio"), "retinue worker --dispatch temporal://HOST:PORT"),
     "tui": (("textual", "prompt_toolkit"), "retinue top, and a history in retinue chat"),
 }
 SQLITE = (3, 51, 3)

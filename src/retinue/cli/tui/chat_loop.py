@@ -257,11 +257,9 @@ class ChatLoop:
             print_answer(self._context, text)
         state, stop = (end.state, end.stop) if end is not None else (totals.word(final.rows[0]), "")
         if end is not None and state != "completed":
-            why = one_line(end.error or end.stop)
-            note(
-                f"retinue: {view_format.state_text(state)}: {why}. "
-                "The conversation continues from here."
-            )
+            word, why = view_format.state_text(state), one_line(end.error or end.stop)
+            what = why if why.startswith(word) else f"{word}: {why}"
+            note(f"retinue: {what}. The conversation continues from here.")
         is_quiet = all(
             totals.has_ended(row) for row in final.rows
         )  # otherwise another run continues
