@@ -131,8 +131,8 @@ async def test_the_first_answer_counts() -> None:
     async with Retinue(clock=VirtualClock()) as retinue:
         run = await retinue.spawn(writer(scribe, "a.md"), "Go.", questions="ask")
         (question,) = await asked(retinue)
-        doors = [retinue.decide(question.id, allow) for allow in (True, False, True)]
-        decisions = await asyncio.gather(*doors, return_exceptions=True)
+        calls = [retinue.decide(question.id, allow) for allow in (True, False, True)]
+        decisions = await asyncio.gather(*calls, return_exceptions=True)
         await ended(retinue, run)
         with pytest.raises(NotFound, match="already have been answered"):
             await retinue.decide(question.id, True)

@@ -259,8 +259,8 @@ def test_what_only_the_environment_is_asked_for_is_put_there(home: PrivateHome) 
         for name, value in home.env.items()
         if name not in ("RETINUE_PROBE", "RETINUE_IDLE_SECONDS")
     }
-    door = CommandContext(environ={**env, "WORK": SECRET}, cwd=str(home.project))
-    environment = project_config.environment(door.project, project_config.load(door.project))
+    context = CommandContext(environ={**env, "WORK": SECRET}, cwd=str(home.project))
+    environment = project_config.environment(context.project, project_config.load(context.project))
     assert (
         environment["RETINUE_IDLE_SECONDS"],
         environment["RETINUE_PROBE"],
@@ -271,14 +271,14 @@ def test_what_only_the_environment_is_asked_for_is_put_there(home: PrivateHome) 
         SECRET,
     )
     assert "RETINUE_START_SECONDS" not in environment
-    assert project_config.stored(door.environ) == "/x/y.db"
-    door = CommandContext(environ={**env, "RETINUE_IDLE_SECONDS": "5"}, cwd=str(home.project))
+    assert project_config.stored(context.environ) == "/x/y.db"
+    context = CommandContext(environ={**env, "RETINUE_IDLE_SECONDS": "5"}, cwd=str(home.project))
     assert (
-        project_config.environment(door.project, project_config.load(door.project))[
+        project_config.environment(context.project, project_config.load(context.project))[
             "RETINUE_IDLE_SECONDS"
         ]
         == "5"
     )
     for wrong in ("[store", "store = 3\n", "[store]\npath = 3\n"):
         user_file(home, wrong)
-        assert project_config.stored(door.environ) == ""
+        assert project_config.stored(context.environ) == ""

@@ -112,13 +112,13 @@ def test_a_guest_has_a_budget_and_a_number_of_agents(tmp_path: Path) -> None:
         assert "you may have 2" in many["content"][0]["text"]
 
 
-@pytest.mark.parametrize("door", ["stdio", "http"])
+@pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_so_many_agents_of_a_guest_work_at_a_time_and_others_wait(
-    tmp_path: Path, door: str
+    tmp_path: Path, transport: str
 ) -> None:
     gate = Gate("Done.")
     with private_home(tmp_path, gate) as home, contextlib.ExitStack() as stack:
-        if door == "stdio":
+        if transport == "stdio":
             one = stack.enter_context(RawClient(home, "--max-working", "1", "--guest", "one"))
             two = stack.enter_context(RawClient(home, "--max-working", "1", "--guest", "two"))
             call_one, call_two = (partial(c.tool, meta=envelope()) for c in (one, two))

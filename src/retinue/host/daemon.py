@@ -31,7 +31,7 @@ from retinue.host.access_guard import AccessGuard
 from retinue.host.agent_source import PlannedAgents
 from retinue.host.app import build_app
 from retinue.host.builder import AgentBuilder
-from retinue.host.dashboard_door import DashboardDoor
+from retinue.host.dashboard_access import DashboardAccess
 from retinue.host.host import Host
 from retinue.host.host_log import open_log
 from retinue.host.host_rules import dispatch_of, is_bare, retention_of, rules_of
@@ -59,7 +59,7 @@ class HostedStore:
     """A store, held by this process, and how it is reached. `database` is where the runs are if not
     in the file `store`; then only what belongs to them is beside that. `keyring` lets clients in;
     `hosts` are names beside those of loopback; `listeners` are sockets beside the Unix socket at
-    `address`; `doors` are routes beside those of the host. `is_shared`:
+    `address`; `more_routes` are routes beside those of the host. `is_shared`:
     other nodes use the database at the same time; `offers` is what this one has for runs that need
     it."""
 
@@ -72,7 +72,7 @@ class HostedStore:
     hosts: tuple[str, ...] = ()
     listeners: tuple[socket.socket, ...] = ()
     leave: asyncio.Event = field(default_factory=asyncio.Event)
-    doors: Callable[[Host], Sequence[Route]] = lambda host: ()
+    more_routes: Callable[[Host], Sequence[Route]] = lambda host: ()
     database: str = ""
     is_shared: bool = False
     offers: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class HostedStore:
             host.cluster = self._cluster_status()
             await host.wake_clients()
             async with self._listening(host) as server:
-                host.page = DashboardDoor(self.keyring, server, self.listeners)
+                host.page = DashboardAccess(self.keyring, server, self.listeners)
                 ready()
                 await _until_idle(retinue, server, self.leave, idle_seconds)
 
@@ -164,7 +164,7 @@ class HostedStore:
     async def _listening(self, host: Host) -> AsyncIterator[HostServer]:
         self.keyring.add(new_key(key_of(self.address)), OWNER)
         self.keyring.keep_sessions(SessionFile(sessions_of(self.store)))
-        app = AccessGuard(build_app(host, self.doors(host)), self.keyring, hosts=self.hosts)
+        app = AccessGuard(build_app(host, self.more_routes(host)), self.keyring, hosts=self.hosts)
         server, listener = HostServer(app), unix_listener(self.address)
         try:
             async with server.serving(listener, *self.listeners):

@@ -33,7 +33,7 @@ from retinue.pricing import PriceTag
 STUCK_SECONDS = 0.5
 
 
-class PageDoor(Protocol):
+class PageAccess(Protocol):
     """Where a browser finds the dashboard: the address that it has now, if any, and how one is let
     in."""
 
@@ -57,7 +57,7 @@ class Host(Overviews):
         self.leave = leave or asyncio.Event()
         self._left: asyncio.Future[Any] | None = None
         self.greet: Callable[[requests.HelloRequest], Coroutine[Any, Any, None]] | None = None
-        self.page: PageDoor | None = None
+        self.page: PageAccess | None = None
 
     def left(self) -> asyncio.Future[Any]:
         """Done when the host leaves: one for all who look out for it."""

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from retinue.errors import ConfigError
 from retinue.host.daemon import HostedStore
-from retinue.host.dashboard_door import PORT
+from retinue.host.dashboard_access import PORT
 from retinue.host.host import Host
 from retinue.host.host_log import keep_clean, own_redactor
 from retinue.host.identity import OWNER
@@ -70,12 +70,12 @@ def serve(
     address: ServeAddress,
     tokens: Sequence[AccessToken],
     say: Callable[[str], None],
-    doors: Callable[[Host], Sequence[Route]] = lambda host: (),
+    more_routes: Callable[[Host], Sequence[Route]] = lambda host: (),
     *,
     is_shared: bool = False,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. Open runs are kept. `doors` are routes beside the API's. With
-    `is_shared` other nodes use the database at the same time."""
+    """Serve until SIGINT or SIGTERM. Open runs are kept. `more_routes` are added to those of the
+    API. With `is_shared` other nodes use the database at the same time."""
     check(address, tokens)
     redactor = own_redactor({f"TOKEN_{n}": token.value for n, token in enumerate(tokens)})
     keep_clean(redactor)
@@ -85,7 +85,7 @@ def serve(
     keyring = Keyring((token.value, token.identity) for token in tokens)
     hosted = HostedStore(paths.root, paths.store, paths.socket, dict(env), redactor, keyring)
     hosted.database, hosted.is_shared = paths.database, is_shared
-    hosted.doors = lambda host: [*protocol_routes(host), *doors(host)]
+    hosted.more_routes = lambda host: [*protocol_routes(host), *more_routes(host)]
     asyncio.run(_serve(hosted, paths, address, bool(tokens), say))
 
 

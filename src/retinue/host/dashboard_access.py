@@ -16,7 +16,7 @@ PORT = 8711
 LOOPBACK = "127.0.0.1"
 
 
-class DashboardDoor:
+class DashboardAccess:
     """Lets the owner's browser in. `listeners` are the sockets that the server has for others than
     commands."""
 
