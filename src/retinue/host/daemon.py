@@ -27,6 +27,7 @@ from retinue.cluster.status_types import ClusterStatus
 from retinue.core.redaction import Redactor
 from retinue.core.secret_values import secrets_of
 from retinue.errors import ConfigError, RetinueError
+from retinue.formats.database_address import shown
 from retinue.host.access_guard import AccessGuard
 from retinue.host.agent_source import PlannedAgents
 from retinue.host.app import build_app
@@ -83,6 +84,7 @@ class HostedStore:
         async with self._opened() as (retinue, builder, catalog):
             planner = ProjectPlanner(self.root, self.store, self.address, catalog.environ)
             host = Host(retinue, PlannedAgents(builder, planner), self.leave, self.store)
+            host.address = shown(self.database) or self.store
             host.greet = greeter(host, catalog)
             host.cluster = self._cluster_status()
             await host.wake_clients()

@@ -36,6 +36,8 @@ class Lookups(Visibility):
     def __init__(self, retinue: Retinue, agents: AgentSource, store: str = "") -> None:
         super().__init__(retinue)
         self._agents, self._store = agents, store
+        self.address = store
+        """Where the runs are: a file, or a database without its password."""
         self.counters: Counter[tuple[str, str, int]] = Counter()
         """Requests by user, operation and status."""
         self.cluster: Callable[[], ClusterStatus] | None = None
@@ -260,7 +262,7 @@ class Lookups(Visibility):
         return replies.HostStatus(
             pid=os.getpid(),
             retinue=__version__,
-            store=self._store if who.may("admin") else "",
+            store=self.address if who.may("admin") else "",
             open=len(await self.visible_runs(self._retinue.open_runs(), who)),
             dormant=tuple(dormant),
             lacks={run: await self._lack(run) for run in dormant},

@@ -26,7 +26,7 @@ function Reading({ title, path, action, children }) {
 
 // Names of columns; those of numbers end with "#".
 export const Head = ({ names }) => html`<tr>${names.map((name) => html`<th class=${name.endsWith("#") ? "num" : ""}>${name.replace("#", "")}</th>`)}</tr>`;
-const Table = ({ head, rows, name }) => html`<div class="panel"><div class="scrollx" tabindex="0" role="region" aria-label=${name}><table class="table"><thead><${Head} names=${head}/></thead><tbody>${rows}</tbody></table></div></div>`;
+const Table = ({ head, rows, name, note }) => html`<div class="panel">${note && html`<div class="panel-head"><h2>${name}</h2><span class="push label">${note}</span></div>`}<div class="scrollx" tabindex="0" role="region" aria-label=${name}><table class="table"><thead><${Head} names=${head}/></thead><tbody>${rows}</tbody></table></div></div>`;
 const Teach = ({ title, text, command }) => html`<div class="empty"><div class="stack"><h2>${title}</h2><p>${text}</p></div>${command && html`<div class="line"><code class="command">${command}</code></div>`}</div>`;
 
 export const AgentsPage = () => html`<${Reading} title="Agents" path="definitions">${({ agents, faults }) => html`${agents.length > 0 && html`<${Table} name="Agents" head=${["Agent", "What it is for", "Model", "Tools#", "From"]} rows=${agents.map((agent) => html`<tr key=${agent.name}><td><b><bdi>${oneLine(agent.name, 80)}</bdi></b></td><td class="wrap"><bdi>${oneLine(agent.description, 240)}</bdi></td><td>${oneLine(agent.model ?? "its run's", 80)}</td><td class="num">${agent.tools ? agent.tools.length : "all"}</td><td class="wrap">${[agent.dialect, agent.scope].filter(Boolean).join(", ")}${agent.path && html` <${Path} path=${agent.path}/>`}${faultsOf(faults, agent.path)}</td></tr>`)}/>`}
@@ -66,12 +66,10 @@ export const HealthPage = () => html`<${Reading} title="Health" path="health">${
 }}<//>`;
 
 /** The workers that share this database. */
-const Cluster = ({ now }) => html`<h2>Workers</h2>
-  ${now.stuck > 0 && html`<${Trouble} title="Runs wait for a worker" cause=${`${now.stuck} trees are due for more than half a minute and no worker takes them.`} kept="Everything that is recorded." next="Check that a worker knows their agents: retinue cluster status."/>`}
-  <p>${now.driven} of ${now.open_trees} open trees are driven, ${now.due} are due, ${now.inbox} events are not taken in yet.</p>
-  <${Table} name="Workers" head=${["Worker", "State", "Trees", "Lease", "Version"]} rows=${now.workers.map((one) => html`<tr>
+const Cluster = ({ now }) => html`<div class="page-note">${now.stuck > 0 && html`<${Trouble} title="Runs wait for a worker" cause=${`${plural(now.stuck, "tree")} due for more than half a minute, and no worker takes them.`} kept="Everything that is recorded." next="Check that a worker knows their agents: retinue cluster status."/>`}
+  <${Table} name="Workers" note=${`${now.driven} of ${plural(now.open_trees, "open tree")} driven · ${now.due} due · ${plural(now.inbox, "event")} to be taken in`} head=${["Worker", "State", "Trees#", "Lease#", "Version"]} rows=${now.workers.map((one) => html`<tr key=${one.id}>
     <td class="wrap"><bdi>${oneLine(one.name)}</bdi></td><td>${one.lease_seconds <= 0 ? "silent" : one.is_draining ? "draining" : "up"}</td>
-    <td>${one.trees}</td><td>${Math.max(0, Math.round(one.lease_seconds))} s</td><td>${oneLine(one.version)}</td></tr>`)}/>`;
+    <td class="num">${one.trees}</td><td class="num">${Math.max(0, Math.round(one.lease_seconds))} s</td><td>${oneLine(one.version)}</td></tr>`)}/></div>`;
 
 const sandboxWords = ({ program, guarantees, problem, fix }) => (problem ? `none: ${problem}. The shell and git tools are off, unless the settings allow commands without one. ${fix}` : [program, ...guarantees].join("; "));
 
