@@ -28,9 +28,9 @@ demo: $(CORE) ## map a source tree with sub-agents, without a key; DEMO=path cho
 parts: ## install bubblewrap, ripgrep, tmux, curl and chromium where that is allowed; else say what is missing
 	@sh scripts/parts.sh
 
-# Tests wait for other processes: a worker more than there are cores keeps all of them busy. Small portions, so that long
+# Tests wait for other processes: two workers more than there are cores keep all of them busy. Small portions, so that long
 # tests, which come first, are not all handed to one worker.
-WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
+WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 2)))
 test: parts $(READY) ## check and all tests, side by side
 	@$(MAKE) --no-print-directory -j 2 --keep-going check tests
 

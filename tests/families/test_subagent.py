@@ -153,7 +153,7 @@ def working(turns: int, says: str = "") -> list[Any]:
 
 def _look(n: int) -> Any:
     line: Any = call("look_up", word="x")
-    return type(line)(id=f"c{n}", name=line.name, args=line.args)
+    return type(line)(id=f"c{n}", name=line.name, arguments_json=line.arguments_json)
 
 
 @on_virtual_time

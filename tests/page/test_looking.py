@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,8 +63,9 @@ def drag(page: Page, of: str, start: float, end: float) -> None:
 def test_time_is_looked_at_closer_and_a_moment_is_a_link(
     browser: Browser, api: Served, gate: Gate
 ) -> None:
-    gate.opened.set()
     run = started(api, "lead", "Look closer")
+    time.sleep(0.5)  # a run of a few milliseconds has no part to look at
+    gate.opened.set()
     api.post("/wait", {"runs": [run]})
     page = opened(browser, api, f"r/{run}")
     expect(page.locator(".lane rect").first).to_be_attached()

@@ -30,7 +30,7 @@ def test_nothing_is_written_down_of_a_secret(
             raise ValueError(f"it is {SECRET}")
         return f"it is {SECRET}"
 
-    value = {"GIVEN": SECRET} if whose in ("value", "tool") else {}
+    value = {"GIVEN": SECRET} if whose in ("given", "tool") else {}
     model = Keyed([call("look"), f"I say {SECRET}."], name="m")
 
     async def play(agent: Agent) -> str:
