@@ -12,7 +12,7 @@ import msgspec
 from retinue.core.merges import BranchMerge, WriterCopy, branch_name
 from retinue.core.spec import RunSpec
 from retinue.core.state import Ended, ending_of
-from retinue.errors import NotFound, Refused, RetinueError
+from retinue.errors import Refused, RetinueError
 from retinue.run_info import RunBranch
 from retinue.sandbox.branch_diff import BranchDiff
 from retinue.sandbox.writer_merges import BY_PERSON, diffs, foreseen
@@ -85,9 +85,8 @@ class Branches(Steps):
     async def _isolated(self, run: str) -> RunRecord:
         row = await self._row(run)
         if not row.spec.request.isolation:
-            raise NotFound(
-                f"Run {run} had no copy of its own: it worked in {self._source(row.spec)} itself."
-            )
+            where = self._source(row.spec)
+            raise Refused("copy", f"Run {run} had no copy of its own: it worked in {where} itself.")
         return row
 
     async def _on_branch(self, spec: RunSpec) -> BranchDiff | None:

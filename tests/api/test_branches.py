@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue import Agent, NotFound, Refused, Retinue
+from retinue import Agent, Refused, Retinue
 from retinue.testing import Scripted, call
 from tests.api.test_worktree import branches, crew, git, repository
 from tests.needs import needs
@@ -68,7 +68,7 @@ def test_a_run_without_a_copy_has_no_branch(repository: Path, tmp_path: Path) ->
         async with Retinue(tmp_path / "r.db", workspace=repository) as retinue:
             run = (await retinue.run(agent, "Go.")).id
             assert await retinue.branches(run) == []
-            with pytest.raises(NotFound, match="had no copy of its own"):
+            with pytest.raises(Refused, match="had no copy of its own"):
                 await retinue.diff(run)
 
     asyncio.run(main())
